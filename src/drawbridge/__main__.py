@@ -1,0 +1,5 @@
+"""``python -m drawbridge``: the same as the ``drawbridge`` command."""
+
+from drawbridge.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,269 @@
+"""THE PORT: what can be asked of an editor, and the words for it. Pure: no I/O library is imported here.
+
+Positions are 0-based; columns count UTF-16 code units, as the agents' protocols do (LSP's convention). Each editor
+converts from its own units (Neovim: bytes). Paths are absolute and in the editor's own spelling.
+
+Implementations: ``neovim.Neovim``, ``folder.Folder`` (no editor: a directory and a terminal) and ``memory.Memory`` (the
+twin for tests). ``tests/editors/test_port.py`` holds one behaviour suite that runs against all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from drawbridge.editors.hunks import Hunk
+
+Severity: TypeAlias = Literal["Error", "Warning", "Info", "Hint"]
+Level: TypeAlias = Literal["info", "warn", "error"]
+
+
+class Position(Struct, frozen=True):
+    """A place in a text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
+
+    line: int
+    character: int
+
+
+class Range(Struct, frozen=True):
+    """From ``start`` (inclusive) to ``end`` (exclusive)."""
+
+    start: Position
+    end: Position
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start == self.end
+
+
+class Selection(Struct, frozen=True):
+    """What the person has selected in a file; an empty ``range`` is a bare cursor.
+
+    ``text`` is cut at ``SELECTION_LIMIT`` characters; ``range`` is always the whole selection's.
+    """
+
+    path: str
+    text: str
+    range: Range
+
+
+class Tab(Struct, frozen=True):
+    """A file that is open in the editor (Neovim: a listed buffer of a real file)."""
+
+    path: str
+    active: bool
+    modified: bool
+    language: str
+    line_count: int
+
+
+class Diagnostic(Struct, frozen=True):
+    message: str
+    severity: Severity
+    range: Range
+    source: str | None = None
+    code: str | None = None
+
+
+class FileDiagnostics(Struct, frozen=True):
+    path: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class BufferStatus(Struct, frozen=True):
+    """The state of a file that is open in the editor. ``untitled``: it has never been written to disk."""
+
+    modified: bool
+    untitled: bool
+
+
+class BridgeState(Struct, frozen=True):
+    """What the person may see of the bridge: where it listens and who is connected (``agents``: their names).
+
+    ``token`` lets the editor hand the same one to a restarted bridge, so that agents reconnect by themselves.
+    """
+
+    port: int
+    token: str
+    agents: tuple[str, ...] = ()
+
+
+class OpenRequest(Struct, frozen=True):
+    """Show a file: with ``focus`` in front of the person, without it only loaded, no window changes.
+
+    ``start_text``/``end_text`` select from the first match of the one to the first match of the other after it;
+    ``to_end_of_line`` stretches the selection to the end of its last line.
+    """
+
+    path: str
+    focus: bool = True
+    start_text: str | None = None
+    end_text: str | None = None
+    to_end_of_line: bool = False
+
+
+class OpenedFile(Struct, frozen=True):
+    """``found``: whether ``start_text`` was found; True when there was none to look for."""
+
+    path: str
+    language: str
+    line_count: int
+    found: bool = True
+
+
+class Proposal(Struct, frozen=True):
+    """A change that waits for a person.
+
+    ``old_text`` is what the person has now (unsaved work included), ``new_text`` what would be written; both are whole
+    texts with their own line ends, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
+    ``title`` is the agent's name for it; ``note`` is something the person must know about this one.
+    ``kind`` "code" is not a change of a file but code that would be run; its ``old_text`` is empty.
+    """
+
+    id: str
+    agent: str
+    title: str
+    path: str
+    old_text: str
+    new_text: str
+    hunks: tuple[Hunk, ...]
+    note: str | None = None
+    kind: Literal["change", "code"] = "change"
+
+
+class Accepted(Struct, frozen=True, tag=True):
+    """The person wants exactly ``text`` written: the proposal, or what they made of it."""
+
+    text: str
+
+
+class Rejected(Struct, frozen=True, tag=True):
+    """The person said no, or closed the view."""
+
+
+class Withdrawn(Struct, frozen=True, tag=True):
+    """Nobody decided here: the agent, its person elsewhere, or the end of a connection took the question back."""
+
+    reason: str
+
+
+Decision: TypeAlias = Accepted | Rejected | Withdrawn
+
+
+# What an editor reports of its own accord.
+
+
+class SelectionChanged(Struct, frozen=True):
+    """Debounced; never for special buffers (terminals, help, our own views), whose focus keeps the last selection."""
+
+    selection: Selection
+
+
+class Mentioned(Struct, frozen=True):
+    """The person wants an agent to look at ``path``; ``lines`` = (first, last), 0-based and inclusive, or the whole file."""
+
+    path: str
+    lines: tuple[int, int] | None
+
+
+class FoldersChanged(Struct, frozen=True):
+    folders: tuple[str, ...]
+
+
+class Decided(Struct, frozen=True):
+    """The person decided the proposal ``proposal_id`` in this editor. Sent at most once for each; its view is closed."""
+
+    proposal_id: str
+    decision: Accepted | Rejected
+
+
+class Gone(Struct, frozen=True):
+    """The editor ended or its connection broke. The last event."""
+
+
+EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | Decided | Gone
+Listener: TypeAlias = Callable[[EditorEvent], None]
+
+SELECTION_LIMIT = 262_144
+"""Characters of a selection's text that an editor reports. Agents cut far below that; a selected 5 MB file must not be sent at each cursor move."""
+
+
+class Editor(Protocol):
+    """A running editor. Calls raise ``EditorGone``, or ``EditorHung`` after 5 s without an answer (later calls work again).
+
+    Events go to the ``listener`` given to ``start``, in the order in which they happened, from the event loop's thread.
+    """
+
+    @property
+    def name(self) -> str:
+        """As shown to agents and people: "Neovim"."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """The editor's process; our own where there is no editor."""
+        ...
+
+    async def start(self, listener: Listener) -> None: ...
+
+    async def close(self) -> None:
+        """Close every view of ours and let go of the editor. Idempotent."""
+        ...
+
+    async def announce(self, state: BridgeState) -> None:
+        """Show the state of the bridge (a status line, a message); called at each change."""
+        ...
+
+    async def folders(self) -> tuple[str, ...]:
+        """The directories the person works in, first the main one."""
+        ...
+
+    async def selection(self) -> Selection | None:
+        """The selection or cursor of the active file; None when no file is active."""
+        ...
+
+    async def tabs(self) -> Sequence[Tab]: ...
+
+    async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
+        """Of one file (one entry, maybe empty) or of all files that have some. At most ``DIAGNOSTICS_LIMIT`` in all."""
+        ...
+
+    async def status(self, path: str) -> BufferStatus | None:
+        """None when the file is not open."""
+        ...
+
+    async def unsaved_text(self, path: str) -> str | None:
+        """The whole text of a file that is open with unsaved changes, in the form that saving would write; else None."""
+        ...
+
+    async def save(self, path: str) -> None:
+        """Save an open file. Raises ``Refused`` with the editor's reason when it is not open or can't be written."""
+        ...
+
+    async def open_file(self, request: OpenRequest) -> OpenedFile: ...
+
+    async def show(self, proposal: Proposal) -> None:
+        """Show a proposal and return; the decision comes as ``Decided``. The file itself is never touched."""
+        ...
+
+    async def withdraw(self, proposal_id: str) -> None:
+        """Close the view of a proposal without a decision, and nothing else. Unknown ids are ignored."""
+        ...
+
+    async def written(self, path: str, text: str, proposal_id: str) -> None:
+        """The agent wrote an accepted proposal (``text`` is on disk now): show the file as it is on disk.
+
+        An unmodified buffer is reloaded. A buffer with unsaved changes takes ``text`` over only if it is still what it
+        was when the proposal was shown (whose ``new_text`` contained those changes); otherwise it is left alone.
+        """
+        ...
+
+    async def tell(self, message: str, level: Level = "info") -> None:
+        """A notice that asks for nothing and waits for nothing."""
+        ...
+
+
+DIAGNOSTICS_LIMIT = 1_000
+"""Diagnostics reported in one answer; thousands have stalled the agent's screen."""

@@ -1,0 +1,89 @@
+"""Every error that Drawbridge raises on purpose, split by who has to act.
+
+::
+
+    DrawbridgeError
+    ├── CallerError          the one who asked has to ask differently
+    │   ├── BadArgument          a missing or mistyped argument of a tool; names it
+    │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
+    │   ├── UnusableFile         a path that can't be read as text: missing, a directory, binary, too large
+    │   └── Refused              understood, but it would hurt: an overlap with unsaved work, a tool that is off
+    ├── PeerError            the other program broke its protocol
+    │   └── BadMessage           bytes or a message that its protocol does not allow
+    └── WorldError           what we stand on failed
+        ├── EditorGone           no editor at the address, or its connection ended
+        ├── EditorHung           the editor did not answer in time
+        ├── NoPort               no free port to listen on
+        └── NotPrivate           a directory or file that should be ours alone can't be made so, or written
+
+``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
+untouched, what to do next. ``exit_code`` is what a command ends with when the error reaches the top.
+"""
+
+from __future__ import annotations
+
+
+class DrawbridgeError(Exception):
+    """Root of the tree. ``str(error)`` is the whole text for a person; no path or address of ours leaks into it."""
+
+    code = "INTERNAL"
+    exit_code = 1
+
+
+class CallerError(DrawbridgeError):
+    code = "BAD_REQUEST"
+    exit_code = 2
+
+
+class BadArgument(CallerError):
+    """A tool's argument is missing or has the wrong type. ``name`` is the argument's."""
+
+    code = "BAD_ARGUMENT"
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+
+
+class BadSetting(CallerError):
+    """A setting can't be used. All problems found are listed at once."""
+
+    code = "BAD_SETTING"
+
+
+class UnusableFile(CallerError):
+    code = "UNUSABLE_FILE"
+
+
+class Refused(CallerError):
+    code = "REFUSED"
+
+
+class PeerError(DrawbridgeError):
+    code = "PEER"
+
+
+class BadMessage(PeerError):
+    code = "BAD_MESSAGE"
+
+
+class WorldError(DrawbridgeError):
+    code = "WORLD"
+    exit_code = 3
+
+
+class EditorGone(WorldError):
+    code = "EDITOR_GONE"
+    exit_code = 2
+
+
+class EditorHung(WorldError):
+    code = "EDITOR_HUNG"
+
+
+class NoPort(WorldError):
+    code = "NO_PORT"
+
+
+class NotPrivate(WorldError):
+    code = "NOT_PRIVATE"

@@ -1,10 +1,17 @@
-"""Text as editors hold it (lines) and as files hold it (line ends, byte-order mark, final newline). Pure."""
+"""Text as editors hold it (lines) and as files hold it (line ends, byte-order mark, final newline). Pure.
+
+A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``) and
+a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r", U+2028,
+U+0085 or a form feed is an ordinary character, as it is to editors and to ``git``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from msgspec import Struct
+
+BOM = "\ufeff"
 
 
 class Format(Struct, frozen=True):
@@ -16,15 +23,47 @@ class Format(Struct, frozen=True):
 
 
 def split(text: str) -> tuple[list[str], Format]:
-    """Lines without their ends, and what ``join`` needs to give back ``text`` byte for byte."""
-    raise NotImplementedError
+    """Lines without their ends, and what ``join`` needs to give back ``text`` byte for byte.
+
+    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that lines
+    put into an empty file end as lines should. (Neovim shows both as one empty line; the difference is ours to keep.)
+    """
+    bom = text.startswith(BOM)
+    if bom:
+        text = text[1:]
+    if not text:
+        return [], Format(bom=bom)
+    line_ends = text.count("\n")
+    eol = "\r\n" if line_ends and text.count("\r\n") == line_ends else "\n"
+    lines = text.split(eol)
+    final_newline = not lines[-1]
+    if final_newline:
+        lines.pop()
+    return lines, Format(eol, bom, final_newline)
 
 
 def join(lines: Sequence[str], form: Format) -> str:
-    """The inverse of ``split``."""
-    raise NotImplementedError
+    """The inverse of ``split``. No lines are an empty text, whatever the format says of a final newline."""
+    bom = BOM if form.bom else ""
+    if not lines:
+        return bom
+    return bom + form.eol.join(lines) + (form.eol if form.final_newline else "")
 
 
 def utf16_length(text: str) -> int:
     """Length in UTF-16 code units: the agents' column unit. Undecodable bytes (lone surrogates here) count one each."""
-    raise NotImplementedError
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def format_changes(old: Format, new: Format) -> list[str]:
+    """What a change does to a file beside its lines, in short clauses for a person; a list of lines can't show it."""
+    changes = []
+    if old.eol != new.eol:
+        changes.append("line ends become CRLF" if new.eol == "\r\n" else "line ends become LF")
+    if old.bom != new.bom:
+        changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")
+    if old.final_newline != new.final_newline:
+        changes.append("the last line gets its newline" if new.final_newline else "the last line loses its newline")
+    return changes

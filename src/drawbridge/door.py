@@ -1,0 +1,221 @@
+"""The one HTTP door of every job: the asyncio shell of ``wire.http``.
+
+A job puts a ``Site`` behind it. Each request's head goes through the site's gate before anything else of it is read; heads
+and handshakes are bounded in size, number and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Final, Protocol
+
+from drawbridge.wire.gate import Head, Refusal
+from drawbridge.wire.http import Asked, Closed, Event, HttpConnection, Message
+
+HANDSHAKE_SECONDS: Final = 5.0
+"""From the accepted connection to the end of the request's head."""
+
+CLOSING_SECONDS: Final = 2.0
+"""How long a peer may take for its half of a close."""
+
+CONNECTION_LIMIT: Final = 64
+"""Connections at once at one door, strangers included; far above what one person's agents need."""
+
+HIGH_WATER: Final = 1024 * 1024
+"""Bytes waiting for a slow peer above which nothing is read from it and ``WebSocket.congested`` is true."""
+
+logger = logging.getLogger("drawbridge.door")
+
+
+class WebSocket(Protocol):
+    """An open WebSocket, as a site sees it."""
+
+    def send(self, data: bytes) -> None:
+        """Send one text message (valid UTF-8). On a closed connection it goes nowhere."""
+        ...
+
+    def close(self, code: int = 1000, reason: str = "") -> None: ...
+
+    @property
+    def congested(self) -> bool:
+        """The peer reads slower than we write: hold back what can be left out."""
+        ...
+
+
+class Peer(Protocol):
+    """What a site does with one WebSocket. Called from the event loop's thread."""
+
+    def received(self, text: str) -> None: ...
+
+    def drained(self) -> None:
+        """``congested`` became false."""
+        ...
+
+    def closed(self, code: int) -> None:
+        """The last call."""
+        ...
+
+
+class Site(Protocol):
+    """What stands behind a door."""
+
+    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+        """Whether this request may enter; the site's gate."""
+        ...
+
+    def subprotocol(self, head: Head) -> str | None:
+        """The WebSocket subprotocol to confirm, out of those offered."""
+        ...
+
+    def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
+
+
+class Door:
+    """Listens with an already listening socket. ``async with`` closes it and all its connections."""
+
+    def __init__(self, site: Site, listener: socket.socket) -> None:
+        self.site = site
+        self._listener = listener
+        self._server: asyncio.Server | None = None
+        self.connections: set[_Connection] = set()
+
+    async def __aenter__(self) -> Door:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), sock=self._listener, backlog=128)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        connections = list(self.connections)
+        for connection in connections:
+            connection.close(1001, "the editor is going away")
+        if connections:
+            await asyncio.wait([connection.lost for connection in connections], timeout=CLOSING_SECONDS)
+        for connection in list(self.connections):
+            connection.abort()
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._http = HttpConnection()
+        self._peer: Peer | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.congested = False
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if len(self._door.connections) >= CONNECTION_LIMIT:
+            logger.warning("refused a connection: %d are open already", CONNECTION_LIMIT)
+            transport.abort()
+            return
+        self._door.connections.add(self)
+        transport.set_write_buffer_limits(HIGH_WATER)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            # A dead peer is noticed by the kernel; a suspended one (Ctrl-Z) keeps its connection and its diffs.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._end_in(HANDSHAKE_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        self._handle(self._http.receive(data))
+
+    def eof_received(self) -> bool:
+        self._handle(self._http.receive(b""))
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.connections.discard(self)
+        self._stop_timer()
+        if self._http.is_websocket:
+            self._handle(self._http.receive(b""))
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self.congested = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.congested = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        if self._peer is not None:
+            self._peer.drained()
+
+    # WebSocket
+
+    def send(self, data: bytes) -> None:
+        self._http.send_text(data)
+        self._flush()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        if self._http.is_websocket:
+            self._http.close_websocket(code, reason)
+            self._flush()
+            self._end_in(CLOSING_SECONDS)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # the one paragraph of the shell: hand up, flush
+
+    def _handle(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Asked):
+                self._answer(event)
+            elif isinstance(event, Message):
+                if self._peer is not None:
+                    self._peer.received(event.text)
+            elif isinstance(event, Closed):
+                peer, self._peer = self._peer, None
+                if peer is not None:
+                    peer.closed(event.code)
+        self._flush()
+
+    def _answer(self, asked: Asked) -> None:
+        site, head = self._door.site, asked.head
+        refusal = site.admit(head, asked.upgrade)
+        if refusal is not None:
+            logger.warning("refused a request: %s", refusal.reason)
+            self._http.refuse(refusal)
+            return
+        behind = self._http.accept_websocket(site.subprotocol(head))
+        if self._http.is_websocket:
+            self._stop_timer()
+            self._flush()
+            self._peer = site.opened(head, self)
+            self._handle(behind)
+
+    def _flush(self) -> None:
+        transport = self._transport
+        out = self._http.outgoing()
+        if transport is None or transport.is_closing():
+            return
+        if out:
+            transport.writelines(out)
+        if self._http.finished:
+            transport.close()
+            self._end_in(CLOSING_SECONDS)
+
+    def _end_in(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,88 @@
+"""May this request enter? One gate at each HTTP door, asked before anything else of the request is looked at.
+
+The order is fixed: a web page's ``Origin``, then a rebinding ``Host``, then the token. There is no way to build a gate
+without a token.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from msgspec import Struct
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Head(Struct, frozen=True):
+    """The head of an HTTP request. ``headers``: pairs of lower-case name and value, in the order received."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key == name]
+
+    def one(self, name: str) -> str | None:
+        """The only value of a header; None when it is missing *or ambiguous* (sent twice)."""
+        values = self.all(name)
+        return values[0] if len(values) == 1 else None
+
+    def tokens(self, name: str) -> list[str]:
+        """A comma-separated header as its elements."""
+        return [part.strip() for value in self.all(name) for part in value.split(",") if part.strip()]
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+
+class Refusal(Struct, frozen=True):
+    """Why a request may not enter: an HTTP ``status`` and a sentence for the peer (and the log)."""
+
+    status: int
+    reason: str
+
+
+FOREIGN_ORIGIN = Refusal(403, "Requests from web pages are refused.")
+FOREIGN_HOST = Refusal(403, "This address is served under its loopback names only.")
+BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
+
+
+class Gate:
+    """Lets in who comes from this machine, by a name of this machine, with the token.
+
+    ``token_header`` (lower case) carries the token; with ``scheme`` its value is "<scheme> <token>".
+    """
+
+    def __init__(
+        self, token: str, token_header: str, *, scheme: str | None = None, hosts: frozenset[str] = LOOPBACK_HOSTS
+    ) -> None:
+        if not token:
+            raise ValueError("a gate needs a token")
+        self._expected = (f"{scheme} {token}" if scheme else token).encode()
+        self._header = token_header
+        self._hosts = hosts
+
+    def check_place(self, head: Head) -> Refusal | None:
+        """Origin and Host alone: for what may be asked without a token."""
+        if head.all("origin"):
+            return FOREIGN_ORIGIN
+        host = head.one("host")
+        if host is None or _without_port(host).lower() not in self._hosts:
+            return FOREIGN_HOST
+        return None
+
+    def check(self, head: Head) -> Refusal | None:
+        """None when the request may enter."""
+        refusal = self.check_place(head)
+        if refusal is None:
+            given = (head.one(self._header) or "").encode("utf-8", "surrogateescape")
+            if not hmac.compare_digest(given, self._expected):
+                refusal = BAD_TOKEN
+        return refusal
+
+
+def _without_port(host: str) -> str:
+    name, separator, port = host.rpartition(":")
+    return name if separator and port.isascii() and port.isdigit() else host

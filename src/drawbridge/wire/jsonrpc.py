@@ -1,0 +1,104 @@
+"""JSON-RPC 2.0 messages: decoding with the right error for each kind of bad one, and encoding. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+Id: TypeAlias = int | str
+"""0 is an id like any other: the real CLI counts from it."""
+
+
+class Request(Struct, frozen=True):
+    id: Id
+    method: str
+    params: dict[str, Any]
+
+
+class Notification(Struct, frozen=True):
+    method: str
+    params: dict[str, Any]
+
+
+class Response(Struct, frozen=True):
+    """The peer's answer to a request of ours."""
+
+    id: Id | None
+
+
+class Invalid(Struct, frozen=True):
+    """A message that JSON-RPC does not allow; answer it with ``error(id, code, message)``."""
+
+    id: Id | None
+    code: int
+    message: str
+
+
+Message: TypeAlias = Request | Notification | Response | Invalid
+
+_encoder = msgspec.json.Encoder()
+
+
+def decode(text: str) -> Message:
+    """One message. Never raises: what is no message is an ``Invalid`` with its id as far as that can be known."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            # Agents do send lone surrogates, which msgspec refuses and JSON allows.
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return Invalid(None, PARSE_ERROR, "Parse error: this is no JSON.")
+    if not isinstance(value, dict):
+        return Invalid(None, INVALID_REQUEST, "Invalid request: a message is one JSON object.")
+    return _message(value)
+
+
+def _message(value: dict[str, Any]) -> Message:
+    id = value.get("id")
+    known_id = id if isinstance(id, int | str) and not isinstance(id, bool) else None
+    if value.get("jsonrpc") != "2.0":
+        return Invalid(known_id, INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0".')
+    method = value.get("method")
+    if method is None and ("result" in value or "error" in value):
+        return Response(known_id)
+    if not isinstance(method, str):
+        return Invalid(known_id, INVALID_REQUEST, 'Invalid request: "method" must be a string.')
+    if "id" in value and known_id is None:
+        return Invalid(None, INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer.')
+    params = value.get("params")
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        return Invalid(known_id, INVALID_PARAMS, 'Invalid params: "params" must be an object.')
+    return Notification(method, params) if known_id is None else Request(known_id, method, params)
+
+
+def result(id: Id, value: object) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": id, "result": value})
+
+
+def error(id: Id | None, code: int, message: str) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+
+
+def notification(method: str, params: object) -> bytes:
+    return _encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def _encode(value: object) -> bytes:
+    """Always valid UTF-8: an undecodable byte of a file name becomes U+FFFD rather than a frame that breaks the peer."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=False, default=msgspec.to_builtins)
+        return text.encode("utf-8", "replace")

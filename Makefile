@@ -1,0 +1,11 @@
+# Each target is the verb of the same name in tools/dev.py; a machine without make runs `python3 tools/dev.py test`.
+PYTHON ?= python3
+VERBS = setup serve test slow check format bench lock programs clean
+
+help:
+	@$(PYTHON) tools/dev.py || true
+
+$(VERBS):
+	@$(PYTHON) tools/dev.py $@ $(ARGS)
+
+.PHONY: help $(VERBS)

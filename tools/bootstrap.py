@@ -1,0 +1,141 @@
+"""Makes ``.venv`` with the locked packages and the project itself, out of nothing but Python's standard library.
+
+Done once; afterwards ``ensure`` only compares a stamp. An interrupted set-up leaves no stamp and is simply done again.
+pip's own configuration (a mirror, a proxy, a certificate) is honoured and never needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+CACHE = ROOT / ".cache"
+LOCK_FILES = {"runtime": ROOT / "requirements.lock", "dev": ROOT / "requirements-dev.lock"}
+
+OLDEST = (3, 11)
+NEWER_NAMES = ("python3.14", "python3.13", "python3.12", "python3.11")
+
+
+class SetupError(Exception):
+    """The set-up can't go on; the text is one line that says what to do."""
+
+
+def ensure(kind: str) -> Path:
+    """The interpreter of a ``.venv`` that holds at least the ``kind`` ("runtime" or "dev") packages."""
+    if not _is_current(kind):
+        with _only_one():
+            if not _is_current(kind):
+                _set_up(kind)
+    return PYTHON
+
+
+def python_new_enough() -> str | None:
+    """An interpreter Drawbridge can run on: this one, else a newer one on PATH, else None."""
+    if sys.version_info >= OLDEST:
+        return sys.executable
+    return next(filter(None, map(shutil.which, NEWER_NAMES)), None)
+
+
+def make_venv(directory: Path) -> None:
+    """An empty virtual environment with pip, by whatever this machine has for it. Replaces what is there."""
+    make = [sys.executable, "-m", "venv", "--clear", str(directory)]
+    if _has("ensurepip"):
+        run(make)
+    elif uv := shutil.which("uv"):
+        run([uv, "venv", "--quiet", "--clear", "--seed", "--python", sys.executable, str(directory)])
+    elif _has("virtualenv"):
+        run([sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(directory)])
+    elif virtualenv := shutil.which("virtualenv"):
+        run([virtualenv, "--quiet", "--clear", "--python", sys.executable, str(directory)])
+    elif _has("pip"):
+        run([*make, "--without-pip"])
+        run([sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python"), "install", "--quiet", "pip"])
+    else:
+        raise SetupError(_no_venv())
+
+
+def run(command: list[str]) -> None:
+    """Runs ``command`` in the project's root; its output is the person's to see."""
+    try:
+        subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
+    except subprocess.CalledProcessError as error:
+        name = " ".join(Path(part).name if part.startswith("/") else part for part in command[:4])
+        raise SetupError(f"{name} … ended with code {error.returncode}; its reason is above.") from error
+
+
+def say(text: str) -> None:
+    print(f"drawbridge: {text}", file=sys.stderr, flush=True)
+
+
+def _set_up(kind: str) -> None:
+    if not _venv_works():
+        say(f"making .venv with {sys.executable} (once)")
+        make_venv(VENV)
+    lock = LOCK_FILES[kind]
+    say(f"installing the packages of {lock.name} into .venv (once)")
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "--require-hashes", "--requirement", str(lock)])
+    run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    fresh = _stamp().with_suffix(".new")
+    fresh.write_text(_fingerprint(kind))
+    fresh.replace(_stamp())
+
+
+def _venv_works() -> bool:
+    """Whether ``.venv`` was made to its end and its interpreter is still there and new enough."""
+    probe = f"import pip, sys; sys.exit(sys.version_info < {OLDEST})"
+    with contextlib.suppress(OSError):
+        return subprocess.run([PYTHON, "-c", probe], capture_output=True, check=False).returncode == 0
+    return False
+
+
+def _is_current(kind: str) -> bool:
+    if not PYTHON.exists() or not _stamp().exists():
+        return False
+    enough = ("dev",) if kind == "dev" else ("runtime", "dev")
+    return _stamp().read_text() in map(_fingerprint, enough)
+
+
+def _stamp() -> Path:
+    return VENV / "drawbridge-setup"
+
+
+def _fingerprint(kind: str) -> str:
+    """Changes with what is to be installed, with the interpreter under ``.venv``, and when the checkout is moved."""
+    inputs = (LOCK_FILES[kind], ROOT / "pyproject.toml", VENV / "pyvenv.cfg")
+    told = hashlib.sha256(f"{kind} {ROOT}".encode())
+    for file in inputs:
+        told.update(hashlib.sha256(file.read_bytes()).digest())
+    return told.hexdigest()
+
+
+@contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    """One set-up at a time for this checkout; a second one waits for the first."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "setup.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _no_venv() -> str:
+    missing = f"{sys.executable} can't make virtual environments: "
+    if shutil.which("apt-get"):
+        sudo = "" if os.geteuid() == 0 else "sudo "
+        return missing + f"the package python3-venv is missing. Install it: {sudo}apt-get install python3-venv"
+    return missing + "its module ensurepip is missing. Install a complete Python, uv or virtualenv, and run this again."

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""What a developer runs, with nothing but Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
+
+    setup     make .venv with what Drawbridge needs
+    serve     run Drawbridge for this folder
+    test      check, then every test but the slow ones
+    slow      the long campaigns
+    check     lint, format, types
+    format    put the code into the one format
+    bench     measure
+    lock      write the lock files anew from pyproject.toml
+    programs  fetch the real programs that the tests talk to, into .cache/programs
+    clean     remove everything that the verbs above made
+
+What follows the verb is handed on: ``test -k selection``, ``serve --port 12345``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import bootstrap
+from bootstrap import CACHE, ROOT, SetupError
+
+MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
+
+
+def setup(arguments: list[str]) -> None:
+    python = bootstrap.ensure("dev" if arguments == ["--dev"] else "runtime")
+    bootstrap.say(f"ready: {python.with_name('drawbridge')}")
+
+
+def serve(arguments: list[str]) -> None:
+    python = bootstrap.ensure("runtime")
+    become([python, "-m", "drawbridge", "ide", "--folder", ".", *arguments])
+
+
+def test(arguments: list[str]) -> None:
+    check([])
+    become([bootstrap.ensure("dev"), "-m", "pytest", *arguments])
+
+
+def slow(arguments: list[str]) -> None:
+    become([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
+
+
+def check(_arguments: list[str]) -> None:
+    python = str(bootstrap.ensure("dev"))
+    for tool in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
+        step([python, "-m", *tool])
+
+
+def format_code(_arguments: list[str]) -> None:
+    step([str(bootstrap.ensure("dev")), "-m", "ruff", "format"])
+
+
+def bench(arguments: list[str]) -> None:
+    become([bootstrap.ensure("dev"), "-m", "bench", *arguments])
+
+
+def lock(arguments: list[str]) -> None:
+    """Hashes of every platform's files, for all supported Pythons, and no address of where they came from."""
+    uv = shutil.which("uv") or _own_uv()
+    compile_ = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
+    compile_ += ["--no-header", "--no-emit-index-url", *arguments, "pyproject.toml"]
+    step([*compile_, "--group", "build", "--output-file", "requirements.lock"])
+    step([*compile_, "--group", "dev", "--constraints", "requirements.lock", "-o", "requirements-dev.lock"])
+
+
+def _own_uv() -> str:
+    directory = CACHE / "uv"
+    if not (directory / "bin" / "uv").exists():
+        bootstrap.make_venv(directory)
+        bootstrap.run([str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"])
+    return str(directory / "bin" / "uv")
+
+
+def programs(_arguments: list[str]) -> None:
+    target = CACHE / "programs"
+    for suite in ("trixie", "forky"):
+        step(["bash", "tools/install-nvim.sh", str(target / f"nvim-{suite}"), suite])
+    step(["bash", "tools/install-claude.sh", str(target / "claude")])
+
+
+def clean(_arguments: list[str]) -> None:
+    for name in MADE_BY_TOOLS:
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+    for folder in ("src", "tests", "tools", "bench"):
+        for cached in (ROOT / folder).rglob("__pycache__"):
+            shutil.rmtree(cached, ignore_errors=True)
+
+
+def step(command: list[str]) -> None:
+    """Runs ``command`` in the project's root and ends with its exit code if it fails."""
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    if code:
+        raise SystemExit(code)
+
+
+def become(command: list[str | Path]) -> None:
+    """Replaces this process, so that signals, the terminal and the exit code are the command's own."""
+    os.chdir(ROOT)
+    sys.stdout.flush()
+    os.execv(command[0], [str(part) for part in command])
+
+
+VERBS = {verb.__name__: verb for verb in (setup, serve, test, slow, check, bench, lock, programs, clean)}
+VERBS["format"] = format_code
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in VERBS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    python = bootstrap.python_new_enough()
+    if python is None:
+        version = ".".join(map(str, sys.version_info[:3]))
+        bootstrap.say(f"needs Python 3.11 or newer; {sys.executable} is {version}, and PATH holds no newer one.")
+        return 1
+    if python != sys.executable:
+        become([python, __file__, *arguments])
+    try:
+        VERBS[arguments[0]](arguments[1:])
+    except SetupError as error:
+        bootstrap.say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

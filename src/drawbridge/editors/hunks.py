@@ -1,20 +1,13 @@
-"""Differences between texts, in lines: hunks, and the merge of two changes of one text. Pure.
-
-``diff`` is made for two ends: a few lines, where the hunks have to look as a person would draw them, and 5 MB, where
-nothing may take long. Lines that only one side has are changed, whatever else happens, so they are set aside first. What is
-left is cut at lines that both sides have exactly once (patience diff), and what lies between two cuts goes to Myers'
-algorithm with a budget. What the budget doesn't cover is replaced whole, which is still right, only less fine.
-"""
+"""Differences between texts, in lines: hunks, and the merge of two changes of one text. Pure."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, count, islice
-from operator import ne, not_
 from typing import Literal
 
 from msgspec import Struct
+
+from drawbridge.editors.linediff import changed_lines, common_prefix
 
 
 class Hunk(Struct, frozen=True):
@@ -53,14 +46,17 @@ class Row(Struct, frozen=True):
 def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
     """The hunks that turn ``old`` into ``new``, in order, never touching each other.
 
-    No hunk begins or ends with a line that both of its sides share. About 25 ms for 100,000 lines on a slow machine.
+    No hunk begins or ends with a line that both of its sides share.
     """
     old = old if isinstance(old, list) else list(old)
     new = new if isinstance(new, list) else list(new)
     if old == new:
         return ()
-    hunks = _Differ(old, new).run()
-    return tuple(_slide(old, new, hunks))
+    before = common_prefix(old, new)
+    old_rest, new_rest = old[before:], new[before:]
+    after = common_prefix(old_rest[::-1], new_rest[::-1])
+    marks = changed_lines(old_rest[: len(old_rest) - after], new_rest[: len(new_rest) - after])
+    return tuple(_slide(old, new, list(_collect(*marks, before))))
 
 
 def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[str]:
@@ -163,6 +159,24 @@ def _region_text(base: Sequence[str], new: Sequence[str], hunks: list[Hunk], sta
     return list(new[new_start:new_end])
 
 
+def _collect(old_changed: bytearray, new_changed: bytearray, before: int) -> Iterator[Hunk]:
+    """The marks as hunks; between two hunks, unmarked lines pair up one to one. ``before`` lines precede the first mark."""
+    old_at = new_at = 0
+    while old_at < len(old_changed) or new_at < len(new_changed):
+        common = min(_until(old_changed, 1, old_at), _until(new_changed, 1, new_at))
+        old_at, new_at = old_at + common, new_at + common
+        old_count, new_count = _until(old_changed, 0, old_at), _until(new_changed, 0, new_at)
+        if old_count or new_count:
+            yield Hunk(before + old_at, old_count, before + new_at, new_count)
+        old_at, new_at = old_at + old_count, new_at + new_count
+
+
+def _until(marks: bytearray, mark: int, start: int) -> int:
+    """How far it is from ``start`` to the next ``mark``, or to the end."""
+    at = marks.find(mark, start)
+    return (at if at >= 0 else len(marks)) - start
+
+
 # How many positions of a sliding hunk are weighed, and how deep an indentation is looked at.
 _SLIDE_LIMIT = 100
 _INDENT_LIMIT = 200
@@ -218,88 +232,3 @@ def _break_cost(lines: list[str], at: int) -> int:
     indent = min(len(line.expandtabs(8)) - len(stripped.expandtabs(8)), _INDENT_LIMIT)
     closing = stripped[0] in ")]}" or stripped.startswith(("end", "else", "elif", "except"))
     return 4 * indent + (0 if after_blank else 2) + (1 if closing else 0)
-
-
-# What Myers' algorithm may cost in all (steps of the inner loop), and the longest edit path it follows in one go.
-_STEPS_LIMIT = 400_000
-_PATH_LIMIT = 128
-
-
-class _Differ:
-    """One run of ``diff``: marks each line of either side that the other one doesn't have at its place."""
-
-    def __init__(self, old: list[str], new: list[str]) -> None:
-        old_set, new_set = set(old), set(new)
-        in_new = list(map(new_set.__contains__, old))
-        in_old = list(map(old_set.__contains__, new))
-        self.old_changed = bytearray(map(not_, in_new))
-        self.new_changed = bytearray(map(not_, in_old))
-        # Lines that both sides have somewhere, and where they came from.
-        self.a, self.a_at = list(compress(old, in_new)), list(compress(count(), in_new))
-        self.b, self.b_at = list(compress(new, in_old)), list(compress(count(), in_old))
-        self.steps = _STEPS_LIMIT
-        self.lines = 16 * (len(self.a) + len(self.b))
-
-    def run(self) -> list[Hunk]:
-        todo = [(0, len(self.a), 0, len(self.b))]
-        while todo:
-            todo += self._narrow(*todo.pop())
-        return self._collect()
-
-    def _narrow(self, a: int, a_end: int, b: int, b_end: int) -> list[tuple[int, int, int, int]]:
-        """Match what is plain in one gap; returns the gaps that are left."""
-        common = _common_prefix(self.a, a, a_end, self.b, b, b_end)
-        a, b = a + common, b + common
-        common = _common_suffix(self.a, a, a_end, self.b, b, b_end)
-        a_end, b_end = a_end - common, b_end - common
-        if a == a_end or b == b_end:
-            self._give_up(a, a_end, b, b_end)
-            return []
-        self.lines -= a_end - a + b_end - b
-        if self.lines > 0:
-            anchors = _anchors(self.a, a, a_end, self.b, b, b_end)
-            if anchors:
-                return _gaps_between(anchors, a, a_end, b, b_end)
-            if self.steps > 0:
-                return self._follow(a, a_end, b, b_end)
-        self._give_up(a, a_end, b, b_end)
-        return []
-
-    def _give_up(self, a: int, a_end: int, b: int, b_end: int) -> None:
-        for at in self.a_at[a:a_end]:
-            self.old_changed[at] = 1
-        for at in self.b_at[b:b_end]:
-            self.new_changed[at] = 1
-
-    def _follow(self, a: int, a_end: int, b: int, b_end: int) -> list[tuple[int, int, int, int]]:
-        """Myers' greedy algorithm from the gap's start: to its end, or as far as it got within the limit.
-
-        Returns what is left beyond that point, where another try may find lines that are unique again.
-        """
-        left, right = self.a, self.b
-        reach = {1: 0}  # furthest line of the left side on each diagonal
-        trace: list[dict[int, int]] = []
-        best, best_diagonal = 0, 0
-        a_size, b_size = a_end - a, b_end - b
-        for length in range(min(_PATH_LIMIT, a_size + b_size) + 1):
-            trace.append(reach)
-            reach_next: dict[int, int] = {}
-            for diagonal in range(-length, length + 1, 2):
-                if length == 0:
-                    x = 0
-                elif diagonal == -length or (
-                    diagonal != length and reach[diagonal - 1] < reach[diagonal + 1]
-                ):
-                    x = reach[diagonal + 1]
-                else:
-                    x = reach[diagonal - 1] + 1
-                y = x - diagonal
-                reach_next[diagonal] = x
-        return []
-
-    def _collect(self) -> list[Hunk]:
-        """The marks as hunks: between two of them, unmarked lines pair up one to one."""
-        old_changed, new_changed = self.old_changed, self.new_changed
-        hunks: list[Hunk] = []
-        old_at = new_at = 0
-        return hunks

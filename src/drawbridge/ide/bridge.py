@@ -1,0 +1,158 @@
+"""One bridge: an editor on one side, agents on the other, and how the one finds the other. Opened and closed here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from importlib.metadata import version
+from typing import Any
+
+from drawbridge.door import Door
+from drawbridge.editors.port import (
+    BridgeState,
+    Decided,
+    Editor,
+    EditorEvent,
+    FoldersChanged,
+    Gone,
+    Mentioned,
+    SelectionChanged,
+)
+from drawbridge.errors import DrawbridgeError
+from drawbridge.ide.claude import ClaudeClients
+from drawbridge.ide.desk import Workspace
+from drawbridge.ide.launch import Launched
+from drawbridge.ide.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.ide.tools import Toolbox
+
+logger = logging.getLogger("drawbridge.bridge")
+
+
+def run(launched: Launched, folders: list[str], folder: str | None) -> int:
+    """Blocks until the editor or a signal ends the bridge."""
+    values = launched.values
+    logging.basicConfig(
+        level=values["log_level"].upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        filename=values["log_file"],
+        stream=None if values["log_file"] else sys.stderr,
+    )
+    return asyncio.run(_serve(launched, folders, folder))
+
+
+async def _serve(launched: Launched, folders: list[str], folder: str | None) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    editor = await _editor(launched.values, folder)
+    bridge = Bridge(launched, editor, folders, stop)
+    try:
+        await bridge.open()
+        async with Door(bridge.claude, launched.listener):
+            await stop.wait()
+            launched.lock.remove()
+        return 0
+    finally:
+        await bridge.close()
+
+
+async def _editor(values: dict[str, Any], folder: str | None) -> Editor:
+    if folder is not None:
+        from drawbridge.editors.folder import Folder
+
+        return Folder(folder, decide=values["decide"])
+    from drawbridge.editors.neovim import Neovim
+
+    return await (Neovim.stdio() if values["nvim"] == "stdio" else Neovim.connect(values["nvim"]))
+
+
+class Bridge:
+    """Passes on what the editor reports: to the agents, to discovery, to the reviews."""
+
+    def __init__(self, launched: Launched, editor: Editor, folders: list[str], stop: asyncio.Event) -> None:
+        values = launched.values
+        self._launched = launched
+        self._editor = editor
+        self._stop = stop
+        self._fixed_folders = bool(values["workspace"])
+        patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
+        self.workspace = Workspace(editor, folders, Privacy(patterns, context=values["context"]))
+        self.claude = ClaudeClients(
+            self.workspace,
+            Toolbox(execute_code=values["execute_code"]),
+            launched.token,
+            version("drawbridge"),
+            single_client=values["single_client"],
+            mention=values["mention"],
+            reject=values["reject"],
+        )
+        self.claude.on_change = self._agents_changed
+        self._announcing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self._editor.start(self._on_event)
+        if not self._fixed_folders:
+            self.workspace.folders = await self._editor.folders() or self.workspace.folders
+        self._write_lock()
+        self.workspace.selection = await self._editor.selection()
+        self._agents_changed()
+
+    async def close(self) -> None:
+        if self._announcing is not None:
+            self._announcing.cancel()
+        await self.workspace.reviews.stop()
+        await self._editor.close()
+
+    def _on_event(self, event: EditorEvent) -> None:
+        match event:
+            case SelectionChanged(selection):
+                if not self.workspace.privacy.hides(selection.path):
+                    self.workspace.selection = selection
+                    self.claude.select(selection)
+            case Mentioned():
+                self._mention(event)
+            case FoldersChanged(folders):
+                if not self._fixed_folders and folders:
+                    self.workspace.folders = folders
+                    self._write_lock()
+            case Decided():
+                self.workspace.reviews.decided(event)
+            case Gone():
+                self._stop.set()
+
+    def _mention(self, event: Mentioned) -> None:
+        if not self.claude.mention(event):
+            self._tell("No agent is connected yet; what you sent is delivered when one connects.")
+
+    def _write_lock(self) -> None:
+        try:
+            self._launched.lock.write(self._editor.pid, self._editor.name, self.workspace.folders)
+        except DrawbridgeError as error:
+            logger.error("%s", error)  # noqa: TRY400 - the text says it all
+            self._tell(str(error))
+
+    def _agents_changed(self) -> None:
+        state = BridgeState(self._launched.port, self._launched.token, self.claude.names)
+        previous = self._announcing
+        self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))
+
+    async def _announce(self, state: BridgeState, previous: asyncio.Task[None] | None) -> None:
+        """In order, one after the other."""
+        if previous is not None:
+            await asyncio.wait([previous])
+        try:
+            await self._editor.announce(state)
+        except DrawbridgeError as error:
+            logger.warning("%s", error)
+
+    def _tell(self, message: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._editor.tell(message, "warn"))
+        task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,124 @@
+"""The first milliseconds of a bridge: listen, write the lock file, then load the rest.
+
+An agent that finds the lock file before the bridge is up waits in the socket's backlog; nobody has to wait for Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any, Final
+
+from drawbridge.errors import BadSetting, EditorGone, NoPort
+from drawbridge.ide.discovery import LockFile, lock_directory, sweep
+
+PORTS: Final = range(10_000, 65_536)
+"""Where a free port is looked for (CON-02 of the connection spec)."""
+
+TOKEN_LENGTH: Final = 32
+"""Least characters of a token that is handed over by ``DRAWBRIDGE_TOKEN``."""
+
+
+class Launched:
+    """What the bridge starts from: a listening socket, a lock file on disk, the settings."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self.token = _token()
+        self.listener = listen(values["port"])
+        self.port: int = self.listener.getsockname()[1]
+        self.lock = LockFile(lock_directory(), self.port, self.token)
+
+    def announce(self) -> None:
+        """The ready line: stdout, or stderr where stdout carries RPC."""
+        line = {"event": "ready", "port": self.port, "pid": os.getpid(), "lock_file": self.lock.path}
+        print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
+
+
+def launch(values: dict[str, Any]) -> int:
+    """Run a bridge until its editor or a signal ends it; the exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    folder = _folder(values)
+    address = values["nvim"]
+    if address and address != "stdio":
+        _check_address(address)
+    launched = Launched(values)
+    try:
+        sweep(lock_directory())
+        # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
+        editor_pid = os.getppid() if address == "stdio" else os.getpid()
+        folders = [os.path.realpath(path) for path in values["workspace"]] or [folder or os.getcwd()]
+        launched.lock.write(editor_pid, "Neovim" if address else "Drawbridge", folders)
+        launched.announce()
+
+        from drawbridge.ide.bridge import run
+
+        return run(launched, folders, folder)
+    finally:
+        launched.lock.remove()
+        launched.listener.close()
+
+
+def listen(wanted: int | None) -> socket.socket:
+    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, else on a random free one of ``PORTS``."""
+    first = wanted or PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
+    after = [port for port in PORTS if port > first]
+    before = [port for port in PORTS if port < first]
+    for port in [first, *after, *before]:
+        listener = socket.socket()
+        try:
+            if os.name == "posix":
+                # A restarted bridge takes its old port while old connections linger; a living listener still wins.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            continue
+        listener.setblocking(False)
+        return listener
+    raise NoPort("No port of 127.0.0.1 between 10000 and 65535 is free. Nothing was started; end what holds them.")
+
+
+def _token() -> str:
+    """A new one for each session (AUTH-03), a random UUID; or the one that the editor's session had before."""
+    given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
+    if given is None:
+        import uuid
+
+        return str(uuid.uuid4())
+    if len(given) < TOKEN_LENGTH or not all(33 <= ord(character) < 127 for character in given):
+        raise BadSetting(f"DRAWBRIDGE_TOKEN must be {TOKEN_LENGTH} or more visible ASCII characters.")
+    return given
+
+
+def _folder(values: dict[str, Any]) -> str | None:
+    problems = [
+        f"{path} is no directory" for path in [*values["workspace"], values["folder"]] if path and not os.path.isdir(path)
+    ]
+    if problems:
+        raise BadSetting("; ".join(problems) + ". Nothing was started.")
+    return os.path.realpath(values["folder"]) if values["folder"] else None
+
+
+def _check_address(address: str) -> None:
+    """Say at once that nobody is there, before anything is announced."""
+    host, separator, port = address.rpartition(":")
+    try:
+        if "/" not in address and separator and port.isdigit():
+            socket.create_connection((host, int(port)), timeout=5).close()
+        else:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(5)
+                probe.connect(address)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise EditorGone(f"No Neovim answers at {address}: {reason}. Start it with --listen {address}.") from None
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,36 @@
+"""The tools that an agent may call on the editor: one explicit tuple, and the only place where results are wrapped.
+
+A tool is one short function beside the struct of its arguments; the struct is at once the check of what comes in and the
+schema that ``tools/list`` shows. Grouped by the editor's ability that they need. Pure: all I/O is the ``Desk``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drawbridge.ide.tools import code, diagnostics, diffs, files, selection
+from drawbridge.ide.tools.tool import Desk, Tool
+
+TOOLS: tuple[Tool, ...] = (
+    *diffs.TOOLS,
+    *files.TOOLS,
+    *selection.TOOLS,
+    *diagnostics.TOOLS,
+    *code.TOOLS,
+)
+
+
+class Toolbox:
+    """The tools that are offered; ``execute_code`` is the person's opt-in for the one that runs code."""
+
+    def __init__(self, *, execute_code: bool = False) -> None:
+        offered = [tool for tool in TOOLS if execute_code or tool not in code.TOOLS]
+        self._tools = {tool.name: tool for tool in offered}
+        self.listing: Sequence[dict[str, Any]] = [tool.entry() for tool in offered]
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+
+__all__ = ["TOOLS", "Desk", "Tool", "Toolbox"]

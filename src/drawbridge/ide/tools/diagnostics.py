@@ -1,0 +1,40 @@
+"""What the editor's language tools complain about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from drawbridge.editors.files import to_uri
+from drawbridge.editors.port import Diagnostic
+from drawbridge.ide.tools.tool import Arguments, Content, Desk, Tool, json_text
+
+
+class GetDiagnostics(Arguments, frozen=True):
+    uri: Annotated[str, Meta(description="A file's URI; without it, all files.")] | None = None
+
+
+async def get_diagnostics(desk: Desk, arguments: GetDiagnostics) -> Content:
+    """Always a list of files; one that was asked for is there even without problems, its URI spelled as asked."""
+    if arguments.uri:
+        path = desk.resolve(arguments.uri)
+        found = () if desk.hides(path) else await desk.editor.diagnostics(path)
+        listed = [diagnostic for entry in found for diagnostic in entry.diagnostics]
+        return json_text([_entry(arguments.uri, listed)])
+    entries = await desk.editor.diagnostics(None)
+    return json_text([_entry(to_uri(entry.path), entry.diagnostics) for entry in entries if not desk.hides(entry.path)])
+
+
+def _entry(uri: str, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    return {"uri": uri, "diagnostics": [_diagnostic(diagnostic) for diagnostic in diagnostics]}
+
+
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(diagnostic)
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+TOOLS = (Tool("getDiagnostics", "Errors and warnings of one file or all.", GetDiagnostics, get_diagnostics),)

@@ -1,0 +1,103 @@
+"""Files in the editor: open, list, folders, unsaved or not, save."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Annotated
+
+from msgspec import Meta
+
+from drawbridge.editors.files import to_uri
+from drawbridge.editors.port import OpenRequest
+from drawbridge.errors import Refused
+from drawbridge.ide.tools.tool import Arguments, Content, Desk, NoArguments, Tool, json_text
+
+
+class OpenFile(Arguments, frozen=True):
+    file_path: Annotated[str, Meta(description="The file to open.")]
+    preview: Annotated[bool, Meta(description="Open it as a preview, where the editor has such a thing.")] = False
+    start_text: Annotated[str, Meta(description="Select from the first place of this text.")] | None = None
+    end_text: Annotated[str, Meta(description="Select up to the first place of this text behind startText.")] | None = (
+        None
+    )
+    select_to_end_of_line: Annotated[bool, Meta(description="Stretch the selection to the end of its line.")] = False
+    make_frontmost: Annotated[bool, Meta(description="Bring it in front of the person; else only load it.")] = True
+
+
+class OneFile(Arguments, frozen=True):
+    file_path: Annotated[str, Meta(description="The file that is meant.")]
+
+
+async def open_file(desk: Desk, arguments: OpenFile) -> Content:
+    path = desk.resolve(arguments.file_path)
+    await desk.check_readable(path)
+    opened = await desk.editor.open_file(
+        OpenRequest(
+            path=path,
+            focus=arguments.make_frontmost,
+            start_text=arguments.start_text or None,
+            end_text=arguments.end_text or None,
+            to_end_of_line=arguments.select_to_end_of_line,
+        )
+    )
+    if arguments.make_frontmost:
+        return [f"Opened file: {path}" + ("" if opened.found else " (startText was not found in it)")]
+    return json_text(
+        {"success": True, "filePath": path, "languageId": opened.language, "lineCount": opened.line_count}
+    )
+
+
+async def get_open_editors(desk: Desk, arguments: NoArguments) -> Content:
+    tabs = [
+        {
+            "uri": to_uri(tab.path),
+            "isActive": tab.active,
+            "label": posixpath.basename(tab.path),
+            "languageId": tab.language,
+            "isDirty": tab.modified,
+        }
+        for tab in await desk.editor.tabs()
+        if not desk.hides(tab.path)
+    ]
+    return json_text({"tabs": tabs})
+
+
+async def get_workspace_folders(desk: Desk, arguments: NoArguments) -> Content:
+    folders = [{"name": posixpath.basename(path) or path, "uri": to_uri(path), "path": path} for path in desk.folders]
+    return json_text({"success": True, "folders": folders, "rootPath": desk.folders[0] if desk.folders else ""})
+
+
+async def check_document_dirty(desk: Desk, arguments: OneFile) -> Content:
+    path = desk.resolve(arguments.file_path)
+    status = await desk.editor.status(path)
+    answer = {
+        "success": status is not None,
+        "filePath": path,
+        "isDirty": status is not None and status.modified,
+        "isUntitled": status is not None and status.untitled,
+    }
+    if status is None:
+        answer["message"] = f"Document not open: {path}"
+    return json_text(answer)
+
+
+async def save_document(desk: Desk, arguments: OneFile) -> Content:
+    path = desk.resolve(arguments.file_path)
+    message, saved = "Document saved successfully", True
+    if await desk.editor.status(path) is None:
+        message, saved = f"Document not open: {path}", False
+    else:
+        try:
+            await desk.editor.save(path)
+        except Refused as refusal:
+            message, saved = str(refusal), False
+    return json_text({"success": saved, "filePath": path, "saved": saved, "message": message})
+
+
+TOOLS = (
+    Tool("openFile", "Open a file in the editor, and select a piece of it if asked to.", OpenFile, open_file),
+    Tool("getOpenEditors", "The files that are open in the editor.", NoArguments, get_open_editors),
+    Tool("getWorkspaceFolders", "The folders that the person works in.", NoArguments, get_workspace_folders),
+    Tool("checkDocumentDirty", "Whether an open file has unsaved changes.", OneFile, check_document_dirty),
+    Tool("saveDocument", "Save an open file.", OneFile, save_document),
+)

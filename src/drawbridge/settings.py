@@ -1,0 +1,167 @@
+"""Settings: defaults < file < environment < flags. One table for each command; ``--help`` and the docs come from it.
+
+The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; a table in it
+carries the command's name. Environment variables are the names in capitals behind ``DRAWBRIDGE_``. Light: nothing heavy is
+imported unless it is needed, since the bridge's lock file waits for this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from drawbridge.errors import BadSetting
+
+Kind: TypeAlias = Literal["text", "number", "switch", "list", "choice"]
+
+
+class Setting(NamedTuple):
+    """``kind`` "list": the flag is given several times, in the environment its values are joined by ``os.pathsep``.
+
+    A "switch" whose name begins with ``no_`` in the flag form (``flag``) turns its setting off.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    flag: str | None = None
+    range: tuple[int, int] | None = None
+
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+IDE: Final = (
+    Setting("nvim", "text", None, "the Neovim to serve: its socket, host:port, or stdio", metavar="ADDRESS"),
+    Setting("folder", "text", None, "no editor: a directory, proposals are shown in this terminal", metavar="DIR"),
+    Setting("decide", "choice", None, "with --folder: decide every proposal without asking", ("accept", "reject")),
+    Setting("workspace", "list", (), "a folder the agents may take as theirs (default: the editor's)", metavar="DIR"),
+    Setting("port", "number", None, "the port to listen on; the next one if it is taken", range=(1, 65_535)),
+    Setting("agent", "list", ("claude",), "an agent to serve (default: all)", ("claude",)),
+    Setting("single_client", "switch", False, "one agent at a time: a new connection ends the one before"),
+    Setting("mention", "choice", "recent", "who gets what you send: the agent active last, or all", ("recent", "all")),
+    Setting(
+        "reject",
+        "choice",
+        "upgrade",
+        "how a bad token is refused: HTTP 401 before the upgrade, or WebSocket close 1008",
+        ("upgrade", "1008"),
+    ),
+    Setting("context", "switch", True, "tell agents nothing of their own accord", flag="--no-context"),
+    Setting("ignore", "list", None, "a file pattern kept from agents, instead of the built-in ones", metavar="PATTERN"),
+    Setting("execute_code", "switch", False, "offer executeCode; you are asked each time"),
+    Setting("log_level", "choice", "warning", "how much is logged", LEVELS),
+    Setting("log_file", "text", None, "log here instead of stderr", metavar="FILE"),
+)
+"""What ``drawbridge ide`` can be told."""
+
+
+def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
+    """The flags of a table; one that is not given stays out of the parsed namespace."""
+    for setting in table:
+        flag = setting.flag or f"--{setting.name.replace('_', '-')}"
+        options: dict[str, Any] = {"dest": setting.name, "default": argparse.SUPPRESS, "help": _help(setting)}
+        if setting.kind == "switch":
+            options["action"] = "store_false" if setting.default else "store_true"
+        elif setting.kind == "list":
+            options["action"] = "append"
+        if setting.kind == "number":
+            options["type"] = int
+        if setting.choices:
+            options["choices"] = setting.choices
+        elif setting.metavar:
+            options["metavar"] = setting.metavar
+        parser.add_argument(flag, **options)
+
+
+def load(
+    command: str, table: tuple[Setting, ...], flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """The settings in force, by name. Raises ``BadSetting`` with all problems at once; nothing is half-applied."""
+    problems: list[str] = []
+    values = {setting.name: setting.default for setting in table}
+    known = {setting.name: setting for setting in table}
+    path = config_file(environ)
+    for name, value in _read_file(path, command, problems).items():
+        if name not in known:
+            problems.append(f"{path}: [{command}] {name} is no setting")
+        else:
+            values[name] = _checked(known[name], value, f"{path}: [{command}] {name}", problems)
+    for setting in table:
+        variable = f"DRAWBRIDGE_{setting.name.upper()}"
+        if environ.get(variable):
+            values[setting.name] = _checked(setting, _parse(setting, environ[variable]), variable, problems)
+        if setting.name in flags:
+            name = setting.flag or f"--{setting.name.replace('_', '-')}"
+            values[setting.name] = _checked(setting, flags[setting.name], name, problems)
+    if problems:
+        raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
+    return values
+
+
+def config_file(environ: Mapping[str, str] = os.environ) -> str:
+    named = environ.get("DRAWBRIDGE_CONFIG")
+    if named:
+        return named
+    import platformdirs
+
+    return os.path.join(platformdirs.user_config_dir("drawbridge", appauthor=False), "config.toml")
+
+
+def _read_file(path: str, command: str, problems: list[str]) -> Mapping[str, Any]:
+    try:
+        file = open(path, "rb")
+    except OSError:
+        return {}
+    import tomllib
+
+    with file:
+        try:
+            section = tomllib.load(file).get(command, {})
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            problems.append(f"{path}: {error}")
+            return {}
+    if not isinstance(section, dict):
+        problems.append(f"{path}: [{command}] must be a table")
+        return {}
+    return section
+
+
+def _parse(setting: Setting, text: str) -> Any:
+    if setting.kind == "number":
+        return int(text) if text.isascii() and text.isdigit() else text
+    if setting.kind == "switch":
+        return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
+    if setting.kind == "list":
+        return text.split(os.pathsep)
+    return text
+
+
+def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
+    expected = {"number": "a whole number", "switch": "true or false", "list": "a list of texts"}.get(
+        setting.kind, "a text"
+    )
+    right = {
+        "number": isinstance(value, int) and not isinstance(value, bool),
+        "switch": isinstance(value, bool),
+        "list": isinstance(value, list | tuple) and all(isinstance(item, str) for item in value),
+    }.get(setting.kind, isinstance(value, str))
+    if not right:
+        problems.append(f"{where} must be {expected}")
+        return setting.default
+    for item in value if setting.kind == "list" else [value]:
+        if setting.choices and item not in setting.choices:
+            problems.append(f"{where} must be one of {', '.join(setting.choices)}, not {item}")
+    if setting.range and not setting.range[0] <= value <= setting.range[1]:
+        problems.append(f"{where} must lie between {setting.range[0]} and {setting.range[1]}")
+    return tuple(value) if setting.kind == "list" else value
+
+
+def _help(setting: Setting) -> str:
+    """argparse takes % for its own."""
+    shown = "" if setting.kind == "switch" or not isinstance(setting.default, str) else f" (default: {setting.default})"
+    return (setting.help + shown).replace("%", "%%")

@@ -24,14 +24,14 @@ def make_private_directory(path: str) -> None:
     Raises ``NotPrivate`` when it can't be made, is no directory, or belongs to another user.
     """
     try:
-        os.makedirs(path, PRIVATE_DIRECTORY, exist_ok=True)  # noqa: PTH103 - pathlib costs 10 ms before the lock file
-        found = os.stat(path)  # noqa: PTH116
+        os.makedirs(path, PRIVATE_DIRECTORY, exist_ok=True)
+        found = os.stat(path)
         if found.st_uid != os.getuid():
             raise NotPrivate(
                 f"{path} belongs to another user. Nothing was written; remove it or choose another directory."
             )
         if stat.S_IMODE(found.st_mode) & 0o077:
-            os.chmod(path, PRIVATE_DIRECTORY)  # noqa: PTH101
+            os.chmod(path, PRIVATE_DIRECTORY)
     except OSError as error:
         raise NotPrivate(f"{path} can't be made a private directory: {_why(error)}. Nothing was written.") from None
 
@@ -50,7 +50,7 @@ def write_private(path: str, data: bytes) -> None:
                 view = view[os.write(file, view) :]
         finally:
             os.close(file)
-        os.replace(temporary, path)  # noqa: PTH105
+        os.replace(temporary, path)
     except OSError as error:
         remove_quietly(temporary)
         raise NotPrivate(f"{path} can't be written: {_why(error)}. The directory must be writable for you.") from None
@@ -58,7 +58,7 @@ def write_private(path: str, data: bytes) -> None:
 
 def remove_quietly(path: str) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)
 
 
 def process_alive(pid: int) -> bool:

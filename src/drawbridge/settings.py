@@ -113,18 +113,16 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _read_file(path: str, command: str, problems: list[str]) -> Mapping[str, Any]:
-    try:
-        file = open(path, "rb")
-    except OSError:
+    if not os.path.exists(path):
         return {}
     import tomllib
 
-    with file:
-        try:
+    try:
+        with open(path, "rb") as file:
             section = tomllib.load(file).get(command, {})
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            problems.append(f"{path}: {error}")
-            return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        problems.append(f"{path}: {error}")
+        return {}
     if not isinstance(section, dict):
         problems.append(f"{path}: [{command}] must be a table")
         return {}

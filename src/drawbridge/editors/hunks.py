@@ -60,7 +60,7 @@ def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
 
 
 def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[str]:
-    """``old`` with these hunks of ``diff(old, new)`` applied: all of them give ``new``, some of them a part of the change."""
+    """``old`` with some hunks of ``diff(old, new)`` applied; all of them give ``new``."""
     result: list[str] = []
     at = 0
     for hunk in hunks:
@@ -72,9 +72,10 @@ def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list
 
 
 def merge(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str] | Overlap:
-    """``base`` with both changes; the first ``Overlap`` where they collide. The same change on both sides is no collision.
+    """``base`` with both changes, or the first ``Overlap`` where they collide.
 
-    Changes that touch without an unchanged line of the base between them collide too: which one goes first is a guess.
+    The same change on both sides is no collision. Changes that touch, without an unchanged line of the base between
+    them, are one: which of the two goes first would be a guess.
     """
     our_hunks, their_hunks = diff(base, ours), diff(base, theirs)
     result: list[str] = []
@@ -93,7 +94,7 @@ def merge(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> li
 
 
 def unified(old: Sequence[str], new: Sequence[str], hunks: Sequence[Hunk], context: int = 3) -> Iterator[Row]:
-    """The rows of a unified diff with ``context`` unchanged lines around each hunk; a header before each group of hunks."""
+    """The rows of a unified diff: ``context`` unchanged lines around each hunk, a header before each group of hunks."""
     group: list[Hunk] = []
     for hunk in hunks:
         if group and hunk.old_start - group[-1].old_end > 2 * context:
@@ -127,7 +128,7 @@ def _group_rows(old: Sequence[str], new: Sequence[str], group: list[Hunk], conte
 
 
 def _span(start: int, end: int) -> str:
-    """Lines in the notation of a unified diff: 1-based, the length left out when it is 1, the line before an empty span."""
+    """Lines as a unified diff counts them: from 1; a length of 1 is left out; an empty span names the line before it."""
     length = end - start
     if length == 1:
         return str(start + 1)
@@ -160,7 +161,7 @@ def _region_text(base: Sequence[str], new: Sequence[str], hunks: list[Hunk], sta
 
 
 def _collect(old_changed: bytearray, new_changed: bytearray, before: int) -> Iterator[Hunk]:
-    """The marks as hunks; between two hunks, unmarked lines pair up one to one. ``before`` lines precede the first mark."""
+    """The marks as hunks: between two of them unmarked lines pair up. ``before`` lines precede the first mark."""
     old_at = new_at = 0
     while old_at < len(old_changed) or new_at < len(new_changed):
         common = min(_until(old_changed, 1, old_at), _until(new_changed, 1, new_at))
@@ -185,8 +186,8 @@ _INDENT_LIMIT = 200
 def _slide(old: list[str], new: list[str], hunks: list[Hunk]) -> Iterator[Hunk]:
     """Move each pure insertion or deletion that may as well sit elsewhere to where a person would see it begin.
 
-    Such a hunk can move by a line when the line that enters it equals the one that leaves. It stays a line away from its
-    neighbours.
+    Such a hunk can move by a line when the line that enters it equals the one that leaves. It stays a line away from
+    its neighbours.
     """
     floor = 0
     for number, hunk in enumerate(hunks):

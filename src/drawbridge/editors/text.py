@@ -1,8 +1,8 @@
 """Text as editors hold it (lines) and as files hold it (line ends, byte-order mark, final newline). Pure.
 
-A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``) and
-a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r", U+2028,
-U+0085 or a form feed is an ordinary character, as it is to editors and to ``git``.
+A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
+and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r",
+U+2028, U+0085 or a form feed is an ordinary character, as it is to editors and to ``git``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ BOM = "\ufeff"
 
 
 class Format(Struct, frozen=True):
-    """How lines become a file. ``eol`` is "\\n", or "\\r\\n" where *every* line ends so; mixed ends stay in the lines."""
+    """How lines become a file.
+
+    ``eol`` is "\\n", or "\\r\\n" where *every* line ends so; mixed ends stay in the lines.
+    """
 
     eol: str = "\n"
     bom: bool = False
@@ -25,8 +28,8 @@ class Format(Struct, frozen=True):
 def split(text: str) -> tuple[list[str], Format]:
     """Lines without their ends, and what ``join`` needs to give back ``text`` byte for byte.
 
-    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that lines
-    put into an empty file end as lines should. (Neovim shows both as one empty line; the difference is ours to keep.)
+    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that
+    lines put into an empty file end as lines should. (Neovim shows both as one empty line; the difference is ours.)
     """
     bom = text.startswith(BOM)
     if bom:

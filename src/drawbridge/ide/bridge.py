@@ -33,11 +33,9 @@ logger = logging.getLogger("drawbridge.bridge")
 def run(launched: Launched, folders: list[str], folder: str | None) -> int:
     """Blocks until the editor or a signal ends the bridge."""
     values = launched.values
+    log = logging.FileHandler(values["log_file"]) if values["log_file"] else logging.StreamHandler(sys.stderr)
     logging.basicConfig(
-        level=values["log_level"].upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        filename=values["log_file"],
-        stream=None if values["log_file"] else sys.stderr,
+        level=values["log_level"].upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[log]
     )
     return asyncio.run(_serve(launched, folders, folder))
 
@@ -97,7 +95,9 @@ class Bridge:
         if not self._fixed_folders:
             self.workspace.folders = await self._editor.folders() or self.workspace.folders
         self._write_lock()
-        self.workspace.selection = await self._editor.selection()
+        selection = await self._editor.selection()
+        if selection is not None and not self.workspace.privacy.hides(selection.path):
+            self.workspace.selection = selection
         self._agents_changed()
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ class Bridge:
         try:
             self._launched.lock.write(self._editor.pid, self._editor.name, self.workspace.folders)
         except DrawbridgeError as error:
-            logger.error("%s", error)  # noqa: TRY400 - the text says it all
+            logger.error("%s", error)
             self._tell(str(error))
 
     def _agents_changed(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -54,7 +55,7 @@ class ClaudeClients:
         self._late_rejection = reject == "1008"
         self._clients: list[ClaudeClient] = []
         self._mentions: deque[Mentioned] = deque(maxlen=MENTION_LIMIT)
-        self.on_change = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
 
     # the site behind the door
 

@@ -98,7 +98,9 @@ def _token() -> str:
 
 def _folder(values: dict[str, Any]) -> str | None:
     problems = [
-        f"{path} is no directory" for path in [*values["workspace"], values["folder"]] if path and not os.path.isdir(path)
+        f"{path} is no directory"
+        for path in [*values["workspace"], values["folder"]]
+        if path and not os.path.isdir(path)
     ]
     if problems:
         raise BadSetting("; ".join(problems) + ". Nothing was started.")

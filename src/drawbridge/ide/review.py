@@ -60,9 +60,7 @@ def draft(disk: str | None, unsaved: str | None, new_text: str) -> Draft:
         eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,
         bom=their_form.bom if their_form.bom != base_form.bom else our_form.bom,
         final_newline=(
-            their_form.final_newline
-            if their_form.final_newline != base_form.final_newline
-            else our_form.final_newline
+            their_form.final_newline if their_form.final_newline != base_form.final_newline else our_form.final_newline
         ),
     )
     return Draft(
@@ -73,7 +71,9 @@ def draft(disk: str | None, unsaved: str | None, new_text: str) -> Draft:
 def check_text(new_text: str) -> None:
     """Raises ``UnusableFile`` for a proposal that no editor can show and no file should hold."""
     if "\0" in new_text:
-        raise UnusableFile("The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened.")
+        raise UnusableFile(
+            "The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened."
+        )
     try:
         size = len(new_text.encode())
     except UnicodeEncodeError:
@@ -149,7 +149,9 @@ class Reviews:
 
     def _check_room(self, owner: Hashable) -> None:
         if sum(key[0] == owner for key in self._open) >= OPEN_LIMIT:
-            raise Refused(f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.")
+            raise Refused(
+                f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first."
+            )
 
     def _proposal(self, agent: str, title: str, path: str, shown: Draft, *, kind: Any = "change") -> Proposal:
         return Proposal(
@@ -227,7 +229,7 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
 
 def _signature(path: str) -> tuple[int, ...] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - path may hold undecodable bytes; a plain call says what is meant
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

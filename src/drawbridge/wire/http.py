@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import h11
 from msgspec import Struct
 from websockets.frames import Frame, Opcode
-from websockets.protocol import OPEN, SERVER, SEND_EOF
+from websockets.protocol import OPEN, SEND_EOF, SERVER
 from websockets.protocol import Protocol as Frames
 
 from drawbridge.wire.gate import Head, Refusal

@@ -42,9 +42,7 @@ async def open_file(desk: Desk, arguments: OpenFile) -> Content:
     )
     if arguments.make_frontmost:
         return [f"Opened file: {path}" + ("" if opened.found else " (startText was not found in it)")]
-    return json_text(
-        {"success": True, "filePath": path, "languageId": opened.language, "lineCount": opened.line_count}
-    )
+    return json_text({"success": True, "filePath": path, "languageId": opened.language, "lineCount": opened.line_count})
 
 
 async def get_open_editors(desk: Desk, arguments: NoArguments) -> Content:

@@ -1,0 +1,87 @@
+"""What holds for every test: a home of its own, and nothing is left running or open afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+import pytest_asyncio
+
+from tests.leftovers import GRACE, Snapshot
+
+FOREIGN_PREFIXES = ("ANTHROPIC_", "CLAUDE", "DRAWBRIDGE_", "GEMINI_", "GIT_", "MCP_", "NVIM", "TMUX", "VIM", "XDG_")
+FOREIGN = {"EDITOR", "MYVIMRC", "PAGER", "VISUAL", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
+
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if "CI" in os.environ else "here")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
+            # Right after `home`: it looks again when the test's own fixtures are closed and its loop still runs.
+            item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a fixture starts before its first test has a home doesn't find the person's own files either."""
+    tmp_path_factory.getbasetemp()  # is made where TMPDIR points now, not in the directory of one test
+    with pytest.MonkeyPatch.context() as patch, _private_directory() as directory:
+        for name in list(os.environ):
+            foreign = name.startswith(FOREIGN_PREFIXES) or name.upper() in FOREIGN
+            if foreign and not name.startswith(KEPT_PREFIXES):
+                patch.delenv(name)
+        _live_in(directory, patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The test's own empty HOME, with TMPDIR and XDG directories beside it; the path is short enough for sockets."""
+    before = Snapshot()
+    with _private_directory() as directory:
+        _live_in(directory, monkeypatch)
+        yield directory / "home"
+        left = before.new(places=(str(directory), str(tmp_path_factory.getbasetemp())))
+    if left:
+        pytest.fail("the test left behind: " + "; ".join(left), pytrace=False)
+
+
+@pytest.fixture
+async def _no_task_stays() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=GRACE)
+    if left:
+        pytest.fail("the test left behind: " + "; ".join(map(repr, left)), pytrace=False)
+
+
+@contextlib.contextmanager
+def _private_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="db-", dir="/tmp"))  # a socket's path may have 107 bytes, on macOS 103
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _live_in(directory: Path, patch: pytest.MonkeyPatch) -> None:
+    """As on a new machine: HOME and TMPDIR exist, what a program keeps in them does not yet."""
+    there = {"HOME": "home", "TMPDIR": "tmp", "XDG_RUNTIME_DIR": "run"}
+    absent = {"CLAUDE_CONFIG_DIR": "home/.claude", "XDG_CONFIG_HOME": "home/.config", "XDG_CACHE_HOME": "home/.cache"}
+    absent |= {"XDG_DATA_HOME": "home/.local/share", "XDG_STATE_HOME": "home/.local/state"}
+    for variable, place in (there | absent).items():
+        patch.setenv(variable, str(directory / place))
+    for place in there.values():
+        (directory / place).mkdir(mode=0o700)
+    patch.setattr(tempfile, "tempdir", str(directory / "tmp"))

@@ -1,0 +1,88 @@
+"""What a test may leave behind: threads, open files of ours, processes. Processes and files are seen on Linux only."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+PROC = Path("/proc")
+
+GRACE = 3.0
+"""Seconds that whatever a test has told to end may take to be gone."""
+
+
+class Snapshot:
+    """What there is now; ``new`` says what has come since and stays."""
+
+    def __init__(self) -> None:
+        self._threads = set(threading.enumerate())
+        self._files = _open_files()
+        self._pid = _newest_pid()
+
+    def new(self, places: Sequence[str]) -> list[str]:
+        """A line for each leftover. A process is ours when it lives in one of the directories ``places``; it is killed."""
+        lines = [f"process {name}" for name in self._processes(places)]
+        lines += [f"thread {thread.name}" for thread in _what_stays(lambda: set(threading.enumerate()) - self._threads)]
+        if _open_files() - self._files:
+            gc.collect()
+            lines += [f"open file {file}" for file in sorted(_open_files() - self._files)]
+        return lines
+
+    def _processes(self, places: Sequence[str]) -> list[str]:
+        if _newest_pid() == self._pid:  # none was started since, by anyone
+            return []
+        left = _what_stays(lambda: {pid for pid in _processes_in(places) if pid > self._pid})
+        names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return names
+
+
+def _what_stays(look: Callable[[], set[T]]) -> set[T]:
+    """What ``look`` still finds after having found something for ``GRACE`` seconds."""
+    end = time.monotonic() + GRACE
+    while (found := look()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def _processes_in(places: Sequence[str]) -> set[int]:
+    """Processes of this user that have one of the directories in their environment or command line."""
+    mine = {int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()} - {os.getpid()}
+    return {pid for pid in mine if any(place in _read(pid, "environ") + _read(pid, "cmdline") for place in places)}
+
+
+def _read(pid: int, what: str) -> str:
+    try:
+        return (PROC / str(pid) / what).read_text(errors="replace")
+    except OSError:  # it has ended, or is another user's
+        return ""
+
+
+def _newest_pid() -> int:
+    """The last process id that was given out, or 0 where nobody can tell."""
+    try:
+        return int((PROC / "loadavg").read_text().split()[-1])
+    except OSError:
+        return 0
+
+
+def _open_files() -> set[str]:
+    """Sockets, pipes and event queues of this process (regular files are pytest's and hypothesis's as well)."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(entry.path)
+                if target.startswith(("socket:", "pipe:", "anon_inode:")):
+                    found.add(f"{entry.name} -> {target}")
+    return found

@@ -1,0 +1,80 @@
+"""The real programs that the tests talk to, and what to do where one is missing.
+
+They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them,
+``DRAWBRIDGE_TEST_CLAUDE``: one path), else in ``.cache/programs`` (``make programs``) and on PATH. A test whose program
+is missing is skipped with a sentence that names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+FETCHED = Path(__file__).resolve().parent.parent / ".cache" / "programs"
+FETCH = "get it with `make programs`"
+NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
+
+
+def nvims() -> list[Path]:
+    """Every Neovim there is, the oldest first, each version once; empty where there is none."""
+    named = os.environ.get("DRAWBRIDGE_TEST_NVIMS", "")
+    found = [Path(path) for path in named.split(":")] if named else [*_on_path("nvim"), *FETCHED.glob("nvim-*/nvim")]
+    by_version = {nvim_version(path): path for path in reversed(found)}
+    return [path for _, path in sorted(by_version.items())]
+
+
+def nvim() -> Path:
+    """The newest Neovim, for a test that has nothing to do with versions."""
+    found = nvims()
+    return found[-1] if found else missing(NO_NVIM)
+
+
+def each_nvim() -> list[Any]:
+    """One parameter a Neovim, for ``pytest.mark.parametrize("nvim", each_nvim())`` or ``pytest.fixture(params=…)``."""
+    found = [pytest.param(path, id="nvim-" + ".".join(map(str, nvim_version(path)))) for path in nvims()]
+    if not found and _required():
+        missing(NO_NVIM)
+    return found or [pytest.param(None, id="no-nvim", marks=pytest.mark.skip(NO_NVIM))]
+
+
+@functools.cache
+def nvim_version(path: Path) -> tuple[int, ...]:
+    """(0, 10, 4)"""
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    numbers = re.match(r"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
+    assert numbers, f"{path} --version says {answer[:80]!r}"
+    return tuple(map(int, numbers.groups()))
+
+
+def claude() -> Path:
+    """Claude Code's command line."""
+    named = os.environ.get("DRAWBRIDGE_TEST_CLAUDE")
+    candidates = [Path(named)] if named else [FETCHED / "claude" / "claude", *_on_path("claude")]
+    return next(filter(Path.exists, candidates), None) or missing(f"Claude Code's `claude` is missing: {FETCH}")
+
+
+def tmux() -> Path:
+    return next(iter(_on_path("tmux")), None) or missing("tmux is missing: install the package tmux")
+
+
+def missing(reason: str) -> NoReturn:
+    """Skips the test, or fails it where the real programs are required."""
+    if _required():
+        pytest.fail(f"{reason} (DRAWBRIDGE_REQUIRE_PROGRAMS is set)", pytrace=False)
+    pytest.skip(reason)
+
+
+def _required() -> bool:
+    return os.environ.get("DRAWBRIDGE_REQUIRE_PROGRAMS") == "1"
+
+
+def _on_path(name: str) -> list[Path]:
+    found = shutil.which(name)
+    return [Path(found)] if found else []

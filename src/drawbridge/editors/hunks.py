@@ -128,7 +128,7 @@ def _group_rows(old: Sequence[str], new: Sequence[str], group: list[Hunk], conte
 
 
 def _span(start: int, end: int) -> str:
-    """Lines as a unified diff counts them: from 1; a length of 1 is left out; an empty span names the line before it."""
+    """Lines as a unified diff counts them: from 1, a length of 1 left out, an empty span named by the line before."""
     length = end - start
     if length == 1:
         return str(start + 1)

@@ -27,7 +27,7 @@ Gap: TypeAlias = tuple[int, int, int, int]
 
 
 def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]:
-    """A mark (1) for each line of ``old`` that is removed and of ``new`` that is added; unmarked lines pair up in order."""
+    """A mark (1) for each line of ``old`` that goes and each of ``new`` that comes; unmarked ones pair up in order."""
     return _Comparison(old, new).run()
 
 

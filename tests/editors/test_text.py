@@ -1,0 +1,101 @@
+"""Lines and formats: what is taken apart goes together again, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from drawbridge.editors.text import Format, format_changes, join, split, utf16_length
+
+line_breaks = st.sampled_from(
+    ["\n", "\r\n", "\r", "\n\r", "\ufeff", "\u2028", "\u2029", "\x85", "\f", "\v", "\x1c", "\0"]
+)
+odd_bytes = st.integers(0xDC80, 0xDCFF).map(chr)
+texts = st.lists(st.one_of(line_breaks, st.sampled_from("ab é😀"), odd_bytes, st.text(max_size=3))).map("".join)
+
+
+@given(texts)
+@example("")
+@example("\ufeff")
+@example("\ufeff\ufeff")
+@example("\n")
+@example("a\r\nb\r")
+@example("a\r\r\n")
+@example("a\r\nb\nc\r\n")
+def test_join_gives_back_every_text_that_split_took_apart(text: str) -> None:
+    lines, form = split(text)
+    assert join(lines, form) == text
+
+
+@given(texts)
+def test_no_line_holds_a_line_end(text: str) -> None:
+    lines, form = split(text)
+    assert not any("\n" in line for line in lines)
+    assert len(lines) == text.count("\n") + (0 if form.final_newline or not lines else 1)
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\r\n\ufeff")), min_size=1), st.booleans(), st.booleans())
+def test_split_gives_back_the_lines_that_were_joined_with_crlf(
+    lines: list[str], bom: bool, final_newline: bool
+) -> None:
+    if len(lines) == 1 and not final_newline:
+        return  # without a line end there is nothing that shows which one it would be
+    form = Format("\r\n", bom, final_newline or not lines[-1])
+    assert split(join(lines, form)) == (lines, form)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "form"),
+    [
+        ("", [], Format()),
+        ("\ufeff", [], Format(bom=True)),
+        ("\n", [""], Format()),
+        ("\r\n", [""], Format("\r\n")),
+        ("a", ["a"], Format(final_newline=False)),
+        ("a\nb\n", ["a", "b"], Format()),
+        ("a\r\nb\r\n", ["a", "b"], Format("\r\n")),
+        ("\ufeffa\r\nb", ["a", "b"], Format("\r\n", bom=True, final_newline=False)),
+        ("a\r\nb\n", ["a\r", "b"], Format()),
+        ("a\rb\r", ["a\rb\r"], Format(final_newline=False)),
+        ("a\u2028b\x85c\fd\n", ["a\u2028b\x85c\fd"], Format()),
+        ("a\ufeff\n", ["a\ufeff"], Format()),
+        ("caf\udce9\n", ["caf\udce9"], Format()),
+    ],
+)
+def test_a_text_has_these_lines_and_this_format(text: str, lines: list[str], form: Format) -> None:
+    assert split(text) == (lines, form)
+
+
+def test_no_lines_are_an_empty_text_whatever_the_format_says() -> None:
+    assert join([], Format("\r\n", final_newline=True)) == ""
+    assert join([], Format(bom=True)) == "\ufeff"
+
+
+@given(st.text())
+def test_utf16_length_is_the_number_of_utf16_code_units(text: str) -> None:
+    assert utf16_length(text) == sum(2 if ord(character) > 0xFFFF else 1 for character in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("", 0), ("tab\t", 4), ("é", 1), ("e\u0301", 2), ("😀", 2), ("👩‍🚀", 5), ("caf\udce9", 4)],
+)
+def test_utf16_length_of_what_people_write(text: str, length: int) -> None:
+    assert utf16_length(text) == length
+
+
+def test_format_changes_says_what_lines_cannot_show() -> None:
+    plain = Format()
+    other = Format("\r\n", bom=True, final_newline=False)
+    assert format_changes(plain, plain) == []
+    assert format_changes(plain, other) == [
+        "line ends become CRLF",
+        "a byte-order mark is added",
+        "the last line loses its newline",
+    ]
+    assert format_changes(other, plain) == [
+        "line ends become LF",
+        "the byte-order mark is removed",
+        "the last line gets its newline",
+    ]

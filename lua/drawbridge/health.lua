@@ -1,0 +1,200 @@
+--- `:checkhealth drawbridge`: each link of the chain from Neovim to the agent, and what to do where one is broken.
+local config = require('drawbridge.config')
+
+local M = {}
+
+local WAIT = 2500 -- ms for each program that is asked
+
+-- Neovim 0.7 has the old names only, and they are gone in newer ones.
+local reporter = vim.health or require('health')
+local start = reporter.start or reporter.report_start
+local ok = reporter.ok or reporter.report_ok
+local info = reporter.info or reporter.report_info
+local warn = reporter.warn or reporter.report_warn
+local fault = reporter.error or reporter.report_error
+
+local function home(path)
+  return vim.fn.fnamemodify(path, ':~')
+end
+
+--- What a program prints, or nil and why not. Never longer than `WAIT`.
+local function ask(words)
+  local said = {}
+  local function collect(_, lines)
+    vim.list_extend(said, lines)
+  end
+  local started, job = pcall(vim.fn.jobstart, words, { on_stdout = collect, on_stderr = collect })
+  if not started or job <= 0 then
+    return nil, "it can't be run"
+  end
+  local code = vim.fn.jobwait({ job }, WAIT)[1]
+  if code == -1 then
+    vim.fn.jobstop(job)
+    return nil, ('it gave no answer in %.1f seconds'):format(WAIT / 1000)
+  end
+  local output = vim.trim(table.concat(said, '\n'))
+  if code ~= 0 then
+    return nil, ('it ended with code %d: %s'):format(code, output:match('[^\n]*$'))
+  end
+  return output:match('^[^\n]*')
+end
+
+local function check_neovim()
+  local version = vim.version()
+  local text = ('Neovim %d.%d.%d'):format(version.major, version.minor, version.patch)
+  if vim.fn.has('nvim-0.7') == 1 then
+    ok(text)
+  else
+    fault(text .. ' is too old', { 'Install Neovim 0.7 or newer.' })
+  end
+end
+
+local function check_program()
+  local server = require('drawbridge.server')
+  local program, problem = server.program()
+  if not program then
+    local setup = ('python3 %s/tools/dev.py setup'):format(home(server.root()))
+    return fault('Python side: ' .. problem, {
+      ('Run `%s` (Python 3.11 or newer is needed), then :DrawbridgeStart.'):format(setup),
+      'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
+    })
+  end
+  local words = vim.list_extend(vim.deepcopy(program), { '--version' })
+  local version, reason = ask(words)
+  local name = home(table.concat(program, ' '))
+  if version then
+    ok(('Python side: %s (%s)'):format(name, version))
+  else
+    fault(('Python side: %s: %s'):format(name, reason), {
+      ('Run `%s` in a shell to see what it says.'):format(table.concat(words, ' ')),
+    })
+  end
+end
+
+local function mode(path)
+  local stat = vim.loop.fs_stat(path)
+  return stat and stat.mode % 512
+end
+
+local function check_private(path, wanted, what)
+  local found = mode(path)
+  if not found then
+    fault(('%s %s is missing'):format(what, home(path)), { ':DrawbridgeRestart writes it anew.' })
+  elseif found ~= wanted then
+    local text = ('%s %s can be read by others (mode %03o)'):format(what, home(path), found)
+    warn(text, { ('chmod %03o %s'):format(wanted, path) })
+  else
+    ok(('%s %s, for you alone (mode %03o)'):format(what, home(path), found))
+  end
+end
+
+local function check_bridge()
+  local now = require('drawbridge.status').get()
+  if now.problem then
+    return fault('The bridge does not run: ' .. now.problem, { 'Mend that, then :DrawbridgeStart.' })
+  elseif not now.port then
+    return warn(('The bridge is %s'):format(now.state), { ':DrawbridgeStart, or setup{} with auto_start.' })
+  end
+  ok(('The bridge listens on 127.0.0.1:%d (process %s)'):format(now.port, now.pid or 'unknown'))
+  if now.lock_file then
+    check_private(now.lock_file, tonumber('600', 8), 'Lock file')
+    check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Its directory')
+  end
+  if #now.agents > 0 then
+    ok('Connected: ' .. table.concat(now.agents, ', '))
+  else
+    info('No agent is connected: :DrawbridgeClaude, or /ide in a claude that runs elsewhere')
+  end
+end
+
+local function check_claude()
+  local program = config.list(config.get().terminal.command)
+  if vim.fn.executable(program[1]) == 0 then
+    return warn(("%s can't be run"):format(program[1]), {
+      'npm install -g @anthropic-ai/claude-code',
+      'Or name it: setup{ terminal = { command = "/path/to/claude" } }.',
+    })
+  end
+  local version, reason = ask(vim.list_extend(program, { '--version' }))
+  if version then
+    ok(('%s: %s'):format(home(vim.fn.exepath(program[1])), version))
+  else
+    warn(('%s --version: %s'):format(program[1], reason))
+  end
+end
+
+local function claude_directory()
+  return vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')
+end
+
+local function check_directory()
+  local set = vim.env.CLAUDE_CONFIG_DIR
+  if set then
+    local advice = 'A claude in another terminal needs the same CLAUDE_CONFIG_DIR to find this Neovim.'
+    info(('CLAUDE_CONFIG_DIR is %s. %s'):format(home(set), advice))
+  end
+end
+
+local function check_proxies()
+  local proxies = {}
+  for _, name in ipairs({ 'http_proxy', 'HTTP_PROXY', 'all_proxy', 'ALL_PROXY' }) do
+    if (vim.env[name] or '') ~= '' then
+      proxies[#proxies + 1] = name
+    end
+  end
+  local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
+  if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
+    warn(('%s is set and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
+      ':DrawbridgeClaude sees to it. For a claude in another terminal:',
+      'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}" NO_PROXY="$no_proxy"',
+    })
+  else
+    ok('No proxy stands between the agent and the bridge')
+  end
+end
+
+--- permissions.defaultMode of the first settings file that has one, and that file.
+local function default_mode()
+  local project = vim.fn.getcwd() .. '/.claude/'
+  local files = { project .. 'settings.local.json', project .. 'settings.json', claude_directory() .. '/settings.json' }
+  for _, file in ipairs(files) do
+    if vim.fn.filereadable(file) == 1 then
+      local read, settings = pcall(vim.json.decode, table.concat(vim.fn.readfile(file), '\n'))
+      if not read or type(settings) ~= 'table' then
+        warn(home(file) .. ' is not valid JSON', { 'The CLI ignores it until that is mended.' })
+      elseif type(settings.permissions) == 'table' and type(settings.permissions.defaultMode) == 'string' then
+        return settings.permissions.defaultMode, file
+      end
+    end
+  end
+end
+
+local function check_mode()
+  local advice = {
+    ':DrawbridgeClaude starts it with --permission-mode default. For a claude in another terminal put',
+    '{"permissions": {"defaultMode": "default"}} into .claude/settings.json of the project or of your home.',
+  }
+  local chosen, file = default_mode()
+  if not chosen then
+    warn('No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs', advice)
+  elseif chosen == 'default' then
+    ok(('Changes are asked for (defaultMode "default" in %s)'):format(home(file)))
+  else
+    warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
+  end
+end
+
+function M.check()
+  start('drawbridge: this Neovim')
+  check_neovim()
+  check_program()
+  start('drawbridge: the bridge')
+  check_bridge()
+  start('drawbridge: Claude Code')
+  check_claude()
+  check_directory()
+  check_proxies()
+  check_mode()
+end
+
+return M

@@ -1,0 +1,186 @@
+--- What a person's configuration calls: `require('drawbridge').setup{}` and the functions behind the commands.
+---
+--- Modules are required where they are used, so that an editor that never meets an agent loads next to nothing.
+local M = {}
+
+local function say(text, level)
+  require('drawbridge.say').answer(text, level)
+end
+
+--- Takes the options over (`:help drawbridge-options`) and starts the bridge unless `auto_start` is off.
+---
+--- Where an option can't be used all problems are named, none is taken over and nothing is started.
+---@param options? table
+---@return boolean ok
+function M.setup(options)
+  if vim.fn.has('nvim-0.7') == 0 then
+    vim.api.nvim_err_writeln('drawbridge: Neovim 0.7 or newer is needed')
+    return false
+  end
+  local config = require('drawbridge.config')
+  local problems = config.apply(options)
+  if #problems > 0 then
+    local notice = require('drawbridge.say').notice
+    notice('setup{}: ' .. table.concat(problems, '; '), 'error')
+    return false
+  end
+  if config.get().auto_start then
+    M.auto_start()
+  end
+  return true
+end
+
+local function start_once()
+  local server = require('drawbridge.server')
+  if not server.start() then
+    require('drawbridge.say').notice(server.status().problem, 'warn')
+  end
+end
+
+--- Starts the bridge once Neovim has started, so that its start is not slowed. A second call changes nothing.
+function M.auto_start()
+  if vim.v.vim_did_enter == 1 then
+    return start_once()
+  end
+  vim.api.nvim_create_autocmd('VimEnter', {
+    group = vim.api.nvim_create_augroup('drawbridge_auto_start', {}),
+    once = true,
+    callback = start_once,
+  })
+end
+
+--- `:DrawbridgeStart`.
+function M.start()
+  local server = require('drawbridge.server')
+  local phase = server.status().phase
+  if phase == 'ready' or phase == 'starting' then
+    return say((':DrawbridgeStart: the bridge runs already (%s)'):format(require('drawbridge.status').word()))
+  end
+  M._report(':DrawbridgeStart')
+end
+
+--- `:DrawbridgeRestart`: same port and token, so that agents connect again by themselves.
+function M.restart()
+  local server = require('drawbridge.server')
+  server.stop()
+  M._report(':DrawbridgeRestart')
+end
+
+function M._report(command)
+  require('drawbridge.server').when_ready(function(port, problem)
+    if port then
+      say(('%s: the bridge listens on port %d'):format(command, port))
+    else
+      say(('%s: %s'):format(command, problem), 'error')
+    end
+  end)
+end
+
+--- `:DrawbridgeStop`: until the next start nothing brings the bridge back.
+function M.stop()
+  if require('drawbridge.server').stop() then
+    say(':DrawbridgeStop: the bridge is stopped')
+  else
+    say(':DrawbridgeStop: the bridge does not run')
+  end
+end
+
+--- `:DrawbridgeStatus`: a small window; `q` or Esc closes it.
+function M.show_status()
+  require('drawbridge.status').show()
+end
+
+--- `:DrawbridgeLog`: the last lines of the bridge; `q` closes them.
+function M.log()
+  require('drawbridge.log').show()
+end
+
+--- `:DrawbridgeSend`: puts the file of the current buffer, or some of its lines, into the agent's prompt.
+---@param first? integer 1-based; without it the whole file.
+---@param last? integer 1-based, inclusive.
+---@return boolean ok
+function M.send(first, last)
+  local path = vim.api.nvim_buf_get_name(0)
+  if vim.bo.buftype ~= '' or path == '' then
+    say(':DrawbridgeSend: this buffer is no file; nothing was sent', 'warn')
+    return false
+  end
+  if not require('drawbridge.link').attached() then
+    say(':DrawbridgeSend: the bridge does not run; nothing was sent (:DrawbridgeStart)', 'warn')
+    return false
+  end
+  require('drawbridge.selection').mention(path, first and first - 1, last and last - 1)
+  local name, lines = vim.fn.fnamemodify(path, ':t'), ''
+  if first then
+    lines = first == last and (' line %d'):format(first) or (' lines %d-%d'):format(first, last)
+  end
+  local waits = #require('drawbridge.status').agents() == 0 and ', once an agent is connected' or ''
+  local unsaved = vim.bo.modified and ' (agents read the file as last saved)' or ''
+  say((':DrawbridgeSend: %s%s%s%s'):format(name, lines, waits, unsaved))
+  return true
+end
+
+--- Whether a proposal waits; says so where none does.
+local function proposal_waits(command)
+  if require('drawbridge.status').pending() > 0 then
+    return true
+  end
+  say((':%s: no proposal waits'):format(command))
+  return false
+end
+
+--- `:DrawbridgeAccept`: the proposal under the cursor, else the only or newest one, as it is on the screen.
+function M.accept()
+  if proposal_waits('DrawbridgeAccept') then
+    require('drawbridge.review').accept()
+  end
+end
+
+--- `:DrawbridgeReject`.
+function M.reject()
+  if proposal_waits('DrawbridgeReject') then
+    require('drawbridge.review').reject()
+  end
+end
+
+--- `:DrawbridgeRejectHunk`: puts the hunk under the cursor back; the rest of the proposal keeps waiting.
+function M.reject_hunk()
+  if proposal_waits('DrawbridgeRejectHunk') then
+    require('drawbridge.review').reject_hunk()
+  end
+end
+
+--- `:DrawbridgeReview`: shows the proposal that waits, or goes to its window.
+function M.review()
+  if proposal_waits('DrawbridgeReview') then
+    require('drawbridge.review').open()
+  end
+end
+
+--- `:DrawbridgeClaude`: the CLI in a terminal split, connected to this Neovim.
+---@param arguments? string[] Flags and prompt for the CLI.
+function M.claude(arguments)
+  require('drawbridge.terminal').open(arguments or {})
+end
+
+--- What a script may want to know; see `:help drawbridge.status()`.
+---@return table
+function M.status()
+  return require('drawbridge.status').get()
+end
+
+--- A few characters for a status line: empty while the bridge does not run. Cheap, and never an error.
+---@return string
+function M.statusline()
+  local status = package.loaded['drawbridge.status']
+  if not status then
+    -- Nothing was started yet, so nothing needs to be loaded to say so.
+    if not package.loaded['drawbridge.server'] then
+      return ''
+    end
+    status = require('drawbridge.status')
+  end
+  return status.line()
+end
+
+return M

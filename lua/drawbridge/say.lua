@@ -1,0 +1,49 @@
+--- One line to the person. Longer lines would end in "Press ENTER": they are cut, and `:DrawbridgeLog` has the whole.
+local log = require('drawbridge.log')
+
+local M = {}
+
+local RANK = { debug = 1, info = 2, warn = 3, error = 4 }
+
+local function fitted(text)
+  local room = math.max(vim.v.echospace, 40)
+  if vim.fn.strdisplaywidth(text) <= room then
+    return text
+  end
+  local ending = '... (:DrawbridgeLog)'
+  return vim.fn.strcharpart(text, 0, room - #ending) .. ending
+end
+
+local function notify(text, level)
+  log.add(text)
+  local function show()
+    vim.notify(fitted(text), vim.log.levels[level:upper()])
+  end
+  if vim.v.vim_did_enter == 1 then
+    vim.schedule(show)
+  else
+    -- Two messages before the first screen would make Neovim ask for ENTER.
+    vim.api.nvim_create_autocmd('VimEnter', { once = true, callback = vim.schedule_wrap(show) })
+  end
+end
+
+--- The answer to a command of the person: always shown. `text` starts with the command's name.
+---@param text string
+---@param level? 'info'|'warn'|'error'
+function M.answer(text, level)
+  notify(text, level or 'info')
+end
+
+--- Something the person did not ask for: shown from the option `log_level` on.
+---@param text string
+---@param level 'info'|'warn'|'error'
+function M.notice(text, level)
+  text = 'drawbridge: ' .. text
+  if RANK[level] >= RANK[require('drawbridge.config').get().log_level] then
+    notify(text, level)
+  else
+    log.add(text)
+  end
+end
+
+return M

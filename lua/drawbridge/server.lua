@@ -1,0 +1,328 @@
+--- The bridge as a job of this Neovim: found, started, restarted with the same port and token, stopped.
+local config = require('drawbridge.config')
+local log = require('drawbridge.log')
+local say = require('drawbridge.say')
+
+local M = {}
+
+local READY_WITHIN = 5000 -- ms that `when_ready` waits
+local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
+local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most so many in so many seconds
+local FIRST_PAUSE = 100 -- ms before the first restart; each further one waits twice as long
+
+---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
+
+local state = {
+  phase = 'stopped', ---@type drawbridge.Phase
+  job = nil, ---@type integer?
+  program = nil, ---@type string[]?
+  ready = nil, ---@type {port: integer, pid: integer, lock_file: string}?
+  problem = nil, ---@type string? Why it is in phase "failed".
+  last_line = nil, ---@type string? The last line the bridge wrote that was not an event.
+  restarts = {}, ---@type integer[] When it was restarted unasked, in seconds.
+  launch_again = false, ---Whether to start anew when "stopping" has come to its end.
+}
+-- Port and token last as long as Neovim does, so that agents find a restarted bridge by themselves.
+local kept = { port = nil, token = nil, asked = nil } -- asked: the option `server.port` of the last start
+local waiting = {} ---@type fun(port: integer?, problem: string?)[]
+local hooked = false
+
+local function answer_waiting(port, problem)
+  local callbacks = waiting
+  waiting = {}
+  for _, callback in ipairs(callbacks) do
+    callback(port, problem)
+  end
+end
+
+local function fail(problem)
+  state.phase, state.problem = 'failed', problem
+  answer_waiting(nil, problem)
+end
+
+--- The folder of the plugin: where `lua/` and, after `tools/dev.py setup`, `.venv/` lie.
+function M.root()
+  local source = debug.getinfo(1, 'S').source:sub(2)
+  return vim.fn.fnamemodify(vim.loop.fs_realpath(source) or source, ':h:h:h')
+end
+
+--- How the Python side is run: the option `command`, else the plugin's own `.venv`, else PATH.
+---@return string[]? program
+---@return string? problem What is missing, and what to do.
+function M.program()
+  local set = config.get().command
+  if set then
+    local words = config.list(set)
+    words[1] = words[1]:sub(1, 1) == '~' and vim.fn.expand(words[1]) or words[1]
+    if vim.fn.executable(words[1]) == 1 then
+      return words
+    end
+    return nil, ("the option command names %s, which can't be run"):format(words[1])
+  end
+  local own = M.root() .. '/.venv/bin/drawbridge'
+  for _, candidate in ipairs({ own, vim.fn.exepath('drawbridge') }) do
+    if vim.fn.executable(candidate) == 1 then
+      return { candidate }
+    end
+  end
+  local root = vim.fn.fnamemodify(M.root(), ':~')
+  return nil, ('the Python side is missing; run: python3 %s/tools/dev.py setup'):format(root)
+end
+
+local function absolute(path)
+  local full = vim.fn.fnamemodify(path, ':p')
+  return #full > 1 and (full:gsub('/$', '')) or full
+end
+
+--- The flags for `drawbridge ide` that say what the options say.
+---@param options table As from `config.get()`.
+---@param port integer? The port of an earlier bridge of this Neovim.
+---@return string[]
+function M.arguments(options, port)
+  local server = options.server
+  local arguments = { 'ide', '--nvim', 'stdio' }
+  local function add(flag, values)
+    for _, value in ipairs(values) do
+      vim.list_extend(arguments, { flag, tostring(value) })
+    end
+  end
+  add('--workspace', vim.tbl_map(absolute, config.list(server.workspace)))
+  add('--port', { port or server.port })
+  add('--agent', config.list(server.agent))
+  if server.single_client then
+    table.insert(arguments, '--single-client')
+  end
+  add('--mention', { server.mention })
+  add('--reject', { server.reject })
+  add('--log-level', { server.log_level or options.log_level })
+  add('--log-file', { server.log_file and absolute(server.log_file) })
+  if server.execute_code then
+    table.insert(arguments, '--execute-code')
+  end
+  if not server.context then
+    table.insert(arguments, '--no-context')
+  end
+  add('--ignore', config.list(server.ignore))
+  return arguments
+end
+
+local function became_ready(event)
+  state.phase = 'ready'
+  state.ready = { port = event.port, pid = event.pid, lock_file = event.lock_file }
+  kept.port = event.port
+  answer_waiting(event.port)
+end
+
+local function read_line(line)
+  if line:sub(1, 1) == '{' then
+    local ok, event = pcall(vim.json.decode, line)
+    if ok and type(event) == 'table' and event.event == 'ready' and type(event.port) == 'number' then
+      return became_ready(event)
+    end
+  end
+  if line:find('%S') then
+    state.last_line = line
+    log.add(line)
+  end
+end
+
+--- Joins what the channel hands over in pieces (`:help channel-lines`) to whole lines.
+local function line_reader()
+  local rest = ''
+  return function(_, pieces)
+    local ended = #pieces == 1 and pieces[1] == ''
+    pieces[1] = rest .. pieces[1]
+    rest = ended and '' or table.remove(pieces)
+    for _, line in ipairs(pieces) do
+      read_line(line)
+    end
+  end
+end
+
+local launch
+
+local function pause_then_launch(code)
+  local now = os.time()
+  state.restarts = vim.tbl_filter(function(at)
+    return now - at < RESTARTS_WITHIN
+  end, state.restarts)
+  local reason = state.last_line or ('exit code %d'):format(code)
+  if #state.restarts >= RESTARTS then
+    fail(reason)
+    return say.notice(('the bridge ended %d times in a minute: %s'):format(#state.restarts + 1, reason), 'error')
+  end
+  say.notice(('the bridge ended, starting it again: %s'):format(reason), 'info')
+  table.insert(state.restarts, now)
+  state.phase = 'pausing'
+  vim.defer_fn(function()
+    if state.phase == 'pausing' then
+      launch()
+    end
+  end, FIRST_PAUSE * 2 ^ (#state.restarts - 1))
+end
+
+local function exited(job, code)
+  if job ~= state.job then
+    return
+  end
+  local phase = state.phase
+  state.job, state.ready = nil, nil
+  require('drawbridge.link').detach()
+  if phase == 'leaving' then
+    return
+  elseif phase == 'stopping' then
+    state.phase = 'stopped'
+    if state.launch_again then
+      launch()
+    else
+      answer_waiting(nil, 'the bridge was stopped')
+    end
+  elseif code == 2 then
+    -- It was asked for something that can't be: trying again would not help.
+    fail(state.last_line or 'exit code 2')
+    say.notice('the bridge did not start: ' .. state.problem, 'error')
+  else
+    pause_then_launch(code)
+  end
+end
+
+local function remember(bridge)
+  if bridge then
+    kept.port = bridge.port or kept.port
+    kept.token = bridge.token or kept.token
+  end
+end
+
+local function hook()
+  if hooked then
+    return
+  end
+  hooked = true
+  require('drawbridge.link').on_state(function()
+    remember(require('drawbridge.link').state())
+  end)
+  vim.api.nvim_create_autocmd('VimLeavePre', {
+    group = vim.api.nvim_create_augroup('drawbridge_server', {}),
+    callback = function()
+      M.leave()
+    end,
+  })
+end
+
+function launch()
+  state.launch_again, state.problem, state.last_line = false, nil, nil
+  local program, problem = M.program()
+  if not program then
+    return fail(problem)
+  end
+  hook()
+  state.program = program
+  if config.get().server.port ~= kept.asked then
+    kept.asked, kept.port = config.get().server.port, nil
+  end
+  local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(program), M.arguments(config.get(), kept.port)), {
+    rpc = true,
+    -- Neovim would wait for a child of its own when it ends; this one ends by itself when its stdin closes.
+    detach = true,
+    env = kept.token and { DRAWBRIDGE_TOKEN = kept.token } or vim.empty_dict(),
+    on_stderr = line_reader(),
+    on_exit = exited,
+  })
+  if not ok or job <= 0 then
+    return fail(("%s can't be run: %s"):format(program[1], ok and 'it is no program' or tostring(job)))
+  end
+  state.job, state.phase = job, 'starting'
+end
+
+--- Starts the bridge unless it runs or is about to. A problem is in `status().problem`.
+---@return boolean ok
+function M.start()
+  if state.phase == 'stopping' then
+    state.launch_again = true
+  elseif state.phase == 'stopped' or state.phase == 'failed' then
+    state.restarts = {}
+    launch()
+  end
+  return state.phase ~= 'failed'
+end
+
+local function close_stdin(job)
+  -- Errors where the bridge died a moment ago, which is what is wanted.
+  pcall(vim.fn.chanclose, job, 'rpc')
+end
+
+--- Stops the bridge. Returns at once; it takes its lock file with it and closes what it has open.
+---@return boolean was_running
+function M.stop()
+  state.launch_again = false
+  if state.job and state.phase ~= 'stopping' then
+    local job = state.job
+    state.phase = 'stopping'
+    close_stdin(job)
+    vim.defer_fn(function()
+      if state.job == job then
+        vim.fn.jobstop(job)
+      end
+    end, STOP_WITHIN)
+    return true
+  end
+  local was_running = state.phase == 'pausing' or state.phase == 'stopping'
+  if state.phase == 'pausing' or state.phase == 'failed' then
+    state.phase, state.problem = 'stopped', nil
+    answer_waiting(nil, 'the bridge was stopped')
+  end
+  return was_running
+end
+
+--- Stops the bridge and starts it again with the options of now and the same port and token.
+---@return boolean ok
+function M.restart()
+  M.stop()
+  return M.start()
+end
+
+--- Neovim ends: the bridge sees its stdin close and follows. Nothing is waited for.
+function M.leave()
+  state.phase = 'leaving'
+  if state.job then
+    close_stdin(state.job)
+  end
+end
+
+--- Calls back once with the port, or with nil and the reason; starts the bridge where it does not run.
+---@param callback fun(port: integer?, problem: string?)
+function M.when_ready(callback)
+  if state.phase == 'ready' then
+    return callback(state.ready.port)
+  end
+  if not M.start() then
+    return callback(nil, state.problem)
+  end
+  local answered = false
+  local function once(port, problem)
+    if not answered then
+      answered = true
+      callback(port, problem)
+    end
+  end
+  table.insert(waiting, once)
+  vim.defer_fn(function()
+    once(nil, ('the bridge was not ready after %d seconds'):format(READY_WITHIN / 1000))
+  end, READY_WITHIN)
+end
+
+--- What is known of the process. Cheap.
+---@return {phase: drawbridge.Phase, problem?: string, port?: integer, pid?: integer, lock_file?: string, program?: string[]}
+function M.status()
+  local ready = state.ready or {}
+  return {
+    phase = state.phase,
+    problem = state.problem,
+    port = ready.port,
+    pid = ready.pid,
+    lock_file = ready.lock_file,
+    program = state.program,
+  }
+end
+
+return M

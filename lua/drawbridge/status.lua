@@ -1,0 +1,171 @@
+--- How things stand: a few characters for a status line, a table for scripts, a small window for people.
+local M = {}
+
+--- The link's and the reviews' modules, but only where something has loaded them already: asking costs nothing.
+local function loaded(name)
+  local module = package.loaded['drawbridge.' .. name]
+  return type(module) == 'table' and module or nil
+end
+
+--- The names of the connected agents as the bridge told them.
+---@return string[]
+function M.agents()
+  local link = loaded('link')
+  local state = link and link.attached() and link.state()
+  return state and state.agents or {}
+end
+
+--- How many proposals wait for the person.
+---@return integer
+function M.pending()
+  local review = loaded('review')
+  local pending = review and review.pending() or 0
+  return type(pending) == 'table' and #pending or pending
+end
+
+--- "claude-code" and "Claude Code" are both "Claude" to a person; each name once.
+local function short(agents)
+  local names, seen = {}, {}
+  for _, agent in ipairs(agents) do
+    local name = agent:match('^%w+') or agent
+    name = name:sub(1, 1):upper() .. name:sub(2)
+    if not seen[name] then
+      seen[name] = true
+      names[#names + 1] = name
+    end
+  end
+  return table.concat(names, ', ')
+end
+
+---@return 'stopped'|'failed'|'starting'|'listening'|'connected'
+function M.word()
+  local server = loaded('server')
+  local phase = server and server.status().phase or 'stopped'
+  if #M.agents() > 0 then
+    return 'connected'
+  elseif phase == 'ready' then
+    return 'listening'
+  elseif phase == 'starting' or phase == 'pausing' then
+    return 'starting'
+  elseif phase == 'failed' then
+    return 'failed'
+  end
+  local link = loaded('link')
+  return link and link.attached() and 'listening' or 'stopped'
+end
+
+local function line()
+  local word = M.word()
+  if word == 'stopped' or word == 'failed' then
+    return ''
+  end
+  local text = word == 'connected' and '◆ ' .. short(M.agents()) or '◇'
+  local pending = M.pending()
+  return pending > 0 and ('%s ▲%d'):format(text, pending) or text
+end
+
+---@return string
+function M.line()
+  local ok, text = pcall(line)
+  return ok and text or ''
+end
+
+---@return table
+function M.get()
+  local process = require('drawbridge.server').status()
+  local link = require('drawbridge.link')
+  local bridge = link.attached() and link.state() or {}
+  return {
+    state = M.word(),
+    port = bridge.port or process.port,
+    pid = process.pid,
+    lock_file = process.lock_file,
+    program = process.program,
+    problem = process.problem,
+    agents = M.agents(),
+    pending = M.pending(),
+  }
+end
+
+local NEXT = {
+  stopped = ':DrawbridgeStart starts it',
+  failed = ':DrawbridgeLog and :checkhealth drawbridge tell more',
+  starting = 'in a moment it listens',
+  listening = ':DrawbridgeClaude, or /ide in a claude that runs elsewhere',
+  connected = ':DrawbridgeSend shows it a file or lines',
+}
+
+---@return {[1]: string, [2]: string}[] rows Label and text.
+local function rows(now)
+  local home = function(path)
+    return path and vim.fn.fnamemodify(path, ':~')
+  end
+  local said = {
+    { 'bridge', now.state .. (now.problem and (': ' .. now.problem) or '') },
+    { 'agents', #now.agents > 0 and table.concat(now.agents, ', ') or 'none' },
+    { 'proposals', now.pending > 0 and ('%d wait (:DrawbridgeReview)'):format(now.pending) or 'none' },
+  }
+  local function add(label, text)
+    if text then
+      said[#said + 1] = { label, text }
+    end
+  end
+  add('port', now.port and tostring(now.port))
+  add('process', now.pid and tostring(now.pid))
+  add('lock file', home(now.lock_file))
+  add('program', now.program and table.concat(vim.tbl_map(home, now.program), ' '))
+  add('next', now.pending > 0 and ':DrawbridgeAccept or :DrawbridgeReject' or NEXT[now.state])
+  return said
+end
+
+local function open_float(lines)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
+  vim.bo[buffer].modifiable, vim.bo[buffer].bufhidden = false, 'wipe'
+  local width, height = 1, #lines
+  for _, text in ipairs(lines) do
+    width = math.max(width, vim.fn.strdisplaywidth(text))
+  end
+  width = math.max(1, math.min(width, vim.o.columns - 4))
+  -- A line that is too long for the screen is wrapped rather than lost.
+  for _, text in ipairs(lines) do
+    height = height + math.floor(math.max(0, vim.fn.strdisplaywidth(text) - 1) / width)
+  end
+  height = math.max(1, math.min(height, vim.o.lines - 4))
+  local window = vim.api.nvim_open_win(buffer, true, {
+    relative = 'editor',
+    style = 'minimal',
+    border = 'rounded',
+    width = width,
+    height = height,
+    row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),
+    col = math.max(0, math.floor((vim.o.columns - width) / 2) - 1),
+  })
+  vim.wo[window].wrap = true
+  return buffer, window
+end
+
+--- Shows the status in a window of its own; `q`, Esc or leaving it closes it.
+function M.show()
+  local lines = { ' Drawbridge', '' }
+  for _, row in ipairs(rows(M.get())) do
+    lines[#lines + 1] = (' %-10s %s '):format(row[1], row[2])
+  end
+  local buffer, window = open_float(lines)
+  local space = vim.api.nvim_create_namespace('drawbridge_status')
+  vim.api.nvim_buf_set_extmark(buffer, space, 0, 0, { end_col = #lines[1], hl_group = 'Title' })
+  for index = 2, #lines - 1 do
+    vim.api.nvim_buf_set_extmark(buffer, space, index, 0, { end_col = 11, hl_group = 'Comment' })
+  end
+  local function close()
+    if vim.api.nvim_win_is_valid(window) then
+      vim.api.nvim_win_close(window, true)
+    end
+  end
+  for _, key in ipairs({ 'q', '<Esc>', '<CR>' }) do
+    vim.keymap.set('n', key, close, { buffer = buffer, nowait = true })
+  end
+  vim.api.nvim_create_autocmd('WinLeave', { buffer = buffer, once = true, callback = vim.schedule_wrap(close) })
+end
+
+return M

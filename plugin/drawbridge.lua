@@ -1,0 +1,43 @@
+-- The commands. Each loads what it needs when it is used; start-up costs nothing but these definitions.
+if vim.g.loaded_drawbridge then
+  return
+end
+vim.g.loaded_drawbridge = true
+
+if vim.fn.has('nvim-0.7') == 0 then
+  return
+end
+
+local function command(name, method, description)
+  vim.api.nvim_create_user_command('Drawbridge' .. name, function()
+    require('drawbridge')[method]()
+  end, { desc = description })
+end
+
+command('Start', 'start', 'Start the bridge between this Neovim and coding agents')
+command('Stop', 'stop', 'Stop the bridge')
+command('Restart', 'restart', 'Restart the bridge with the same port and token')
+command('Status', 'show_status', 'Show where the bridge listens and who is connected')
+command('Log', 'log', 'Show the last lines of the bridge')
+command('Accept', 'accept', 'Accept the proposal as it is on the screen')
+command('Reject', 'reject', 'Reject the proposal')
+command('RejectHunk', 'reject_hunk', 'Put the hunk under the cursor back')
+command('Review', 'review', 'Show the proposal that waits')
+
+vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
+  if given.range == 0 then
+    require('drawbridge').send()
+  else
+    require('drawbridge').send(given.line1, given.line2)
+  end
+end, { range = true, desc = 'Show the agent this file, or the lines of the range' })
+
+vim.api.nvim_create_user_command('DrawbridgeClaude', function(given)
+  require('drawbridge').claude(require('drawbridge.terminal').words(given.args))
+end, {
+  nargs = '*',
+  complete = function(...)
+    return require('drawbridge.terminal').complete(...)
+  end,
+  desc = 'Run the Claude CLI in a terminal, connected to this Neovim',
+})

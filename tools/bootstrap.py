@@ -49,20 +49,26 @@ def python_new_enough() -> str | None:
 
 def make_venv(directory: Path) -> None:
     """An empty virtual environment with pip, by whatever this machine has for it. Replaces what is there."""
+    commands = _venv_commands(directory)
+    say(f"making {directory.relative_to(ROOT)} with {sys.executable} (once)")
+    for command in commands:
+        run(command)
+
+
+def _venv_commands(directory: Path) -> list[list[str]]:
     make = [sys.executable, "-m", "venv", "--clear", str(directory)]
     if _has("ensurepip"):
-        run(make)
-    elif uv := shutil.which("uv"):
-        run([uv, "venv", "--quiet", "--clear", "--seed", "--python", sys.executable, str(directory)])
-    elif _has("virtualenv"):
-        run([sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(directory)])
-    elif virtualenv := shutil.which("virtualenv"):
-        run([virtualenv, "--quiet", "--clear", "--python", sys.executable, str(directory)])
-    elif _has("pip"):
-        run([*make, "--without-pip"])
-        run([sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python"), "install", "--quiet", "pip"])
-    else:
-        raise SetupError(_no_venv())
+        return [make]
+    if uv := shutil.which("uv"):
+        return [[uv, "venv", "--quiet", "--clear", "--seed", "--python", sys.executable, str(directory)]]
+    if _has("virtualenv"):
+        return [[sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(directory)]]
+    if virtualenv := shutil.which("virtualenv"):
+        return [[virtualenv, "--quiet", "--clear", "--python", sys.executable, str(directory)]]
+    if _has("pip"):
+        pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
+        return [[*make, "--without-pip"], [*pip, "install", "--quiet", "pip"]]
+    raise SetupError(_no_venv())
 
 
 def run(command: list[str]) -> None:
@@ -80,7 +86,6 @@ def say(text: str) -> None:
 
 def _set_up(kind: str) -> None:
     if not _venv_works():
-        say(f"making .venv with {sys.executable} (once)")
         make_venv(VENV)
     lock = LOCK_FILES[kind]
     say(f"installing the packages of {lock.name} into .venv (once)")

@@ -128,6 +128,8 @@ def main(arguments: list[str]) -> int:
     except SetupError as error:
         bootstrap.say(str(error))
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

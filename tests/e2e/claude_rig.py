@@ -1,0 +1,83 @@
+"""The real ``claude`` CLI on a terminal, in the test's own home and with the stub as its model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from .messages_stub import MessagesStub
+from .tmux import Pane, Tmux, wait_until
+
+KEY = "sk-ant-a-key-for-nobody-0123456789"
+"""Only the stub ever sees it."""
+
+EDIT_DIALOG = r"Do you want to (make this edit|create|overwrite)"
+"""The CLI's own question about a change of a file."""
+
+PLACES = ("PATH", "HOME", "TMPDIR", "CLAUDE_CONFIG_DIR")
+QUIET = {
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+}
+"""Nothing leaves this machine."""
+
+
+def prepare_home(project: Path) -> None:
+    """Make the CLI's own folder as if it had been through its first start, trusted ``project`` and knew the key."""
+    state = {
+        "hasCompletedOnboarding": True,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+        "projects": {str(project): {"hasTrustDialogAccepted": True}},
+    }
+    (Path(os.environ["CLAUDE_CONFIG_DIR"]) / ".claude.json").write_text(json.dumps(state))
+
+
+def environment(stub: MessagesStub) -> dict[str, str]:
+    """What a program needs to live in the test's home, and a CLI that it starts to talk to ``stub`` alone."""
+    places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
+    return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
+
+
+def wait_for_lock(*, timeout: float = 10) -> Path:
+    """The lock file of the one bridge that has announced itself in the test's home."""
+    folder = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
+
+    def announced() -> Path | None:
+        locks = list(folder.glob("*.lock"))
+        return locks[0] if len(locks) == 1 else None
+
+    try:
+        return wait_until(announced, timeout=timeout)
+    except TimeoutError:
+        found = [lock.name for lock in folder.glob("*")]
+        raise AssertionError(f"not one bridge after {timeout} s, but {found} in {folder}") from None
+
+
+class Claude:
+    """One interactive session. ``pane`` is its terminal."""
+
+    def __init__(self, pane: Pane) -> None:
+        self.pane = pane
+
+    @classmethod
+    def start(
+        cls, tmux: Tmux, program: Path, *, project: Path, environment: Mapping[str, str], port: int | None = None
+    ) -> Claude:
+        """Start the CLI in ``project``; with ``port`` it connects to the bridge that listens there."""
+        bridge = {} if port is None else {"CLAUDE_CODE_SSE_PORT": str(port)}
+        command = [str(program), "--permission-mode", "default"]
+        claude = cls(tmux.start("claude", command, cwd=project, environment={**environment, **bridge}))
+        claude.pane.wait_for(r"(?m)^❯", timeout=20)
+        return claude
+
+    def prompt(self, words: str) -> None:
+        """Type a prompt and send it."""
+        self.pane.type(words)
+        self.pane.wait_for(re.escape(words))
+        self.pane.press("Enter")

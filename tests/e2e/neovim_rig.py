@@ -1,0 +1,146 @@
+"""A real Neovim with the plugin on a terminal, set up as a person would: by an ``init.lua`` in the test's own home."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from drawbridge.wire.msgpack_rpc import Connection, Response
+
+from .tmux import Pane, Tmux, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+INIT = """
+vim.opt.runtimepath:prepend([[{root}]])
+vim.o.autoread = true
+-- What the tests wait for, written down when it happens.
+_G.seen = { opened = 0, closed = 0, connected = 0 }
+for event, name in pairs({ Opened = 'opened', Closed = 'closed' }) do
+  vim.api.nvim_create_autocmd('User', { pattern = 'DrawbridgeDiff' .. event, callback = function()
+    _G.seen[name] = _G.seen[name] + 1
+  end })
+end
+vim.api.nvim_create_autocmd('User', { pattern = 'DrawbridgeConnected', callback = function()
+  _G.seen.connected = _G.seen.connected + 1
+end })
+require('drawbridge').setup({options})
+"""
+
+LAYOUT = """
+local windows = {}
+for _, tab in ipairs(vim.api.nvim_list_tabpages()) do
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(tab)) do
+    local name = vim.api.nvim_buf_get_name(vim.api.nvim_win_get_buf(window))
+    table.insert(windows, { window, vim.fn.fnamemodify(name, ':t'), vim.api.nvim_win_get_cursor(window) })
+  end
+end
+return { current = vim.api.nvim_get_current_win(), windows = windows }
+"""
+
+
+LINES = """
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  if vim.api.nvim_buf_get_name(buffer) == ... then
+    return vim.api.nvim_buf_get_lines(buffer, 0, -1, true)
+  end
+end
+"""
+
+
+class Neovim:
+    """One running Neovim. Keys go to its terminal; what is asked of it goes over its socket."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, pane: Pane, address: Path) -> None:
+        self.pane = pane
+        self._address = address
+
+    @classmethod
+    def start(
+        cls, tmux: Tmux, program: Path, *files: Path, cwd: Path, environment: Mapping[str, str], options: str = "{}"
+    ) -> Neovim:
+        """Open ``files``; ``options`` (Lua) go to ``setup``."""
+        config = Path(os.environ["XDG_CONFIG_HOME"]) / "nvim"
+        config.mkdir(exist_ok=True)
+        (config / "init.lua").write_text(INIT.replace("{root}", str(ROOT)).replace("{options}", options))
+        address = Path(os.environ["XDG_RUNTIME_DIR"]) / f"nvim-{next(cls._numbers)}"
+        command = [str(program), "-n", "-i", "NONE", "--listen", str(address), *map(str, files)]
+        neovim = cls(tmux.start("nvim", command, cwd=cwd, environment=environment), address)
+        neovim.wait_for("return vim.v.vim_did_enter == 1", what="did not start")
+        return neovim
+
+    def lua(self, code: str, *arguments: object) -> Any:
+        """What the Lua chunk ``code`` returns; ``arguments`` are its ``...``."""
+        rpc = Connection()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(str(self._address))
+            connection.sendall(rpc.request("nvim_exec_lua", [code, list(arguments)])[1])
+            while data := connection.recv(65_536):
+                for event in rpc.receive(data):
+                    assert isinstance(event, Response)
+                    assert event.error is None, event.error
+                    return event.result
+        raise ConnectionError("Neovim closed its socket")
+
+    def wait_for(self, condition: str, *, what: str, timeout: float = 10) -> None:
+        """Until the Lua chunk ``condition`` returns something true."""
+
+        def met() -> bool | None:
+            try:
+                return True if self.lua(condition) else None
+            except (FileNotFoundError, ConnectionError):
+                return None
+
+        try:
+            wait_until(met, timeout=timeout)
+        except TimeoutError:
+            raise AssertionError(f"Neovim {what} in {timeout} s\n{self.pane.framed}") from None
+
+    def wait_for_proposal(self, number: int = 1) -> None:
+        """The ``number``-th proposal of this session is shown, in a window that has the focus."""
+        self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
+
+    def wait_until_closed(self, number: int = 1) -> None:
+        """The view of the ``number``-th proposal is gone."""
+        self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
+
+    def wait_for_agents(self, number: int, *, timeout: float = 10) -> None:
+        """So many agents are connected."""
+        condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
+        self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)
+
+    def command(self, words: str) -> None:
+        """Type an Ex command, as a person does."""
+        self.pane.press("Escape")
+        self.pane.type(f":{words}")
+        self.pane.press("Enter")
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """Every window with its file and cursor, and which one has the focus."""
+        layout: dict[str, Any] = self.lua(LAYOUT)
+        return layout
+
+    def buffer(self, file: Path) -> list[str] | None:
+        """The lines of an open file as Neovim has them now."""
+        lines: list[str] | None = self.lua(LINES, str(file))
+        return lines
+
+    def modified(self, file: Path) -> bool:
+        """An open file has unsaved changes."""
+        return bool(self.lua("return vim.fn.getbufinfo(...)[1].changed", str(file)))
+
+    def wait_for_buffer(self, file: Path, lines: list[str]) -> None:
+        """An open file has these lines, unmodified."""
+        try:
+            wait_until(lambda: True if self.buffer(file) == lines else None)
+        except TimeoutError:
+            raise AssertionError(f"{file.name} in Neovim is {self.buffer(file)}, not {lines}") from None
+        assert not self.modified(file)

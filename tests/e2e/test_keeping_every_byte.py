@@ -1,0 +1,79 @@
+"""What is accepted is what stands on disk, to the byte, and unsaved work is never lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from .claude_rig import EDIT_DIALOG
+from .desk import Desk
+from .messages_stub import edit, read, text
+
+POEM = "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf"),
+        pytest.param(
+            b"\xef\xbb\xbfone\r\ntwo\r\nthree", b"\xef\xbb\xbfone\r\nTWO\r\nthree", id="crlf-bom-no-final-newline"
+        ),
+        pytest.param(b"one\ntwo\nthree", b"one\nTWO\nthree", id="no-final-newline"),
+        pytest.param("ä\ttwo\n😀 e\u0301\n".encode(), "ä\tTWO\n😀 e\u0301\n".encode(), id="not-ascii"),
+    ],
+)
+def test_line_ends_mark_and_final_newline_stay(desk: Desk, before: bytes, after: bytes) -> None:
+    poem = desk.file("poem.txt", before)
+    neovim = desk.neovim(poem)
+    claude = desk.claude()
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    claude.prompt("Shout the second line.")
+    neovim.wait_for_proposal()
+    neovim.command("w")
+
+    claude.pane.wait_for("It is done")
+    assert poem.read_bytes() == after
+    assert "user modified" not in desk.model.requests[-1].told
+    neovim.wait_until_closed()
+    assert not neovim.modified(poem)
+
+
+def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    neovim.command("1s/one/eins/")
+    claude = desk.claude(
+        recorded_as=("unsaved", "An Edit of a file with unsaved work in another line, accepted with :w.")
+    )
+    desk.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
+    claude.prompt("Shout the third line.")
+    neovim.wait_for_proposal()
+    neovim.pane.wait_for("eins", "THREE")
+    assert poem.read_text() == POEM
+
+    neovim.command("w")
+
+    claude.pane.wait_for("It is done")
+    assert poem.read_text() == "eins\ntwo\nTHREE\n"
+    neovim.wait_for_buffer(poem, ["eins", "two", "THREE"])
+
+
+def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    neovim.command("2s/two/zwei/")
+    before = neovim.layout
+    claude = desk.claude(
+        recorded_as=("overlap", "An Edit of the very line that holds unsaved work: refused by the bridge.")
+    )
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+
+    claude.prompt("Shout the second line.")
+
+    claude.pane.wait_for(EDIT_DIALOG)
+    neovim.pane.wait_for("unsaved work")
+    assert neovim.layout == before
+    assert neovim.buffer(poem) == ["one", "zwei", "three"]
+    claude.pane.press("3")
+    claude.pane.wait_for("Rejected update to poem.txt")
+    assert poem.read_text() == POEM

@@ -1,0 +1,138 @@
+"""Real programs on real terminals: a tmux server of our own, its windows, keys in and screens out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
+"""What any terminal tells the program that runs on it."""
+
+OPTIONS = """
+set -g default-terminal tmux-256color
+set -g escape-time 0
+# The last screen of a program that has ended stays: a failed test shows it.
+set -g remain-on-exit on
+"""
+
+POLL = 0.05
+"""Seconds between two looks at a screen."""
+
+
+class Pane:
+    """One program on one terminal. ``id`` is tmux's (``%3``), ``pid`` that of the program itself."""
+
+    def __init__(self, tmux: Tmux, pane_id: str, pid: int, name: str) -> None:
+        self._tmux = tmux
+        self.id = pane_id
+        self.pid = pid
+        self.name = name
+
+    @property
+    def screen(self) -> str:
+        return self._tmux.run("capture-pane", "-p", "-t", self.id)
+
+    @property
+    def framed(self) -> str:
+        """The screen for the message of a failed test."""
+        lines = (f"│ {line}" for line in self.screen.rstrip().splitlines())
+        return "\n".join(["┌" + "─" * 78, *lines, "└" + "─" * 78])
+
+    def type(self, words: str) -> None:
+        """Type ``words`` as they are; no name of a key is recognised in them."""
+        self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
+
+    def press(self, *keys: str) -> None:
+        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each by itself, lest Escape becomes Meta."""
+        for key in keys:
+            self._tmux.run("send-keys", "-t", self.id, key)
+
+    def wait_for(self, *patterns: str, timeout: float = 10) -> str:
+        """The screen, once it matches every one of the regular expressions."""
+
+        def matching() -> str | None:
+            screen = self.screen
+            return screen if all(re.search(pattern, screen) for pattern in patterns) else None
+
+        return self._wait(matching, f"never showed {' and '.join(map(repr, patterns))}", timeout)
+
+    def wait_until_gone(self, pattern: str, *, timeout: float = 10) -> str:
+        """The screen, once the regular expression matches nowhere on it."""
+
+        def without() -> str | None:
+            screen = self.screen
+            return None if re.search(pattern, screen) else screen
+
+        return self._wait(without, f"still shows {pattern!r}", timeout)
+
+    def wait_for_exit(self, *, timeout: float = 10) -> int:
+        """The exit code of the program, once it has ended by itself."""
+
+        def ended() -> str | None:
+            dead, status = self._tmux.run(
+                "display-message", "-p", "-t", self.id, "#{pane_dead} #{pane_dead_status}"
+            ).split(" ")
+            return status.strip() if dead == "1" else None
+
+        return int(self._wait(ended, "did not end", timeout))
+
+    def _wait(self, look: Callable[[], str | None], complaint: str, timeout: float) -> str:
+        try:
+            return wait_until(look, timeout=timeout)
+        except TimeoutError:
+            raise AssertionError(f"{self.name} {complaint} in {timeout} s\n{self.framed}") from None
+
+
+class Tmux:
+    """A tmux server of our own with a socket of its own; leaving the context ends it and all its programs."""
+
+    def __init__(self, folder: Path, *, columns: int, rows: int) -> None:
+        self._socket = folder / "socket"
+        self._options = folder / "tmux.conf"
+        self._options.write_text(OPTIONS)
+        self._size = ("-x", str(columns), "-y", str(rows))
+
+    @classmethod
+    @contextlib.contextmanager
+    def server(cls, *, columns: int = 110, rows: int = 40) -> Iterator[Tmux]:
+        # Not under pytest's folder: the path of a socket has to be shorter than 108 bytes.
+        with tempfile.TemporaryDirectory(prefix="db-tmux-") as folder:
+            tmux = cls(Path(folder), columns=columns, rows=rows)
+            try:
+                yield tmux
+            finally:
+                with contextlib.suppress(subprocess.CalledProcessError):
+                    tmux.run("kill-server")
+
+    def run(self, *arguments: str) -> str:
+        command = ["tmux", "-u", "-S", str(self._socket), "-f", str(self._options), *arguments]
+        environment = TERMINAL | {"PATH": os.environ["PATH"], "HOME": str(self._socket.parent)}
+        return subprocess.run(command, env=environment, check=True, text=True, capture_output=True, timeout=10).stdout
+
+    def start(self, name: str, command: list[str], *, cwd: Path, environment: Mapping[str, str]) -> Pane:
+        """Run a program on a terminal of its own, with exactly this environment beside what a terminal gives."""
+        settings = [f"{key}={value}" for key, value in (TERMINAL | dict(environment)).items()]
+        line = "exec " + shlex.join(["env", "-i", *settings, *command])
+        report = ("-P", "-F", "#{pane_id} #{pane_pid}")
+        pane_id, pid = self.run("new-session", "-d", *self._size, "-c", str(cwd), *report, line).split()
+        return Pane(self, pane_id, int(pid), name)
+
+
+def wait_until(look: Callable[[], T | None], *, timeout: float = 5) -> T:
+    """What ``look`` finds, once it finds something that is not None."""
+    deadline = time.monotonic() + timeout
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(POLL)
+    return found

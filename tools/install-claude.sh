@@ -5,7 +5,7 @@
 #
 # The program is one native binary in a package for each platform, of which npm picks the fitting one. Its install
 # script would only copy that binary, and newer npm clients run no such scripts: so none is run, and DIR/claude is a link.
-set -euo pipefail
+set -Eeuo pipefail
 
 version=2.1.329
 

@@ -1,0 +1,193 @@
+"""The rules of docs/design.md, read off the tree: who may know whom, how large things grow, what is never written down."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from drawbridge import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+
+IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
+PURE = ("wire", "editors.port", "editors.text", "editors.hunks", "editors.linediff", "ide.tools", "approval", "errors")
+JOBS = ("ide", "guard", "server")
+FLOOR = ("wire", "editors", "approval", "door", "errors", "private_files", "settings")
+AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
+EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
+
+LONGEST_MODULE = 350
+LONGEST_FUNCTION = 50
+LONGEST_LUA = 400
+ALLOWED_LONGER: dict[str, str] = {}
+"""Path or path:function → why it is better in one piece."""
+
+
+def modules() -> dict[str, Path]:
+    """ "wire.http" → its file, for every module of the package."""
+    files = (SRC / "drawbridge").rglob("*.py")
+    return {
+        ".".join(file.relative_to(SRC / "drawbridge").with_suffix("").parts).removesuffix(".__init__"): file
+        for file in files
+    }
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(), file.name)
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Full names of what a module imports anywhere in it, inside functions and for types alone too."""
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}: relative imports hide who knows whom"
+            yield node.module or ""
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def known(name: str) -> set[str]:
+    """The modules of ours that the module imports, by the names that ``modules`` has."""
+    ours = (imported.removeprefix("drawbridge.") for imported in imports(modules()[name]))
+    return set(ours) & set(modules()) - {name}
+
+
+def belongs(name: str, groups: tuple[str, ...]) -> bool:
+    return any(name == group or name.startswith((group + ".", group + "_")) for group in groups)
+
+
+def those_in(groups: tuple[str, ...]) -> list[str]:
+    return sorted(name for name in modules() if belongs(name, groups))
+
+
+def reached(name: str) -> set[str]:
+    """The module and all that it pulls in, directly or through others."""
+    found, ahead = {name}, [name]
+    while ahead:
+        new = known(ahead.pop()) - found
+        found |= new
+        ahead += new
+    return found
+
+
+@pytest.mark.parametrize("name", those_in(PURE))
+def test_protocols_tools_and_texts_do_no_io(name: str) -> None:
+    for module in sorted(reached(name)):
+        libraries = {imported.partition(".")[0] for imported in imports(modules()[module])} & IO_LIBRARIES
+        assert not libraries, f"{name} gets {', '.join(libraries)} through {module}"
+
+
+@pytest.mark.parametrize("name", those_in(JOBS))
+def test_no_job_knows_another(name: str) -> None:
+    others = tuple(job for job in JOBS if not belongs(name, (job,)))
+    assert [other for other in reached(name) if belongs(other, others)] == []
+
+
+@pytest.mark.parametrize("name", those_in(FLOOR))
+def test_the_floor_knows_no_job(name: str) -> None:
+    assert [other for other in reached(name) if belongs(other, JOBS)] == []
+
+
+@pytest.mark.parametrize("name", those_in(("wire",)))
+def test_a_protocol_knows_only_protocols_and_errors(name: str) -> None:
+    assert [other for other in known(name) if not belongs(other, ("wire", "errors"))] == []
+
+
+def test_agents_and_editors_dialects_never_meet() -> None:
+    for name in those_in(AGENT_DIALECTS):
+        assert [other for other in reached(name) if belongs(other, EDITOR_DIALECTS)] == [], name
+    for name in those_in(EDITOR_DIALECTS):
+        assert [other for other in reached(name) if belongs(other, AGENT_DIALECTS)] == [], name
+
+
+def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
+    both = {
+        name
+        for name in modules()
+        if any(belongs(other, AGENT_DIALECTS) for other in known(name))
+        and any(belongs(other, EDITOR_DIALECTS) for other in known(name))
+    }
+    assert both <= {"ide.bridge"}
+
+
+def python_files() -> list[Path]:
+    return sorted(chain.from_iterable((ROOT / folder).rglob("*.py") for folder in ("src", "tools", "bench", "tests")))
+
+
+def code_lines(node: ast.AST, last_line: int, first_line: int = 1) -> int:
+    """Lines from the first to the last without those of docstrings, the node's own and those inside it."""
+    lines = last_line - first_line + 1
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = inner.body[0] if inner.body and ast.get_docstring(inner) is not None else None
+            lines -= (text.end_lineno or 0) - text.lineno + 1 if text else 0
+    return lines
+
+
+def sizes(file: Path) -> Iterator[tuple[str, int, int]]:
+    """What it is, its lines, how many it may have."""
+    path = str(file.relative_to(ROOT))
+    tree = parsed(file)
+    yield path, code_lines(tree, len(file.read_text().splitlines())), LONGEST_MODULE
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{path}:{node.name}", code_lines(node, node.end_lineno or 0, node.lineno), LONGEST_FUNCTION
+
+
+def test_nothing_has_grown_too_large() -> None:
+    all_sizes = chain.from_iterable(map(sizes, python_files()))
+    lua = [(str(file.relative_to(ROOT)), len(file.read_text().splitlines())) for file in (ROOT / "lua").rglob("*.lua")]
+    too_large = {what: lines for what, lines, limit in all_sizes if lines >= limit}
+    too_large |= {what: lines for what, lines in lua if lines >= LONGEST_LUA}
+    assert {what: lines for what, lines in too_large.items() if what not in ALLOWED_LONGER} == {}
+    assert set(ALLOWED_LONGER) <= set(too_large), "an exception that nothing needs any more"
+
+
+def error_classes(above: type[errors.DrawbridgeError] = errors.DrawbridgeError) -> list[type[errors.DrawbridgeError]]:
+    ours = [cls for cls in above.__subclasses__() if cls.__module__ == errors.__name__]
+    return [above, *chain.from_iterable(map(error_classes, ours))]
+
+
+def test_the_picture_at_the_top_of_the_errors_is_the_tree() -> None:
+    drawn = re.findall(r"^ {4}([ │├└─]*)(\w+)", errors.__doc__ or "", re.MULTILINE)
+    really = [(len(cls.__mro__) - len(errors.DrawbridgeError.__mro__), cls.__name__) for cls in error_classes()]
+    assert [(len(indent) // 4, name) for indent, name in drawn] == really
+
+
+def test_every_error_code_is_explained_and_no_other() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    explained = re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE)
+    assert dict(explained) == {cls.code: str(cls.exit_code) for cls in error_classes()}
+
+
+def written_files() -> Iterator[Path]:
+    """What a person wrote: no lock files, nothing that tools made."""
+    folders = ("src", "tests", "tools", "bench", "docs", "lua", "plugin", "doc", "extensions", ".ci")
+    for file in chain(ROOT.iterdir(), *((ROOT / folder).rglob("*") for folder in folders)):
+        made = (
+            {"__pycache__", "node_modules"} & set(file.parts) or file.name == "tags" or file.suffix in {".png", ".gif"}
+        )
+        if file.is_file() and not made and not file.name.startswith("."):
+            yield file
+
+
+def test_no_file_names_this_machine_or_a_package_registry() -> None:
+    hosts = [name + ".org" for name in ("pypi", "pythonhosted", "npmjs", "debian")]
+    for file in written_files():
+        text = file.read_text(errors="replace")
+        assert [name for name in [*hosts, f"{ROOT}/"] if name in text] == [], file.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], ids=lambda page: page.name)
+def test_every_link_to_a_page_of_ours_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []

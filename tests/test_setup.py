@@ -1,0 +1,136 @@
+"""Setting up a checkout: what is installed is written down, and a machine that lacks something says what."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import bootstrap
+
+LOCKED = re.compile(r"^([a-z0-9-]+)==(\S+?) (?:;.*)?\\?$", re.MULTILINE)
+
+
+def locked(kind: str) -> dict[str, str]:
+    return dict(LOCKED.findall(bootstrap.LOCK_FILES[kind].read_text()))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout of which only the files that the set-up reads are there; nothing is installed."""
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(bootstrap, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(bootstrap, "CACHE", tmp_path / ".cache")
+    monkeypatch.setattr(bootstrap, "LOCK_FILES", {kind: tmp_path / f"{kind}.lock" for kind in bootstrap.LOCK_FILES})
+    for name in ("runtime.lock", "dev.lock", "pyproject.toml"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+@pytest.fixture
+def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands that the set-up runs, as texts. None really runs; the one that makes the environment leaves its signs."""
+    commands: list[str] = []
+
+    def run(command: list[str]) -> None:
+        commands.append(" ".join(command))
+        if "venv" in command:
+            bootstrap.PYTHON.parent.mkdir(parents=True)
+            bootstrap.PYTHON.write_text("#!/bin/sh\nexit 0")
+            bootstrap.PYTHON.chmod(0o755)
+            (checkout / ".venv" / "pyvenv.cfg").write_text("version = 3")
+
+    monkeypatch.setattr(bootstrap, "run", run)
+    return commands
+
+
+def test_the_locks_hold_every_requirement_of_the_project() -> None:
+    project = tomllib.loads((bootstrap.ROOT / "pyproject.toml").read_text())
+    groups = project["dependency-groups"]
+    runtime = {re.split("[><=]", line)[0] for line in [*project["project"]["dependencies"], *groups["build"]]}
+    dev = {re.split("[><=]", line)[0] for line in groups["dev"] if isinstance(line, str)}
+    assert runtime <= set(locked("runtime"))
+    assert runtime | dev <= set(locked("dev"))
+
+
+def test_the_tests_run_on_the_versions_that_people_get() -> None:
+    assert locked("runtime").items() <= locked("dev").items()
+
+
+@pytest.mark.parametrize("kind", ["runtime", "dev"])
+def test_every_locked_package_is_held_by_hashes_and_has_no_address(kind: str) -> None:
+    entries = re.split(r"^(?=[a-z])", bootstrap.LOCK_FILES[kind].read_text(), flags=re.MULTILINE)[1:]
+    assert len(entries) == len(locked(kind))
+    assert [entry for entry in entries if "--hash=sha256:" not in entry or "://" in entry] == []
+
+
+def test_a_second_set_up_does_nothing(ran: list[str]) -> None:
+    bootstrap.ensure("dev")
+    assert len(ran) == 3
+    bootstrap.ensure("dev")
+    bootstrap.ensure("runtime")
+    assert len(ran) == 3, "what the tests need holds what the program needs"
+
+
+def test_the_packages_of_the_tests_come_when_they_are_needed(ran: list[str]) -> None:
+    bootstrap.ensure("runtime")
+    assert not any("dev.lock" in command for command in ran)
+    bootstrap.ensure("dev")
+    assert any("dev.lock" in command for command in ran)
+
+
+@pytest.mark.parametrize("changed", ["dev.lock", "pyproject.toml", ".venv/pyvenv.cfg"])
+def test_a_change_of_what_is_wanted_is_installed(changed: str, checkout: Path, ran: list[str]) -> None:
+    bootstrap.ensure("dev")
+    ran.clear()
+    (checkout / changed).write_text("something else")
+    bootstrap.ensure("dev")
+    assert any("dev.lock" in command for command in ran)
+
+
+def test_an_interrupted_set_up_is_done_again(monkeypatch: pytest.MonkeyPatch, ran: list[str]) -> None:
+    whole = bootstrap.run
+
+    def interrupted(command: list[str]) -> None:
+        if "--editable" in command:
+            raise KeyboardInterrupt
+        whole(command)
+
+    monkeypatch.setattr(bootstrap, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap.ensure("runtime")
+    monkeypatch.setattr(bootstrap, "run", whole)
+    ran.clear()
+    bootstrap.ensure("runtime")
+    assert any("--editable" in command for command in ran)
+
+
+def test_a_python_without_venv_names_the_missing_package(
+    checkout: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "_has", lambda module: False)
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    with pytest.raises(
+        bootstrap.SetupError, match=r"python3-venv is missing. Install it: .*apt-get install python3-venv"
+    ):
+        bootstrap.ensure("runtime")
+    assert ran == []
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_failed_command_is_named(checkout: Path) -> None:
+    with pytest.raises(bootstrap.SetupError, match="ended with code 3"):
+        bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_an_unknown_verb_shows_the_verbs() -> None:
+    script = bootstrap.ROOT / "tools" / "dev.py"
+    answer = subprocess.run([sys.executable, script, "fly"], capture_output=True, text=True, timeout=20, check=False)
+    assert answer.returncode == 2
+    assert "serve     run Drawbridge" in answer.stderr

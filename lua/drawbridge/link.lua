@@ -1,0 +1,221 @@
+--- The talk with the bridge: one dispatcher for what it asks, one notification for what it is told, and what is known of it.
+local M = {}
+
+--- Of what the two halves say to each other; the same number stands in `editors/neovim.py`. Raise it when that changes.
+M.REVISION = 1
+
+local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
+
+local bridge ---@type {channel: integer, port?: integer, token?: string, agents: string[]}?
+local state_callbacks = {} ---@type fun()[]
+local alive_timer
+local group
+
+local function each_callback()
+  for _, callback in ipairs(state_callbacks) do
+    pcall(callback)
+  end
+end
+
+local function is_open(channel)
+  local ok, info = pcall(vim.api.nvim_get_chan_info, channel)
+  return ok and not vim.tbl_isempty(info)
+end
+
+--- Runs the autocommands of `User <name>`; `data` is in `vim.g.drawbridge_event`, and in `args.data` where Neovim has that.
+---@param name string
+---@param data table
+function M.fire(name, data)
+  vim.g.drawbridge_event = vim.tbl_extend('force', { name = name }, data)
+  local options = { pattern = name, modeline = false }
+  local with_data = vim.tbl_extend('force', options, { data = data })
+  if not pcall(vim.api.nvim_exec_autocmds, 'User', vim.fn.has('nvim-0.8') == 1 and with_data or options) then
+    vim.g.drawbridge_event = nil
+  end
+end
+
+--- Tells the bridge something; does nothing without one.
+---@param event string
+---@param payload table
+function M.send(event, payload)
+  if bridge and not pcall(vim.rpcnotify, bridge.channel, 'drawbridge', event, payload) then
+    M.detach()
+  end
+end
+
+--- Whether a bridge is connected to this Neovim.
+---@return boolean
+function M.attached()
+  return bridge ~= nil
+end
+
+--- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
+---@return {port?: integer, token?: string, agents: string[]}?
+function M.state()
+  return bridge and { port = bridge.port, token = bridge.token, agents = vim.deepcopy(bridge.agents) }
+end
+
+--- Calls `callback` at each change of `state()`.
+---@param callback fun()
+function M.on_state(callback)
+  table.insert(state_callbacks, callback)
+end
+
+--- Lets go of the bridge: its views close without a decision. Also what to call when it is known to have ended.
+function M.detach()
+  if not bridge then
+    return
+  end
+  local agents = bridge.agents
+  bridge = nil
+  alive_timer:stop()
+  vim.api.nvim_del_augroup_by_id(group)
+  require('drawbridge.selection').stop()
+  require('drawbridge.review').close_all()
+  for _, agent in ipairs(agents) do
+    M.fire('DrawbridgeDisconnected', { agent = agent })
+  end
+  each_callback()
+end
+
+local function folders()
+  -- The directory of the whole editor: `:lcd` and `:tcd` are the person's own ways within it.
+  return { vim.fn.getcwd(-1, -1) }
+end
+
+local function watch()
+  local loop = vim.uv or vim.loop
+  alive_timer = alive_timer or loop.new_timer()
+  alive_timer:start(
+    ALIVE_EVERY,
+    ALIVE_EVERY,
+    vim.schedule_wrap(function()
+      if bridge and not is_open(bridge.channel) then
+        M.detach()
+      end
+    end)
+  )
+  group = vim.api.nvim_create_augroup('drawbridge_link', {})
+  vim.api.nvim_create_autocmd('DirChanged', {
+    group = group,
+    callback = function()
+      M.send('folders', { folders = folders() })
+    end,
+  })
+  vim.api.nvim_create_autocmd('VimLeavePre', {
+    group = group,
+    callback = function()
+      M.send('leaving', { pid = vim.fn.getpid() })
+    end,
+  })
+end
+
+local handlers = {}
+
+function handlers.attach(params)
+  if bridge and bridge.channel ~= params.channel and is_open(bridge.channel) then
+    error({
+      code = 'REFUSED',
+      message = 'Another Drawbridge bridge serves this Neovim already. Nothing was started; :DrawbridgeStop ends that one.',
+    })
+  end
+  M.detach()
+  bridge = { channel = params.channel, agents = {} }
+  watch()
+  require('drawbridge.selection').start()
+  each_callback()
+  return { pid = vim.fn.getpid() }
+end
+
+function handlers.detach()
+  M.detach()
+end
+
+local function count(names)
+  local counts = {}
+  for _, name in ipairs(names) do
+    counts[name] = (counts[name] or 0) + 1
+  end
+  return counts
+end
+
+--- The names that `after` holds more often than `before`.
+local function gained(before, after)
+  local known, names = count(before), {}
+  for _, name in ipairs(after) do
+    if (known[name] or 0) > 0 then
+      known[name] = known[name] - 1
+    else
+      table.insert(names, name)
+    end
+  end
+  return names
+end
+
+function handlers.announce(params)
+  local before = bridge.agents
+  bridge.port, bridge.token, bridge.agents = params.port, params.token, params.agents
+  for _, agent in ipairs(gained(bridge.agents, before)) do
+    M.fire('DrawbridgeDisconnected', { agent = agent })
+  end
+  for _, agent in ipairs(gained(before, bridge.agents)) do
+    M.fire('DrawbridgeConnected', { agent = agent })
+  end
+  each_callback()
+end
+
+handlers.folders = folders
+
+function handlers.tell(params)
+  require('drawbridge.say').answer(params.message, params.level)
+end
+
+function handlers.selection()
+  return require('drawbridge.selection').current()
+end
+
+for method, name in pairs({
+  tabs = 'tabs',
+  diagnostics = 'diagnostics',
+  status = 'status',
+  unsaved = 'unsaved',
+  save = 'save',
+  open = 'open',
+}) do
+  handlers[method] = function(params)
+    return require('drawbridge.buffers')[name](params)
+  end
+end
+
+for method, name in pairs({
+  propose = 'propose',
+  ready = 'ready',
+  mark = 'mark',
+  put_back = 'put_back',
+  withdraw = 'withdraw',
+  written = 'written',
+}) do
+  handlers[method] = function(params)
+    return require('drawbridge.review')[name](params)
+  end
+end
+
+--- Answers one call of the bridge. Errors go back to it, never to the screen.
+---@param method string
+---@param params table
+---@return {ok: boolean, value?: any, code?: string, message?: string}
+function M.handle(method, params)
+  local handler = handlers[method]
+  if not handler or (not bridge and method ~= 'attach') then
+    return { ok = false, code = 'INTERNAL', message = ('Neovim can not answer %s now.'):format(method) }
+  end
+  local ok, value = pcall(handler, params)
+  if ok then
+    return { ok = true, value = value }
+  elseif type(value) == 'table' then
+    return { ok = false, code = value.code, message = value.message }
+  end
+  return { ok = false, code = 'INTERNAL', message = tostring(value) }
+end
+
+return M

@@ -1,0 +1,381 @@
+--- Proposals: what waits, what is shown, and the one decision of each.
+local bar = require('drawbridge.view_bar')
+local consent = require('drawbridge.view_consent')
+local focus = require('drawbridge.view_focus')
+local link = require('drawbridge.link')
+local notice = require('drawbridge.view_notice')
+local view = require('drawbridge.view')
+
+local M = {}
+
+---@class drawbridge.Entry
+---@field id string
+---@field agent string
+---@field title string
+---@field path string Empty for code.
+---@field name string What the person calls the file.
+---@field kind 'change'|'code'
+---@field note string?
+---@field changes string[] What changes beside the lines.
+---@field added integer
+---@field removed integer
+---@field first integer The first changed line of the proposed text, from 0.
+---@field dos boolean
+---@field bom boolean
+---@field final_newline boolean
+---@field proposed integer The buffer of the proposed text.
+---@field old integer? The buffer of the present text, for diff mode.
+---@field inline boolean
+---@field target {buffer: integer, tick: integer, existed: boolean}? The person's own buffer of the file.
+---@field filled integer? The changedtick of the proposed text as it came.
+---@field windows {proposed: integer, old: integer?}? While it is shown.
+---@field place table? Where the person was before.
+---@field group integer? Autocommands of the view.
+---@field note_notice table?
+---@field decided boolean?
+
+local KEPT = 50 -- targets of decided proposals that the agent may still write
+
+local entries = {} ---@type drawbridge.Entry[] Oldest first.
+local targets = {} ---@type {id: string, target: table}[]
+local waiting_notice
+local watching = false
+
+local function find(id)
+  for index, entry in ipairs(entries) do
+    if entry.id == id then
+      return entry, index
+    end
+  end
+end
+
+--- The proposal whose view holds the current window.
+local function under_cursor()
+  local window = vim.api.nvim_get_current_win()
+  for _, entry in ipairs(entries) do
+    if entry.windows and (entry.windows.proposed == window or entry.windows.old == window) then
+      return entry
+    end
+  end
+end
+
+local function shown_or_newest()
+  local newest
+  for _, entry in ipairs(entries) do
+    if entry.windows or not (newest and newest.windows) then
+      newest = entry
+    end
+  end
+  return under_cursor() or newest
+end
+
+local function size(entry)
+  return ('(+%d −%d)'):format(entry.added, entry.removed)
+end
+
+--- The small window that says what waits, as it has to be now.
+local function update_notice()
+  notice.hide(waiting_notice)
+  waiting_notice = nil
+  local waiting = vim.tbl_filter(function(entry)
+    return entry.filled and not entry.windows and not entry.decided
+  end, entries)
+  local first = waiting[1]
+  if not first then
+    return
+  end
+  local what = first.kind == 'code' and 'wants to run code'
+    or ('proposes a change to %s %s'):format(first.name, size(first))
+  local more = #waiting > 1 and (' · %d more wait'):format(#waiting - 1) or ''
+  waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), ':DrawbridgeReview opens it' })
+end
+
+local function event_data(entry, decision)
+  return { id = entry.id, agent = entry.agent, title = entry.title, path = entry.path, decision = decision }
+end
+
+local function unwatch_if_idle()
+  if #entries == 0 and watching then
+    watching = false
+    consent.unwatch()
+  end
+end
+
+--- Takes the proposal out, its windows and buffers with it, and puts the person where they were.
+local function remove(entry, decision)
+  local _, index = find(entry.id)
+  if not index then
+    return
+  end
+  entry.decided = true
+  table.remove(entries, index)
+  focus.forget(entry.id)
+  if entry.target then
+    table.insert(targets, { id = entry.id, target = entry.target })
+    if #targets > KEPT then
+      table.remove(targets, 1)
+    end
+  end
+  local was_shown = entry.windows ~= nil
+  view.close(entry)
+  update_notice()
+  unwatch_if_idle()
+  if was_shown then
+    link.fire('DrawbridgeDiffClosed', event_data(entry, decision))
+  end
+end
+
+local function edited(entry)
+  local options = vim.bo[entry.proposed]
+  return vim.api.nvim_buf_get_changedtick(entry.proposed) ~= entry.filled
+    or (options.fileformat == 'dos') ~= entry.dos
+    or options.bomb ~= entry.bom
+    or options.endofline ~= entry.final_newline
+end
+
+--- The text as the person left it. Lines go as one string: many small ones would take Neovim long to pack.
+local function with_text(entry, answer)
+  local options = vim.bo[entry.proposed]
+  local lines = vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false)
+  answer.text = table.concat(lines, '\n')
+  answer.empty = #lines == 1 and lines[1] == ''
+  answer.dos = options.fileformat == 'dos'
+  answer.bom = options.bomb
+  answer.final_newline = options.endofline
+  return answer
+end
+
+local function decide(entry, accepted)
+  if entry.decided then
+    return
+  end
+  entry.decided = true
+  local answer = { id = entry.id, accepted = accepted }
+  if vim.api.nvim_buf_is_valid(entry.proposed) then
+    if accepted and edited(entry) then
+      with_text(entry, answer)
+    end
+    vim.bo[entry.proposed].modified = false
+  end
+  -- Windows can't be closed while Neovim writes a buffer or closes another window.
+  vim.schedule(function()
+    remove(entry, accepted and 'accepted' or 'rejected')
+    link.send('decided', answer)
+  end)
+end
+
+--- A window or the buffer of the view has gone.
+local function closed(entry)
+  decide(entry, consent.given(entry.proposed))
+end
+
+local function written_by_command(entry)
+  if not consent.given(entry.proposed) then
+    require('drawbridge.say').answer('Drawbridge: that was no :w of yours in this window. :DrawbridgeAccept accepts', 'warn')
+  elseif not require('drawbridge.config').get().allow_w_to_accept then
+    require('drawbridge.say').answer('Drawbridge: :w does not accept (allow_w_to_accept). :DrawbridgeAccept does', 'warn')
+  else
+    decide(entry, true)
+  end
+end
+
+local function show(entry)
+  entry.group = vim.api.nvim_create_augroup('drawbridge_view_' .. entry.id, {})
+  view.open(entry, closed)
+  vim.api.nvim_create_autocmd('BufWriteCmd', {
+    group = entry.group,
+    pattern = 'drawbridge://*',
+    callback = function(args)
+      if args.buf == entry.proposed then
+        written_by_command(entry)
+      end
+    end,
+  })
+  update_notice()
+  link.fire('DrawbridgeDiffOpened', event_data(entry))
+end
+
+--- `:update` writes nothing where nothing was changed, but it is the person's word.
+local function lapsed(given)
+  for _, entry in ipairs(entries) do
+    if entry.proposed == given.buffer and given.command == 'update' and not vim.bo[entry.proposed].modified then
+      consent.renew(given)
+      written_by_command(entry)
+    end
+  end
+end
+
+local function target_of(path)
+  local buffer = path ~= '' and require('drawbridge.buffers').find(path)
+  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
+    return nil
+  end
+  return {
+    buffer = buffer,
+    tick = vim.api.nvim_buf_get_changedtick(buffer),
+    existed = (vim.uv or vim.loop).fs_stat(vim.api.nvim_buf_get_name(buffer)) ~= nil,
+  }
+end
+
+--- Takes a proposal up; its text is filled into the buffers that are answered, then it is `ready`.
+---@return {proposed: integer, old: integer?, inline: boolean}
+function M.propose(params)
+  M.withdraw({ id = params.id })
+  bar.define_highlights()
+  if not watching then
+    watching = true
+    consent.watch(lapsed)
+  end
+  local entry = params
+  entry.name = params.kind == 'code' and 'code' or vim.fn.fnamemodify(params.path, ':t')
+  entry.changes = params.changes or {}
+  entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
+  entry.target = target_of(params.path)
+  view.create_buffers(entry)
+  table.insert(entries, entry)
+  return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
+end
+
+--- The text is complete: it is shown as soon as the person is free.
+function M.ready(params)
+  local entry = find(params.id)
+  if not entry then
+    return
+  end
+  view.finish_buffers(entry)
+  entry.filled = vim.api.nvim_buf_get_changedtick(entry.proposed)
+  focus.when_free(entry.id, function()
+    show(entry)
+  end, function()
+    return not under_cursor()
+  end)
+  update_notice()
+end
+
+--- Takes a proposal back without a decision. Unknown ids are ignored.
+function M.withdraw(params)
+  local entry = find(params.id)
+  if entry then
+    remove(entry, 'withdrawn')
+  end
+end
+
+--- Marks hunks in the inline view.
+function M.mark(params)
+  local entry = find(params.id)
+  if entry and (not params.tick or params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed)) then
+    view.mark(entry, params.hunks, params.clear)
+  end
+end
+
+--- Replaces lines of the proposed text if it still is what the bridge saw.
+function M.put_back(params)
+  local entry = find(params.id)
+  if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
+    vim.api.nvim_buf_set_lines(entry.proposed, params.first, params.last, false, params.lines)
+  end
+end
+
+--- The agent has written the file.
+function M.written(params)
+  local known
+  for index, one in ipairs(targets) do
+    if one.id == params.id then
+      known = table.remove(targets, index).target
+      break
+    end
+  end
+  require('drawbridge.buffers').reload(params.path, known)
+end
+
+local function answer(text)
+  require('drawbridge.say').answer(text, 'warn')
+end
+
+--- Accepts the proposal under the cursor, else the only or newest one; one that was not seen yet is opened instead.
+---@return boolean accepted
+function M.accept()
+  local entry = shown_or_newest()
+  if not entry then
+    answer('DrawbridgeAccept: no proposal waits')
+  elseif not entry.windows then
+    M.open()
+  else
+    decide(entry, true)
+    return true
+  end
+  return false
+end
+
+--- Rejects the proposal under the cursor, else the only or newest one.
+---@return boolean rejected
+function M.reject()
+  local entry = shown_or_newest()
+  if not entry then
+    answer('DrawbridgeReject: no proposal waits')
+    return false
+  end
+  decide(entry, false)
+  return true
+end
+
+--- Puts the hunk under the cursor back to the present text.
+---@return boolean asked
+function M.reject_hunk()
+  local entry = under_cursor()
+  if not entry or entry.kind == 'code' then
+    answer('DrawbridgeRejectHunk: the cursor is not in a proposal')
+    return false
+  end
+  local side = vim.api.nvim_get_current_win() == entry.windows.old and 'old' or 'new'
+  link.send('put_back', { id = entry.id, line = vim.api.nvim_win_get_cursor(0)[1] - 1, side = side })
+  return true
+end
+
+--- Opens the proposal that waits longest, now; else goes to one that is shown.
+---@return boolean opened
+function M.open()
+  for _, entry in ipairs(entries) do
+    if entry.filled and not entry.windows and not entry.decided then
+      focus.forget(entry.id)
+      show(entry)
+      return true
+    end
+  end
+  local entry = shown_or_newest()
+  if not entry or not entry.windows then
+    answer('DrawbridgeReview: no proposal waits')
+    return false
+  end
+  vim.api.nvim_set_current_win(entry.windows.proposed)
+  return true
+end
+
+--- All undecided proposals, oldest first.
+---@return {id: string, title: string, path: string, added: integer, removed: integer, shown: boolean}[]
+function M.pending()
+  local list = {}
+  for _, entry in ipairs(entries) do
+    if not entry.decided then
+      table.insert(list, {
+        id = entry.id,
+        title = entry.title,
+        path = entry.path,
+        added = entry.added,
+        removed = entry.removed,
+        shown = entry.windows ~= nil,
+      })
+    end
+  end
+  return list
+end
+
+--- Closes all views without a decision.
+function M.close_all()
+  for index = #entries, 1, -1 do
+    remove(entries[index], 'withdrawn')
+  end
+  targets = {}
+end
+
+return M

@@ -1,0 +1,244 @@
+--- What the person has selected, reported a moment after they stop moving.
+---
+--- Lines count from 0. A column goes over as a number where the line is ASCII up to it, else as the bytes before it. Whole
+--- lines (`V`) reach from the start of the first to the end of the last, without its line end: just the lines that are lit.
+local link = require('drawbridge.link')
+
+local M = {}
+
+local loop = vim.uv or vim.loop
+local TEXT_LIMIT = 262144 -- characters; `SELECTION_LIMIT` of the port
+local LINES_AT_ONCE = 500
+local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
+
+local timer, group
+local last ---@type table? What was last reported.
+local left ---@type table? A selection that ended before it was reported.
+
+local function mode()
+  return vim.api.nvim_get_mode().mode
+end
+
+local function line_at(buffer, row)
+  return vim.api.nvim_buf_get_lines(buffer, row, row + 1, false)[1] or ''
+end
+
+--- The byte behind the character that begins at `column`, with what combines with it.
+local function behind_character(line, column)
+  -- To a pattern a character is what combines with it too.
+  return column + #vim.fn.matchstr(line:sub(column + 1), '^.')
+end
+
+---@param row integer
+---@param column integer Bytes.
+local function position(buffer, row, column)
+  local before = line_at(buffer, row):sub(1, column)
+  return { line = row, column = before:find('[\128-\255]') and before or #before }
+end
+
+--- Collects text up to the limit, without copying what is beyond it.
+local function collector()
+  local parts, room = {}, TEXT_LIMIT
+  return {
+    ---@return boolean full
+    add = function(line)
+      line = line:sub(1, 4 * room)
+      parts[#parts + 1] = line
+      local _, continued = line:gsub('[\128-\191]', '')
+      room = room - (#line - continued) - 1
+      return room <= 0
+    end,
+    text = function()
+      return table.concat(parts, '\n')
+    end,
+  }
+end
+
+--- The lines from `first` to `last`, each cut by `cut(line, row)`.
+local function collect(buffer, first, last, cut)
+  local collected = collector()
+  for start = first, last, LINES_AT_ONCE do
+    local lines = vim.api.nvim_buf_get_lines(buffer, start, math.min(start + LINES_AT_ONCE, last + 1), false)
+    for index, line in ipairs(lines) do
+      if collected.add(cut(line, start + index - 1)) then
+        return collected.text()
+      end
+    end
+  end
+  return collected.text()
+end
+
+local function whole_lines(buffer, from, to)
+  local text = collect(buffer, from.row, to.row, function(line)
+    return line
+  end)
+  return text, 0, #line_at(buffer, to.row)
+end
+
+local function characters(buffer, from, to)
+  local last_line = line_at(buffer, to.row)
+  local finish = math.min(to.column, #last_line)
+  if vim.o.selection ~= 'exclusive' then
+    finish = behind_character(last_line, finish)
+  end
+  local text = collect(buffer, from.row, to.row, function(line, row)
+    return line:sub(row == from.row and from.column + 1 or 1, row == to.row and finish or #line)
+  end)
+  return text, from.column, finish
+end
+
+--- The part of a line between two screen columns (from 1, both within), tabs and wide characters as wide as they are.
+local function between(line, low, high)
+  local first, last
+  local width, column = 0, 0
+  while column < #line do
+    local behind = behind_character(line, column)
+    local wide = vim.fn.strdisplaywidth(line:sub(column + 1, behind), width)
+    if width + wide >= low and width < high then
+      first, last = first or column, behind
+    end
+    width, column = width + wide, behind
+    if width >= high then
+      break
+    end
+  end
+  return first or column, last or column
+end
+
+local function block(buffer, from, to, corners)
+  local low, high = math.min(corners[1], corners[3]), math.max(corners[2], corners[4])
+  if corners.to_line_ends then
+    high = math.huge
+  end
+  local text = collect(buffer, from.row, to.row, function(line)
+    local first, last = between(line, low, high)
+    return line:sub(first + 1, last)
+  end)
+  local start = between(line_at(buffer, from.row), low, high)
+  local _, finish = between(line_at(buffer, to.row), low, high)
+  return text, start, finish
+end
+
+--- First and last screen column of a block's two corners.
+local function corners_of(anchor, cursor)
+  local function columns(where)
+    local found = vim.fn.virtcol({ where.row + 1, where.column + 1 })
+    local character = line_at(0, where.row):sub(where.column + 1, behind_character(line_at(0, where.row), where.column))
+    local wide = character == '' and 1 or vim.fn.strdisplaywidth(character, 0)
+    return found, wide
+  end
+  local last_a, wide_a = columns(anchor)
+  local last_b, wide_b = columns(cursor)
+  local corners = { last_a - wide_a + 1, last_a, last_b - wide_b + 1, last_b }
+  corners.to_line_ends = vim.fn.winsaveview().curswant >= 2147483647
+  return corners
+end
+
+local function place_of(mark)
+  local found = vim.fn.getpos(mark)
+  return { row = found[2] - 1, column = found[3] - 1 }
+end
+
+--- The selection between two places of the current buffer.
+local function selected(kind, anchor, cursor)
+  local buffer = vim.api.nvim_get_current_buf()
+  local from, to = anchor, cursor
+  if cursor.row < anchor.row or (cursor.row == anchor.row and cursor.column < anchor.column) then
+    from, to = cursor, anchor
+  end
+  local text, start, finish
+  if kind == 'V' then
+    text, start, finish = whole_lines(buffer, from, to)
+  elseif kind == 'v' then
+    text, start, finish = characters(buffer, from, to)
+  else
+    text, start, finish = block(buffer, from, to, corners_of(anchor, cursor))
+  end
+  return {
+    path = vim.api.nvim_buf_get_name(buffer),
+    text = text,
+    start = position(buffer, from.row, start),
+    ['end'] = position(buffer, to.row, finish),
+  }
+end
+
+local function bare_cursor()
+  local buffer = vim.api.nvim_get_current_buf()
+  local cursor = vim.api.nvim_win_get_cursor(0)
+  local at = position(buffer, cursor[1] - 1, cursor[2])
+  return { path = vim.api.nvim_buf_get_name(buffer), text = '', start = at, ['end'] = at }
+end
+
+local function is_file()
+  return require('drawbridge.buffers').is_file(vim.api.nvim_get_current_buf())
+end
+
+--- The selection or cursor as it is now; nil where no file is in front.
+local function now()
+  if not is_file() then
+    return nil
+  end
+  local kind = VISUAL[mode():sub(1, 1)]
+  return kind and selected(kind, place_of('v'), place_of('.')) or bare_cursor()
+end
+
+local function report()
+  -- In a command line the selection it began with is still meant.
+  if mode():sub(1, 1) == 'c' then
+    return
+  end
+  local found = now() or left
+  left = nil
+  if found and not vim.deep_equal(found, last) then
+    last = found
+    link.send('selection', found)
+  end
+end
+
+local function soon()
+  timer:start(require('drawbridge.config').get().debounce_ms, 0, vim.schedule_wrap(report))
+end
+
+--- A selection ends, perhaps because the focus goes to the agent's terminal: keep it, `report` sees where the focus went.
+local function mode_changed()
+  local kind = VISUAL[vim.v.event.old_mode:sub(1, 1)]
+  if kind and not VISUAL[vim.v.event.new_mode:sub(1, 1)] and is_file() then
+    local ok, found = pcall(selected, kind, place_of("'<"), place_of("'>"))
+    left = ok and found or nil
+  end
+  soon()
+end
+
+--- Starts to report.
+function M.start()
+  timer = timer or loop.new_timer()
+  group = vim.api.nvim_create_augroup('drawbridge_selection', {})
+  vim.api.nvim_create_autocmd({ 'CursorMoved', 'CursorMovedI', 'BufEnter', 'WinEnter', 'TextChanged' }, {
+    group = group,
+    callback = soon,
+  })
+  vim.api.nvim_create_autocmd('ModeChanged', { group = group, callback = mode_changed })
+end
+
+function M.stop()
+  if group then
+    timer:stop()
+    vim.api.nvim_del_augroup_by_id(group)
+    group, last, left = nil, nil, nil
+  end
+end
+
+--- The selection now, or the last one where a terminal or another special buffer has the focus; nil when no file is active.
+function M.current()
+  return now() or last
+end
+
+--- Tells agents to look at a file.
+---@param path string
+---@param first integer? The first line, from 0; nil for the whole file.
+---@param last_line integer?
+function M.mention(path, first, last_line)
+  link.send('mentioned', { path = path, first = first, last = last_line or first })
+end
+
+return M

@@ -1,0 +1,235 @@
+--- The view of one proposal: its buffers and windows, opened and taken away without a trace.
+local diff = require('drawbridge.view_diff')
+local inline = require('drawbridge.view_inline')
+local notice = require('drawbridge.view_notice')
+local place = require('drawbridge.view_place')
+
+local M = {}
+
+local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
+local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colours would make Neovim slow
+local EDITED_AFTER = 150 -- ms from an edit to new marks
+
+local function new_buffer(name, kind)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  vim.api.nvim_buf_set_name(buffer, name)
+  local options = vim.bo[buffer]
+  options.buftype, options.swapfile, options.undolevels = kind, false, -1
+  return buffer
+end
+
+--- Makes the buffers that the text is filled into.
+---@param entry drawbridge.Entry
+function M.create_buffers(entry)
+  local name = entry.name:gsub('%c', '?')
+  place.quietly(function()
+    entry.proposed = new_buffer(('drawbridge://%s/%s'):format(entry.id, name), 'acwrite')
+    if not entry.inline then
+      entry.old = new_buffer(('drawbridge://%s/now/%s'):format(entry.id, name), 'nofile')
+    end
+  end)
+end
+
+--- After the text is in: what was filled can't be undone, and is not a change.
+---@param entry drawbridge.Entry
+function M.finish_buffers(entry)
+  place.quietly(function()
+    local options = vim.bo[entry.proposed]
+    options.fileformat, options.bomb = entry.dos and 'dos' or 'unix', entry.bom
+    options.endofline, options.fixendofline = entry.final_newline, false
+    for _, name in ipairs(entry.target and COPIED or {}) do
+      options[name] = vim.bo[entry.target.buffer][name]
+    end
+    options.undolevels = vim.o.undolevels
+    options.bufhidden, options.modified = 'wipe', false
+    if entry.old then
+      options = vim.bo[entry.old]
+      options.bufhidden, options.modified, options.modifiable = 'wipe', false, false
+    end
+  end)
+end
+
+local function language(entry)
+  if entry.target then
+    return vim.bo[entry.target.buffer].syntax
+  end
+  local ok, found = pcall(vim.filetype.match, { filename = entry.path })
+  return ok and found or ''
+end
+
+local function colour(buffer, syntax)
+  if syntax ~= '' and vim.api.nvim_buf_get_offset(buffer, vim.api.nvim_buf_line_count(buffer)) < SYNTAX_LIMIT then
+    -- Not 'filetype': file type plugins and language servers have no business in a proposal.
+    pcall(function()
+      vim.bo[buffer].syntax = syntax
+    end)
+  end
+end
+
+local function is_normal(window)
+  return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
+end
+
+--- Goes to a window of the tab page that shows a file, if there is one.
+local function to_normal_window()
+  if is_normal(0) then
+    return
+  end
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    if is_normal(window) then
+      return vim.api.nvim_set_current_win(window)
+    end
+  end
+end
+
+local function has_diff_window()
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    if vim.wo[window].diff then
+      return true
+    end
+  end
+  return false
+end
+
+local function unfix()
+  if vim.fn.exists('+winfixbuf') == 1 then
+    vim.wo.winfixbuf = false
+  end
+end
+
+local function open_windows(entry)
+  local options = require('drawbridge.config').get().diff
+  -- Windows in diff mode show one diff together; another one's are left alone.
+  local in_tab = options.open_in == 'tab' or (not entry.inline and has_diff_window())
+  local split = options.layout == 'horizontal' and 'rightbelow split' or 'rightbelow vsplit'
+  if in_tab then
+    vim.cmd('tab split')
+    entry.tab = vim.api.nvim_get_current_tabpage()
+  else
+    to_normal_window()
+  end
+  local borrowed = not in_tab and not entry.inline and diff.can_borrow(entry)
+  if not in_tab and not borrowed then
+    vim.cmd(split)
+  end
+  unfix()
+  if entry.inline then
+    inline.open(entry)
+  else
+    diff.open(entry, options.layout, borrowed)
+  end
+end
+
+local function watch(entry, closed)
+  local function gone()
+    closed(entry)
+  end
+  for _, window in pairs(entry.windows) do
+    vim.api.nvim_create_autocmd('WinClosed', { group = entry.group, pattern = tostring(window), callback = gone })
+  end
+  vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, { group = entry.group, buffer = entry.proposed, callback = gone })
+end
+
+--- Tells the bridge that the marks are out of date, a moment after the last edit.
+local function report_edits(entry)
+  local loop = vim.uv or vim.loop
+  local timer = loop.new_timer()
+  vim.api.nvim_buf_attach(entry.proposed, false, {
+    on_lines = function()
+      timer:start(
+        EDITED_AFTER,
+        0,
+        vim.schedule_wrap(function()
+          require('drawbridge.link').send('edited', { id = entry.id })
+        end)
+      )
+    end,
+    on_detach = function()
+      timer:stop()
+      if not timer:is_closing() then
+        timer:close()
+      end
+    end,
+  })
+end
+
+--- Opens the view in front of the person. `closed` is called when a part of it goes, by whatever hand.
+---@param entry drawbridge.Entry
+---@param closed fun(entry: drawbridge.Entry)
+function M.open(entry, closed)
+  entry.place = place.remember()
+  place.quietly(function()
+    open_windows(entry)
+    local window = entry.windows.proposed
+    local last = vim.api.nvim_buf_line_count(entry.proposed)
+    vim.api.nvim_win_set_cursor(window, { math.min(entry.first + 1, last), 0 })
+    vim.api.nvim_win_call(window, function()
+      vim.cmd('normal! zvzz')
+    end)
+  end)
+  local syntax = language(entry)
+  colour(entry.proposed, syntax)
+  if entry.windows.old and vim.api.nvim_win_get_buf(entry.windows.old) == entry.old then
+    colour(entry.old, syntax)
+  end
+  if entry.inline and entry.kind == 'change' then
+    report_edits(entry)
+  end
+  watch(entry, closed)
+  if entry.note then
+    entry.note_notice = notice.show({ entry.note }, entry.windows.proposed)
+  end
+end
+
+---@param entry drawbridge.Entry
+---@param hunks table[]
+---@param clear boolean
+function M.mark(entry, hunks, clear)
+  if entry.kind == 'change' then
+    inline.mark(entry.proposed, hunks, clear)
+  end
+end
+
+local function close_window(window)
+  if not vim.api.nvim_win_is_valid(window) then
+    return
+  end
+  if not pcall(vim.api.nvim_win_close, window, true) then
+    -- The last window of all can't be closed: it gets an empty buffer instead.
+    vim.api.nvim_win_call(window, function()
+      vim.cmd('enew')
+    end)
+  end
+end
+
+--- Takes the windows and buffers away; the focus goes back where it was if it is in them.
+---@param entry drawbridge.Entry
+function M.close(entry)
+  notice.hide(entry.note_notice)
+  if entry.group then
+    pcall(vim.api.nvim_del_augroup_by_id, entry.group)
+  end
+  local windows = entry.windows
+  entry.windows = windows and {} or nil
+  place.quietly(function()
+    if windows then
+      local here = vim.api.nvim_get_current_win()
+      local was_inside = vim.tbl_contains(vim.tbl_values(windows), here)
+        or vim.api.nvim_get_current_tabpage() == entry.tab
+        or not vim.api.nvim_win_is_valid(here)
+      diff.leave(windows, entry.borrowed)
+      close_window(windows.proposed)
+      if windows.old and not entry.borrowed then
+        close_window(windows.old)
+      end
+      place.come_back(entry.place, was_inside)
+    end
+    for _, buffer in ipairs({ entry.proposed, entry.old }) do
+      if vim.api.nvim_buf_is_valid(buffer) then
+        vim.api.nvim_buf_delete(buffer, { force = true })
+      end
+    end
+  end)
+end
+
+return M

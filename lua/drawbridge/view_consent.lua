@@ -1,0 +1,99 @@
+--- Whether a write of a proposal is the person's word. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
+--- window, are; `:wa`, an autosave plugin's write, a timer's or another program's are not. What can't be told is not.
+local M = {}
+
+-- Each command's shortest form and its full one.
+local COMMANDS = { w = 'write', up = 'update', x = 'xit', exi = 'exit', wq = 'wq' }
+
+local armed ---@type {buffer: integer, command: string}?
+local before ---@type string? The key before the last one.
+local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
+local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
+local group
+
+--- The command in full if `line` is a plain write of the current buffer.
+---@param line string
+---@return string?
+local function plain_write(line)
+  local word = line:gsub('^[%s:]+', ''):gsub('^sil%a*!?%s+', ''):match('^(%a+)!?%s*$')
+  if not word then
+    return nil
+  end
+  for short, long in pairs(COMMANDS) do
+    if #word >= #short and long:sub(1, #word) == word then
+      return long
+    end
+  end
+end
+
+local function arm(command)
+  local consent = command and { buffer = vim.api.nvim_get_current_buf(), command = command }
+  armed = consent
+  -- It covers what the key itself does, nothing that the event loop does later.
+  vim.schedule(function()
+    if consent and armed == consent then
+      M.lapsed(consent)
+      armed = nil
+    end
+  end)
+end
+
+--- The command behind a `<Cmd>` mapping, where Neovim says which keys were typed (0.10 and newer).
+local function mapped_command(typed)
+  if not typed or typed == '' then
+    return nil
+  end
+  local mode = vim.api.nvim_get_mode().mode:sub(1, 1)
+  local map = vim.fn.maparg(vim.fn.keytrans(typed), mode, false, true)
+  return map.rhs and map.rhs:match('^<[Cc][Mm][Dd]>(.-)<[Cc][Rr]>')
+end
+
+local function key(pressed, typed)
+  if pressed == COMMAND_KEY then
+    arm(plain_write(mapped_command(typed) or ''))
+  elseif pressed == 'Z' and before == 'Z' and vim.api.nvim_get_mode().mode == 'n' then
+    arm('xit')
+    pressed = nil
+  end
+  before = pressed
+end
+
+--- Starts to watch for commands of the person. `lapsed` is called with the consent of a command that wrote nothing.
+---@param lapsed fun(consent: {buffer: integer, command: string})
+function M.watch(lapsed)
+  M.lapsed = lapsed
+  vim.on_key(function(pressed, typed)
+    pcall(key, pressed, typed)
+  end, namespace)
+  group = vim.api.nvim_create_augroup('drawbridge_consent', {})
+  vim.api.nvim_create_autocmd('CmdlineLeave', {
+    group = group,
+    pattern = ':',
+    callback = function()
+      arm(not vim.v.event.abort and plain_write(vim.fn.getcmdline()) or nil)
+    end,
+  })
+end
+
+function M.unwatch()
+  vim.on_key(nil, namespace)
+  pcall(vim.api.nvim_del_augroup_by_id, group)
+end
+
+--- Takes up a consent that lapsed.
+function M.renew(consent)
+  armed = consent
+end
+
+--- Whether the person has just asked to write `buffer`. Answers yes once for each time they did.
+---@param buffer integer
+---@return boolean
+function M.given(buffer)
+  local given = armed ~= nil and armed.buffer == buffer
+  if given then
+    armed = nil
+  end
+  return given
+end
+
+return M

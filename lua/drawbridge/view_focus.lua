@@ -1,0 +1,83 @@
+--- When something may come in front of the person: never while they type.
+local M = {}
+
+local loop = vim.uv or vim.loop
+local POLL = 50 -- ms between two looks while something waits
+local CALM = { n = true, nt = true, t = true } -- normal mode, normal mode of a terminal, terminal mode
+
+local last_key = 0
+local namespace = vim.api.nvim_create_namespace('drawbridge_keys')
+local waiting = {} ---@type {id: any, run: fun(), also?: fun(): boolean}[]
+local timer
+
+local function now()
+  return loop.hrtime() / 1e6
+end
+
+--- Starts to note when keys are typed.
+function M.watch()
+  vim.on_key(function()
+    last_key = now()
+  end, namespace)
+end
+
+function M.unwatch()
+  vim.on_key(nil, namespace)
+  waiting = {}
+end
+
+--- Whether the person neither types nor is in the middle of something.
+---@return boolean
+function M.is_free()
+  local mode = vim.api.nvim_get_mode()
+  return CALM[mode.mode] == true
+    and not mode.blocking
+    and now() - last_key >= require('drawbridge.config').get().idle_ms
+    and vim.fn.getcmdwintype() == ''
+    and vim.fn.reg_recording() == ''
+    and vim.fn.reg_executing() == ''
+end
+
+local function next_one()
+  for index, one in ipairs(waiting) do
+    if not one.also or one.also() then
+      return table.remove(waiting, index)
+    end
+  end
+end
+
+local function look()
+  while M.is_free() do
+    local one = next_one()
+    if not one then
+      break
+    end
+    one.run()
+  end
+  if not waiting[1] then
+    timer:stop()
+  end
+end
+
+--- Runs `run` as soon as the person is free, in the order of the calls; right now where they are.
+---@param id any For `forget`.
+---@param run fun()
+---@param also? fun(): boolean What has to be true besides.
+function M.when_free(id, run, also)
+  table.insert(waiting, { id = id, run = run, also = also })
+  timer = timer or loop.new_timer()
+  look()
+  if not waiting[1] then
+    return
+  end
+  timer:start(POLL, POLL, vim.schedule_wrap(look))
+end
+
+--- What waits under `id` is not wanted any more.
+function M.forget(id)
+  waiting = vim.tbl_filter(function(one)
+    return one.id ~= id
+  end, waiting)
+end
+
+return M

@@ -1,0 +1,84 @@
+--- A small window in a corner that can't be entered and takes no key.
+local M = {}
+
+local EDGE = 1 -- cells between the text and the border
+
+local function fitted(lines, room)
+  local shown = {}
+  for _, line in ipairs(lines) do
+    while vim.fn.strdisplaywidth(line) > room do
+      local part = vim.fn.strcharpart(line, 0, room)
+      local words = part:match('^(.+)%s') or part
+      table.insert(shown, words)
+      line = vim.trim(line:sub(#words + 1))
+    end
+    table.insert(shown, line)
+  end
+  return shown
+end
+
+local function place(lines, window)
+  local columns = window and vim.api.nvim_win_get_width(window) or vim.o.columns
+  local rows = window and vim.api.nvim_win_get_height(window) or (vim.o.lines - vim.o.cmdheight - 1)
+  local shown = fitted(lines, math.max(columns - 6, 10))
+  local width = 1
+  for _, line in ipairs(shown) do
+    width = math.max(width, vim.fn.strdisplaywidth(line))
+  end
+  return shown,
+    {
+      relative = window and 'win' or 'editor',
+      win = window,
+      anchor = 'SE',
+      row = rows,
+      col = columns,
+      width = width + 2 * EDGE,
+      height = #shown,
+      style = 'minimal',
+      border = 'rounded',
+      focusable = false,
+      zindex = 60,
+    }
+end
+
+local function write(buffer, lines)
+  for index, line in ipairs(lines) do
+    lines[index] = (' '):rep(EDGE) .. line
+  end
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
+end
+
+--- Shows `lines` in the bottom right corner of the editor, or of `window`. Long ones are wrapped.
+---@param lines string[]
+---@param window integer?
+---@return table notice For `hide`.
+function M.show(lines, window)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  vim.bo[buffer].bufhidden = 'wipe'
+  local shown, options = place(lines, window)
+  write(buffer, shown)
+  options.noautocmd = true
+  local float = vim.api.nvim_open_win(buffer, false, options)
+  vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
+  local notice = { float = float }
+  notice.resized = vim.api.nvim_create_autocmd('VimResized', {
+    callback = function()
+      if vim.api.nvim_win_is_valid(float) and (not window or vim.api.nvim_win_is_valid(window)) then
+        local again, moved = place(lines, window)
+        write(buffer, again)
+        vim.api.nvim_win_set_config(float, moved)
+      end
+    end,
+  })
+  return notice
+end
+
+---@param notice table? As from `show`.
+function M.hide(notice)
+  if notice then
+    pcall(vim.api.nvim_del_autocmd, notice.resized)
+    pcall(vim.api.nvim_win_close, notice.float, true)
+  end
+end
+
+return M

@@ -1,0 +1,233 @@
+"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows, the thinking is here.
+
+Each call is one ``require('drawbridge.link').handle(method, params)`` in Neovim, which answers ``{ok, value}`` or
+``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge', event, payload)``. Columns come as a number
+where the line's bytes up to there are ASCII, else as those bytes, and are counted here in UTF-16.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import drawbridge
+from drawbridge.editors import neovim_rpc, text
+from drawbridge.editors.neovim_reviews import NeovimReviews
+from drawbridge.editors.neovim_rpc import Session
+from drawbridge.editors.port import (
+    DIAGNOSTICS_LIMIT,
+    SELECTION_LIMIT,
+    BridgeState,
+    BufferStatus,
+    Diagnostic,
+    FileDiagnostics,
+    FoldersChanged,
+    Gone,
+    Level,
+    Listener,
+    Mentioned,
+    OpenedFile,
+    OpenRequest,
+    Position,
+    Proposal,
+    Range,
+    Selection,
+    SelectionChanged,
+    Severity,
+    Tab,
+)
+from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
+
+ADD_RUNTIME: Final = """
+if not pcall(require, 'drawbridge.link') then
+  vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(..., '\\\\,')
+end
+return require('drawbridge.link').REVISION
+"""
+
+REVISION: Final = 1
+"""Of what the two halves say to each other; the same number stands in ``link.lua``."""
+
+SEVERITIES: Final[dict[int, Severity]] = {1: "Error", 2: "Warning", 3: "Info", 4: "Hint"}
+
+ERRORS: Final[dict[str, type[DrawbridgeError]]] = {"REFUSED": Refused, "UNUSABLE_FILE": UnusableFile}
+
+logger = logging.getLogger("drawbridge.neovim")
+
+
+class Neovim:
+    """A running Neovim (0.7.2 and newer). Made by ``connect`` or ``stdio``; then ``start`` it."""
+
+    name = "Neovim"
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._listener: Listener | None = None
+        self._pid = 0
+        self._reviews = NeovimReviews(session, self._ask)
+
+    @classmethod
+    async def connect(cls, address: str) -> Neovim:
+        """The Neovim that listens at ``address``: the path of a socket, or ``host:port``. Raises ``EditorGone``."""
+        return cls(await neovim_rpc.connect(address))
+
+    @classmethod
+    async def stdio(cls) -> Neovim:
+        """The Neovim that started this process with ``jobstart(..., {'rpc': v:true})``. Raises ``EditorGone``.
+
+        From then on stdout is Neovim's; what is printed goes to stderr.
+        """
+        return cls(await neovim_rpc.inherited())
+
+    @property
+    def pid(self) -> int:
+        """Known after ``start``."""
+        return self._pid
+
+    async def start(self, listener: Listener) -> None:
+        """Raises ``Refused`` where the plugin in this Neovim is of another version or serves another bridge."""
+        self._session.on_notification = self._heard
+        self._session.on_gone = self._ended
+        channel = (await self._session.call("nvim_get_api_info"))[0]
+        revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(_runtime())])
+        if revision != REVISION:
+            raise Refused(
+                f"The Drawbridge plugin in this Neovim speaks revision {revision}, this bridge {REVISION}. "
+                "Nothing was started. Update both to one version, then restart Neovim."
+            )
+        self._listener = listener
+        answer = await self._ask("attach", channel=channel)
+        self._pid = answer["pid"]
+
+    async def close(self) -> None:
+        if not self._session.is_gone:
+            self._listener = None
+            try:
+                await self._ask("detach")
+            except DrawbridgeError as error:
+                logger.info("Neovim did not take leave: %s", error)
+        self._session.close()
+
+    async def announce(self, state: BridgeState) -> None:
+        await self._ask("announce", port=state.port, token=state.token, agents=state.agents)
+
+    async def folders(self) -> tuple[str, ...]:
+        return tuple(await self._ask("folders"))
+
+    async def selection(self) -> Selection | None:
+        found = await self._ask("selection")
+        return _selection(found) if found else None
+
+    async def tabs(self) -> Sequence[Tab]:
+        return [
+            Tab(tab["path"], tab["active"], tab["modified"], tab["language"], tab["line_count"])
+            for tab in await self._ask("tabs")
+        ]
+
+    async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
+        found = await self._ask("diagnostics", path=path, limit=DIAGNOSTICS_LIMIT)
+        return [FileDiagnostics(file["path"], tuple(map(_diagnostic, file["diagnostics"]))) for file in found]
+
+    async def status(self, path: str) -> BufferStatus | None:
+        found = await self._ask("status", path=path)
+        return BufferStatus(found["modified"], found["untitled"]) if found else None
+
+    async def unsaved_text(self, path: str) -> str | None:
+        found = await self._ask("unsaved", path=path)
+        if not found:
+            return None
+        lines = await self._session.call("nvim_buf_get_lines", found["buffer"], 0, -1, False)
+        return text.join([] if found["empty"] else lines, text.Format(found["eol"], found["bom"], found["final_newline"]))
+
+    async def save(self, path: str) -> None:
+        await self._ask("save", path=path)
+
+    async def open_file(self, request: OpenRequest) -> OpenedFile:
+        found = await self._ask(
+            "open",
+            path=request.path,
+            focus=request.focus,
+            start_text=request.start_text,
+            end_text=request.end_text,
+            to_end_of_line=request.to_end_of_line,
+        )
+        return OpenedFile(request.path, found["language"], found["line_count"], found["found"])
+
+    async def show(self, proposal: Proposal) -> None:
+        await self._reviews.show(proposal)
+
+    async def withdraw(self, proposal_id: str) -> None:
+        await self._reviews.withdraw(proposal_id)
+
+    async def written(self, path: str, text: str, proposal_id: str) -> None:
+        await self._ask("written", path=path, id=proposal_id)
+
+    async def tell(self, message: str, level: Level = "info") -> None:
+        await self._ask("tell", message=message, level=level)
+
+    async def _ask(self, method: str, **params: Any) -> Any:
+        """One call of the Lua half. What is None is left out."""
+        given = {name: value for name, value in params.items() if value is not None}
+        answer = await self._session.lua(method, given)
+        if answer["ok"]:
+            return answer.get("value")
+        raise ERRORS.get(answer["code"], neovim_rpc.NeovimError)(answer["message"])
+
+    def _heard(self, method: str, params: list[Any]) -> None:
+        match method, params:
+            case "drawbridge", [str(event), dict(payload)]:
+                try:
+                    self._report(event, payload)
+                except (KeyError, TypeError, ValueError):
+                    logger.exception("An event of the Lua half could not be read: %s", event)
+
+    def _report(self, event: str, payload: dict[str, Any]) -> None:
+        if event == "leaving":
+            self._session.close()
+        elif self._listener is None:
+            return
+        elif event == "selection":
+            self._listener(SelectionChanged(_selection(payload)))
+        elif event == "mentioned":
+            lines = (payload["first"], payload["last"]) if "first" in payload else None
+            self._listener(Mentioned(payload["path"], lines))
+        elif event == "folders":
+            self._listener(FoldersChanged(tuple(payload["folders"])))
+        elif (decided := self._reviews.heard(event, payload)) is not None:
+            self._listener(decided)
+
+    def _ended(self) -> None:
+        self._reviews.stop()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener(Gone())
+
+
+def _runtime() -> Path:
+    """The directory that holds ``lua/``: beside this package in a wheel, the repository's root in a checkout."""
+    package = Path(drawbridge.__file__).parent
+    installed = package / "runtime"
+    return installed if installed.is_dir() else package.parent.parent
+
+
+def _position(value: dict[str, Any]) -> Position:
+    column = value["column"]
+    return Position(value["line"], column if isinstance(column, int) else text.utf16_length(column))
+
+
+def _selection(value: dict[str, Any]) -> Selection:
+    span = Range(_position(value["start"]), _position(value["end"]))
+    return Selection(value["path"], value["text"][:SELECTION_LIMIT], span)
+
+
+def _diagnostic(value: dict[str, Any]) -> Diagnostic:
+    return Diagnostic(
+        message=value["message"],
+        severity=SEVERITIES.get(value["severity"], "Error"),
+        range=Range(_position(value["start"]), _position(value["end"])),
+        source=value.get("source"),
+        code=value.get("code"),
+    )
+

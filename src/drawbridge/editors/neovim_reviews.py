@@ -1,0 +1,237 @@
+"""Proposals in Neovim: which view a text gets, how it is handed over without stopping the editor, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from drawbridge.editors import hunks, text
+from drawbridge.editors.hunks import Hunk
+from drawbridge.editors.neovim_rpc import NeovimError, Session
+from drawbridge.editors.port import Accepted, Decided, Proposal, Rejected
+from drawbridge.errors import DrawbridgeError, UnusableFile
+
+CHUNK_LINES: Final = 20_000
+CHUNK_CHARACTERS: Final = 512 * 1024
+"""What one call hands over: it takes Neovim a few milliseconds, and keys are read between two calls."""
+
+MARKS_CHUNK: Final = 500
+REMOVED_LINES: Final = 200
+"""Removed lines that the inline view shows of one hunk."""
+
+logger = logging.getLogger("drawbridge.neovim")
+
+
+class Ask(Protocol):
+    async def __call__(self, method: str, **params: Any) -> Any: ...
+
+
+class _Shown(Struct, eq=False):
+    """A proposal whose view is open or being opened. ``old_lines`` are kept to compute the hunks of what it becomes."""
+
+    proposal: Proposal
+    old_lines: list[str]
+    buffer: Any = None
+    inline: bool = False
+    marking: bool = False
+    edited: bool = False
+
+
+class NeovimReviews:
+    def __init__(self, session: Session, ask: Ask) -> None:
+        self._session = session
+        self._ask = ask
+        self._shown: dict[str, _Shown] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def show(self, proposal: Proposal) -> None:
+        """Raises ``UnusableFile`` for a text that Neovim can't hold, before anything is opened."""
+        _check(proposal)
+        shown = _Shown(proposal, text.split(proposal.old_text)[0])
+        self._shown[proposal.id] = shown
+        try:
+            await self._open(shown)
+        except BaseException as error:
+            withdrawn = self._shown.pop(proposal.id, None) is None
+            if withdrawn and isinstance(error, NeovimError):
+                return
+            # A Neovim that was busy too long opens what it was asked for when it comes back; this comes right behind.
+            self._session.notify_lua("withdraw", {"id": proposal.id})
+            raise
+
+    async def withdraw(self, proposal_id: str) -> None:
+        self._shown.pop(proposal_id, None)
+        await self._ask("withdraw", id=proposal_id)
+
+    def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
+        """What the Lua half reports of a view; the decision if it is one."""
+        shown = self._shown.get(payload["id"])
+        if shown is None:
+            return None
+        if event == "decided":
+            del self._shown[shown.proposal.id]
+            return Decided(shown.proposal.id, _decision(shown.proposal, payload))
+        if event == "edited":
+            shown.edited = True
+            if not shown.marking:
+                self._spawn(self._mark_again(shown))
+        elif event == "put_back":
+            self._spawn(self._put_back(shown, payload["line"], payload["side"]))
+        return None
+
+    def stop(self) -> None:
+        """The connection ended: nothing more can be asked."""
+        self._shown.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _open(self, shown: _Shown) -> None:
+        proposal = shown.proposal
+        new_lines, form = text.split(proposal.new_text)
+        old_form = text.split(proposal.old_text)[1]
+        view = await self._ask(
+            "propose",
+            id=proposal.id,
+            agent=proposal.agent,
+            title=proposal.title,
+            path=proposal.path,
+            kind=proposal.kind,
+            note=proposal.note,
+            changes=text.format_changes(old_form, form) if proposal.old_text else None,
+            added=sum(hunk.new_count for hunk in proposal.hunks),
+            removed=sum(hunk.old_count for hunk in proposal.hunks),
+            first=proposal.hunks[0].new_start if proposal.hunks else 0,
+            diff=True,
+            dos=form.eol == "\r\n",
+            bom=form.bom,
+            final_newline=form.final_newline,
+        )
+        shown.buffer, shown.inline = view["proposed"], view["inline"]
+        await self._fill(shown.buffer, new_lines)
+        if "old" in view:
+            await self._fill(view["old"], shown.old_lines)
+        await self._ask("ready", id=proposal.id)
+        if shown.inline:
+            await self._mark(shown, proposal.hunks, None)
+
+    async def _fill(self, buffer: Any, lines: Sequence[str]) -> None:
+        at = 0
+        for chunk in _chunks(lines):
+            await self._session.call("nvim_buf_set_lines", buffer, at, -1, False, chunk)
+            at += len(chunk)
+
+    async def _mark(self, shown: _Shown, marks: Sequence[Hunk], tick: int | None) -> None:
+        """Show hunks in the inline view; with ``tick``, only as long as the buffer is at it."""
+        for start in range(0, len(marks), MARKS_CHUNK) or [0]:
+            await self._ask(
+                "mark",
+                id=shown.proposal.id,
+                tick=tick,
+                clear=start == 0,
+                hunks=[_mark(hunk, shown.old_lines) for hunk in marks[start : start + MARKS_CHUNK]],
+            )
+
+    async def _mark_again(self, shown: _Shown) -> None:
+        """After edits. What is typed meanwhile makes another round, and at most one."""
+        shown.marking = True
+        try:
+            while shown.edited:
+                shown.edited = False
+                lines, tick = await self._current(shown)
+                await self._mark(shown, hunks.diff(shown.old_lines, lines), tick)
+        finally:
+            shown.marking = False
+
+    async def _put_back(self, shown: _Shown, line: int, side: str) -> None:
+        lines, tick = await self._current(shown)
+        hunk = _hunk_at(hunks.diff(shown.old_lines, lines), line, side)
+        if hunk is None:
+            await self._ask("tell", message="There is no change under the cursor.", level="info")
+            return
+        await self._ask(
+            "put_back",
+            id=shown.proposal.id,
+            tick=tick,
+            first=hunk.new_start,
+            last=hunk.new_end,
+            lines=shown.old_lines[hunk.old_start : hunk.old_end],
+        )
+
+    async def _current(self, shown: _Shown) -> tuple[list[str], int]:
+        """The proposed text as it is now, and the state ("changedtick") that it is of."""
+        (lines, tick), error = await self._session.call(
+            "nvim_call_atomic",
+            [["nvim_buf_get_lines", [shown.buffer, 0, -1, False]], ["nvim_buf_get_changedtick", [shown.buffer]]],
+        )
+        if error is not None:
+            raise NeovimError(str(error))
+        return ([] if lines == [""] else lines), tick
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except DrawbridgeError as error:
+        # The view was closed meanwhile, or Neovim is busy: the person sees that nothing happened and asks again.
+        logger.info("A view was not brought up to date: %s", error)
+
+
+def _check(proposal: Proposal) -> None:
+    for name, value in (("proposed", proposal.new_text), ("present", proposal.old_text)):
+        if "\0" in value:
+            raise UnusableFile(f"The {name} text holds NUL characters: it is binary and can't be shown. Nothing was opened.")
+        try:
+            value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise UnusableFile(f"The {name} text is not valid Unicode. Nothing was opened.") from None
+
+
+def _decision(proposal: Proposal, payload: dict[str, Any]) -> Accepted | Rejected:
+    if not payload["accepted"]:
+        return Rejected()
+    if "text" not in payload:
+        return Accepted(proposal.new_text)
+    lines = [] if payload["empty"] else payload["text"].split("\n")
+    form = text.Format("\r\n" if payload["dos"] else "\n", payload["bom"], payload["final_newline"])
+    return Accepted(text.join(lines, form))
+
+
+def _chunks(lines: Sequence[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= CHUNK_CHARACTERS or len(chunk) == CHUNK_LINES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _mark(hunk: Hunk, old_lines: Sequence[str]) -> dict[str, Any]:
+    shown = min(hunk.old_count, REMOVED_LINES)
+    return {
+        "first": hunk.new_start,
+        "last": hunk.new_end,
+        "removed": old_lines[hunk.old_start : hunk.old_start + shown],
+        "hidden": hunk.old_count - shown,
+    }
+
+
+def _hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
+    """The hunk that a line of one side belongs to; a side without lines belongs to the lines around the gap."""
+    for hunk in found:
+        start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
+        if start <= line < end or (start == end and line in (start - 1, start)):
+            return hunk
+    return None

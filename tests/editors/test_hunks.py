@@ -6,11 +6,13 @@ import random
 import time
 from itertools import pairwise
 from textwrap import dedent
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from drawbridge.editors import linediff
 from drawbridge.editors.hunks import Hunk, Overlap, apply, diff, merge, unified
 
 # Few different lines, so that repetition, movement and sliding happen all the time.
@@ -41,6 +43,19 @@ class TestDiff:
     @given(some_lines, some_lines)
     def test_no_hunk_begins_or_ends_with_a_line_of_both_sides(self, old: list[str], new: list[str]) -> None:
         for hunk in diff(old, new):
+            if hunk.old_count and hunk.new_count:
+                assert old[hunk.old_start] != new[hunk.new_start]
+                assert old[hunk.old_end - 1] != new[hunk.new_end - 1]
+
+    @given(some_lines, some_lines)
+    def test_the_quick_way_for_large_texts_is_right_too(self, old: list[str], new: list[str]) -> None:
+        with patch.object(linediff, "LARGE", 0):
+            hunks = diff(old, new)
+        assert apply(old, new, hunks) == new
+        for one, next_one in pairwise(hunks):
+            assert one.old_end < next_one.old_start
+            assert next_one.old_start - one.old_end == next_one.new_start - one.new_end
+        for hunk in hunks:
             if hunk.old_count and hunk.new_count:
                 assert old[hunk.old_start] != new[hunk.new_start]
                 assert old[hunk.old_end - 1] != new[hunk.new_end - 1]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from drawbridge.editors.linediff import changed_lines, common_prefix
 
 
-class Hunk(Struct, frozen=True):
+class Hunk(Struct, frozen=True, gc=False):
     """``old[old_start:old_start + old_count]`` became ``new[new_start:new_start + new_count]``; lines, 0-based."""
 
     old_start: int
@@ -34,7 +34,7 @@ class Overlap(Struct, frozen=True):
     end: int
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """One line of a unified view; ``old_line`` and ``new_line`` are 0-based, None where that side has no such line."""
 
     kind: Literal["header", "context", "removed", "added"]

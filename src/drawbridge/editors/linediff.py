@@ -1,19 +1,28 @@
 """Which lines two texts do not share: the search behind ``hunks.diff``. Pure.
 
 It is made for two ends: a few lines, where the result has to look as a person would draw it, and 5 MB, where nothing
-may take long. Lines that only one side has are changed, whatever else happens, so they are set aside first. What is
-left is cut at lines that both sides have exactly once, in the longest run of them that has the same order (patience
-diff). What lies between two cuts goes to Myers' algorithm with a budget; what the budget does not cover is replaced
-whole, which is still right, only less fine.
+may take long. Large texts are first walked through side by side, which passes over what is plainly equal. In each gap
+that is left, lines that only one side has are changed, whatever else happens, so they are set aside. The rest is cut
+at lines that both sides have exactly once, in the longest run of them that has the same order (patience diff). What
+lies between two cuts goes to Myers' algorithm with a budget; what the budget does not cover is replaced whole, which
+is still right, only less fine.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import compress, count, islice, pairwise
 from operator import lt, ne, not_
 from typing import TypeAlias
+
+LARGE = 5_000
+"""Lines from which on texts are walked through side by side first: a quick way, but not to the finest hunks."""
+
+# In that walk: how far ahead a line is looked for on the other side, and how many equal ones in a row are believed.
+AHEAD = 64
+IN_STEP = 4
 
 # What one comparison may cost: steps of Myers' algorithm, and lines that are looked at in search of cuts (times the
 # lines there are). Reached only by texts of many equal lines in another order; together they bound the time.
@@ -28,19 +37,70 @@ Gap: TypeAlias = tuple[int, int, int, int]
 
 def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]:
     """A mark (1) for each line of ``old`` that goes and each of ``new`` that comes; unmarked ones pair up in order."""
-    return _Comparison(old, new).run()
+    if len(old) + len(new) < LARGE:
+        return _Comparison(old, new).run()
+    old_changed, new_changed = bytearray(len(old)), bytearray(len(new))
+    for a, a_end, b, b_end in _walk_side_by_side(old, new):
+        if a_end - a + b_end - b <= 2:
+            marks = b"\1" * (a_end - a), b"\1" * (b_end - b)
+        else:
+            marks = _Comparison(old[a:a_end], new[b:b_end]).run()
+        old_changed[a:a_end], new_changed[b:b_end] = marks
+    return old_changed, new_changed
+
+
+def _walk_side_by_side(old: list[str], new: list[str]) -> Iterator[Gap]:
+    """The gaps between stretches that are equal; where the two sides lose each other, all the rest is one gap."""
+    a = b = 0
+    patience = (len(old) + len(new)) // 8
+    while patience > 0:
+        common = _common_ahead(old, a, new, b)
+        a, b = a + common, b + common
+        skip = _skip_to_common(old[a : a + AHEAD], new[b : b + AHEAD])
+        if skip is None:
+            break
+        yield a, a + skip[0], b, b + skip[1]
+        a, b = a + skip[0], b + skip[1]
+        patience -= skip[0]
+    yield a, len(old), b, len(new)
+
+
+def _skip_to_common(left: list[str], right: list[str]) -> tuple[int, int] | None:
+    """How many lines to pass on either side until both go on alike; None if they don't within what is given."""
+    for at, line in enumerate(left):
+        if line in right:
+            place = right.index(line)
+            stretch = right[place : place + IN_STEP]
+            # A stretch of blank lines or braces says nothing of where one is.
+            if left[at : at + IN_STEP] == stretch and len(set(stretch)) > IN_STEP // 2:
+                return at, place
+    return None
+
+
+def _common_ahead(old: list[str], a: int, new: list[str], b: int) -> int:
+    """``common_prefix`` of what begins at ``a`` and ``b``, without a copy of all that follows."""
+    start, size = a, 16
+    while True:
+        left, right = old[a : a + size], new[b : b + size]
+        if left != right or not left:
+            return a - start + common_prefix(left, right)
+        a, b, size = a + size, b + size, min(2 * size, 4096)
 
 
 class _Comparison:
     def __init__(self, old: list[str], new: list[str]) -> None:
-        old_set, new_set = set(old), set(new)
-        kept_old = list(map(new_set.__contains__, old))
-        kept_new = list(map(old_set.__contains__, new))
-        self.old_changed = bytearray(map(not_, kept_old))
-        self.new_changed = bytearray(map(not_, kept_new))
+        # Equal lines get equal numbers, and what is new gets the higher ones: comparing strings once is enough.
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        left = list(map(numbers.__getitem__, old))
+        known = len(numbers)
+        right = list(map(numbers.__getitem__, new))
+        kept_left = list(map(set(right).__contains__, left))
+        kept_right = list(map(known.__gt__, right))
+        self.old_changed = bytearray(map(not_, kept_left))
+        self.new_changed = bytearray(map(not_, kept_right))
         # The lines that both sides have somewhere, and the places they came from.
-        self.left, self.left_at = list(compress(old, kept_old)), list(compress(count(), kept_old))
-        self.right, self.right_at = list(compress(new, kept_new)), list(compress(count(), kept_new))
+        self.left, self.left_at = list(compress(left, kept_left)), list(compress(count(), kept_left))
+        self.right, self.right_at = list(compress(right, kept_right)), list(compress(count(), kept_right))
         self.steps = STEPS_LIMIT
         self.looks = LOOKS_LIMIT * (len(self.left) + len(self.right))
 
@@ -87,14 +147,14 @@ class _Comparison:
         return a + x, a_end, b + y, b_end
 
 
-def common_prefix(left: list[str], right: list[str]) -> int:
+def common_prefix(left: Sequence[object], right: Sequence[object]) -> int:
     """How many lines both begin with."""
     if left and right and left[0] != right[0]:
         return 0
     return next(compress(count(), map(ne, left, right)), min(len(left), len(right)))
 
 
-def _cuts(left: list[str], right: list[str]) -> list[tuple[int, int]]:
+def _cuts(left: list[int], right: list[int]) -> list[tuple[int, int]]:
     """The places of lines that each side has exactly once: the longest choice that rises on both sides."""
     left_count, right_count = Counter(left), Counter(right)
     once = {line for line, times in left_count.items() if times == 1 and right_count.get(line) == 1}
@@ -136,7 +196,7 @@ def _gaps_between(cuts: list[tuple[int, int]], a: int, a_end: int, b: int, b_end
     return gaps
 
 
-def _shortest_path(left: list[str], right: list[str]) -> tuple[list[tuple[int, int]], int]:
+def _shortest_path(left: list[int], right: list[int]) -> tuple[list[tuple[int, int]], int]:
     """Myers' greedy search from (0, 0): the points of a shortest edit path and what it cost to find it.
 
     From one point to the next at most one line is removed or added; lines in common may follow it. The path ends at

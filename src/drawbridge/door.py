@@ -9,13 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from drawbridge.wire.gate import Head, Refusal
-from drawbridge.wire.http import Asked, Closed, Event, HttpConnection, Message
+from drawbridge.wire.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
 
 HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
+
+BODY_SECONDS: Final = 60.0
+"""From the head to the end of the body, for a request that was let in."""
+
+IDLE_SECONDS: Final = 60.0
+"""How long an HTTP connection is kept for a next request."""
 
 CLOSING_SECONDS: Final = 2.0
 """How long a peer may take for its half of a close."""
@@ -58,6 +65,23 @@ class Peer(Protocol):
         ...
 
 
+class Exchange(Protocol):
+    """One HTTP request that was let in, to be answered once. After its peer has gone every answer goes nowhere."""
+
+    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
+
+    def begin_stream(self, headers: Fields, ended: Callable[[], None]) -> None:
+        """An answer of unknown length. ``ended`` is called once, when the peer goes or ``end_stream`` was called."""
+        ...
+
+    def stream(self, data: bytes) -> None: ...
+
+    def end_stream(self) -> None: ...
+
+    @property
+    def congested(self) -> bool: ...
+
+
 class Site(Protocol):
     """What stands behind a door."""
 
@@ -70,6 +94,10 @@ class Site(Protocol):
         ...
 
     def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        """A plain HTTP request, whole."""
+        ...
 
 
 class Door:
@@ -103,6 +131,7 @@ class _Connection(asyncio.Protocol):
         self._door = door
         self._http = HttpConnection()
         self._peer: Peer | None = None
+        self._ended: Callable[[], None] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -136,8 +165,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.connections.discard(self)
         self._stop_timer()
-        if self._http.is_websocket:
-            self._handle(self._http.receive(b""))
+        self._handle(self._http.receive(b""))
         if not self.lost.done():
             self.lost.set_result(None)
 
@@ -171,33 +199,75 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # the one paragraph of the shell: hand up, flush
+    # Exchange
 
-    def _handle(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, Asked):
-                self._answer(event)
-            elif isinstance(event, Message):
-                if self._peer is not None:
-                    self._peer.received(event.text)
-            elif isinstance(event, Closed):
-                peer, self._peer = self._peer, None
-                if peer is not None:
-                    peer.closed(event.code)
+    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None:
+        if not self._http.finished:
+            self._end_in(IDLE_SECONDS)
+            self._handle(self._http.answer(status, body, headers))
+
+    def begin_stream(self, headers: Fields, ended: Callable[[], None]) -> None:
+        if self._http.finished:
+            ended()
+            return
+        self._ended = ended
+        self._http.begin_stream(headers)
         self._flush()
 
-    def _answer(self, asked: Asked) -> None:
+    def stream(self, data: bytes) -> None:
+        self._http.stream(data)
+        self._flush()
+
+    def end_stream(self) -> None:
+        if self._ended is not None:
+            self._hang_up()
+            self._end_in(IDLE_SECONDS)
+            self._handle(self._http.end_stream())
+
+    def _hang_up(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
+
+    # the one paragraph of the shell: hand up, flush
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case Asked():
+                    self._decide(event)
+                case Body(head, data):
+                    self._stop_timer()
+                    self._door.site.requested(head, data, self)
+                case HungUp():
+                    self._hang_up()
+                case Message(text):
+                    if self._peer is not None:
+                        self._peer.received(text)
+                case Closed(code):
+                    peer, self._peer = self._peer, None
+                    if peer is not None:
+                        peer.closed(code)
+        self._flush()
+
+    def _decide(self, asked: Asked) -> None:
         site, head = self._door.site, asked.head
         refusal = site.admit(head, asked.upgrade)
         if refusal is not None:
             logger.warning("refused a request: %s", refusal.reason)
             self._http.refuse(refusal)
-            return
-        behind = self._http.accept_websocket(site.subprotocol(head))
+        elif asked.upgrade:
+            self._open_websocket(head)
+        else:
+            self._end_in(BODY_SECONDS)
+            self._handle(self._http.read_body())
+
+    def _open_websocket(self, head: Head) -> None:
+        behind = self._http.accept_websocket(self._door.site.subprotocol(head))
         if self._http.is_websocket:
             self._stop_timer()
             self._flush()
-            self._peer = site.opened(head, self)
+            self._peer = self._door.site.opened(head, self)
             self._handle(behind)
 
     def _flush(self) -> None:

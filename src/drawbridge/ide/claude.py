@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from drawbridge.door import WebSocket
+from drawbridge.door import Exchange, WebSocket
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Mentioned, Selection
 from drawbridge.errors import BadArgument, DrawbridgeError
@@ -79,6 +79,9 @@ class ClaudeClients:
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        exchange.answer(426, b"Here a WebSocket is served, nothing else.\n", [("Upgrade", "websocket")])
 
     # what the bridge tells them
 

@@ -51,16 +51,26 @@ _encoder = msgspec.json.Encoder()
 def decode(text: str) -> Message:
     """One message. Never raises: what is no message is an ``Invalid`` with its id as far as that can be known."""
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        try:
-            # Agents do send lone surrogates, which msgspec refuses and JSON allows.
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return Invalid(None, PARSE_ERROR, "Parse error: this is no JSON.")
+        value = _value(text)
+    except (ValueError, RecursionError):
+        return Invalid(None, PARSE_ERROR, "Parse error: this is no JSON.")
     if not isinstance(value, dict):
         return Invalid(None, INVALID_REQUEST, "Invalid request: a message is one JSON object.")
     return _message(value)
+
+
+def _value(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        if "\\ud" not in text and "\\uD" not in text:
+            raise
+        # Half a surrogate pair: JSON allows it, agents that cut a text in the middle of an emoji send it, msgspec refuses it.
+        return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _message(value: dict[str, Any]) -> Message:
@@ -79,26 +89,28 @@ def _message(value: dict[str, Any]) -> Message:
     if params is None:
         params = {}
     if not isinstance(params, dict):
+        if "id" not in value:
+            return Notification(method, {})  # It may not be answered, not even with an error (JSON-RPC 2.0, 4.1).
         return Invalid(known_id, INVALID_PARAMS, 'Invalid params: "params" must be an object.')
     return Notification(method, params) if known_id is None else Request(known_id, method, params)
 
 
 def result(id: Id, value: object) -> bytes:
-    return _encode({"jsonrpc": "2.0", "id": id, "result": value})
+    return encode({"jsonrpc": "2.0", "id": id, "result": value})
 
 
 def error(id: Id | None, code: int, message: str) -> bytes:
-    return _encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+    return encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 
 
 def notification(method: str, params: object) -> bytes:
-    return _encode({"jsonrpc": "2.0", "method": method, "params": params})
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def _encode(value: object) -> bytes:
-    """Always valid UTF-8: an undecodable byte of a file name becomes U+FFFD rather than a frame that breaks the peer."""
+def encode(value: object) -> bytes:
+    """JSON. Always valid UTF-8: an undecodable byte of a file name becomes U+FFFD rather than a frame that breaks the peer."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         text = json.dumps(value, ensure_ascii=False, default=msgspec.to_builtins)
-        return text.encode("utf-8", "replace")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()

@@ -1,0 +1,148 @@
+"""An open WebSocket without I/O (RFC 6455): whole messages in and out, bounded. Frames are those of ``websockets``' core."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, SEND_EOF, SERVER, Protocol
+
+from drawbridge.wire.gate import Head
+
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+
+
+class Message(Struct, frozen=True):
+    """A whole message. Binary ones are taken as text, as the peers do."""
+
+    text: str
+
+
+class Closed(Struct, frozen=True):
+    """The WebSocket ended, by either side or by a broken frame: RFC 6455 close code (1006: no close frame came)."""
+
+    code: int
+
+
+Event: TypeAlias = Message | Closed
+
+
+class Handshake(Struct, frozen=True):
+    """The answer to a request for a WebSocket: a status (101: it is open), headers, and a sentence where it is refused."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    reason: str = ""
+
+
+def handshake(head: Head, subprotocol: str | None) -> Handshake:
+    """RFC 6455, 4.2."""
+    key = head.one("sec-websocket-key") or ""
+    if head.one("sec-websocket-version") != "13":
+        return Handshake(
+            426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is served."
+        )
+    if head.method != "GET" or not _is_nonce(key):
+        return Handshake(400, (), "This is no valid WebSocket handshake.")
+    digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
+    headers = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Accept", base64.b64encode(digest).decode()),
+    ]
+    if subprotocol is not None:
+        headers.append(("Sec-WebSocket-Protocol", subprotocol))
+    return Handshake(101, tuple(headers))
+
+
+class WebSocketConnection:
+    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
+
+    def __init__(self, message_limit: int) -> None:
+        """``message_limit``: bytes of one message, all its fragments together."""
+        self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit)
+        self._parts = bytearray()
+        self._closed_told = False
+        self._not_text = False
+        self._out: list[bytes] = []
+        self.finished = False
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes from the network; b"" is its end."""
+        frames = self._frames
+        if frames.reader.eof or self._closed_told:
+            self.finished = self.finished or not data
+            return []
+        leaving = frames.close_sent is not None
+        if data:
+            frames.receive_data(data)
+        else:
+            frames.receive_eof()
+        events: list[Event] = []
+        for frame in frames.events_received():
+            if leaving or not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                continue  # after our close the peer's messages go nowhere
+            self._parts += frame.data
+            if frame.fin and not self._finish_message(events):
+                break
+        self._flush()
+        ended = not data or frames.close_rcvd is not None or frames.parser_exc is not None or self._not_text
+        if ended:
+            self._closed_told = True
+            events.append(Closed(_close_code(frames)))
+        self.finished = self.finished or not data
+        return events
+
+    def send_text(self, data: bytes) -> None:
+        """Send one message of valid UTF-8. After the end it goes nowhere."""
+        if self._frames.state is OPEN:
+            self._frames.send_text(data)
+            self._flush()
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
+        if self._frames.state is OPEN:
+            self._frames.send_close(code, reason)
+            self._flush()
+
+    def outgoing(self) -> list[bytes]:
+        out, self._out = self._out, []
+        return out
+
+    def _finish_message(self, events: list[Event]) -> bool:
+        """False when the message broke the connection (RFC 6455, 8.1)."""
+        parts, self._parts = self._parts, bytearray()
+        try:
+            events.append(Message(parts.decode()))
+        except UnicodeDecodeError:
+            self._not_text = True
+            if self._frames.state is OPEN:
+                self._frames.fail(1007, "the message is not valid UTF-8")
+            return False
+        return True
+
+    def _flush(self) -> None:
+        for data in self._frames.data_to_send():
+            if data == SEND_EOF:
+                self.finished = True
+            else:
+                self._out.append(data)
+
+
+def _close_code(frames: Protocol) -> int:
+    if frames.close_rcvd is not None:
+        return int(frames.close_rcvd.code)
+    if frames.close_sent is not None:
+        return int(frames.close_sent.code)
+    return 1006
+
+
+def _is_nonce(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key.encode("latin-1"), validate=True)) == 16
+    except (binascii.Error, UnicodeEncodeError):
+        return False

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,19 @@ def test_a_python_without_venv_names_the_missing_package(
 def test_a_failed_command_is_named(checkout: Path) -> None:
     with pytest.raises(bootstrap.SetupError, match="ended with code 3"):
         bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_an_installed_bridge_brings_the_whole_neovim_side(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=30)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    for folder in ("lua", "plugin"):
+        files = [file.relative_to(bootstrap.ROOT) for file in (bootstrap.ROOT / folder).rglob("*.lua")]
+        assert files
+        assert {f"drawbridge/runtime/{file}" for file in files} <= packed
+    assert "drawbridge/py.typed" in packed
 
 
 def test_an_unknown_verb_shows_the_verbs() -> None:

@@ -65,7 +65,7 @@ def _value(text: str) -> object:
     except msgspec.DecodeError:
         if "\\ud" not in text and "\\uD" not in text:
             raise
-        # Half a surrogate pair: JSON allows it, agents that cut a text in the middle of an emoji send it, msgspec refuses it.
+        # Half a surrogate pair: agents that cut a text in the middle of an emoji send it, JSON allows it, msgspec does not.
         return json.loads(text, parse_constant=_refuse_constant)
 
 

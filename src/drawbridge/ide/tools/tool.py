@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
 from drawbridge.errors import BadArgument
+from drawbridge.wire import jsonrpc
 
 Content: TypeAlias = Sequence[str]
 """The text items of a tool's result."""
@@ -110,4 +111,4 @@ class Tool(Struct, frozen=True):
 
 def json_text(value: object) -> Content:
     """Structured data travels as JSON in one text item."""
-    return [msgspec.json.encode(value).decode()]
+    return [jsonrpc.encode(value).decode()]

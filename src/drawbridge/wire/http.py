@@ -191,9 +191,11 @@ class HttpConnection:
                 return [Body(self._asked.head, bytes(self._body))]
             elif event is h11.NEED_DATA:
                 return []
+            elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
+                return []  # a next request waits for the answer to this one; nobody may send far ahead
             else:
-                self._finished = self._finished or event is not h11.PAUSED
-                return []
+                self._finished = True
+                return [HungUp()] if self._body is not None else []
 
     def _ask(self, request: h11.Request) -> Sequence[Event]:
         fields = request.headers.raw_items()

@@ -27,38 +27,54 @@ def picture(old: str, new: str, context: int = 3) -> str:
     return "\n".join((signs[row.kind] + row.text).rstrip() for row in rows)
 
 
+def assert_they_turn_old_into_new(hunks: tuple[Hunk, ...], old: list[str], new: list[str]) -> None:
+    assert apply(old, new, hunks) == new
+
+
+def assert_they_are_in_order_and_never_touch(hunks: tuple[Hunk, ...]) -> None:
+    assert all(hunk.old_count or hunk.new_count for hunk in hunks)
+    for one, next_one in pairwise(hunks):
+        assert one.old_end < next_one.old_start
+        assert next_one.old_start - one.old_end == next_one.new_start - one.new_end
+
+
+def assert_they_have_no_line_to_spare(hunks: tuple[Hunk, ...], old: list[str], new: list[str]) -> None:
+    for hunk in hunks:
+        if hunk.old_count and hunk.new_count:
+            assert old[hunk.old_start] != new[hunk.new_start]
+            assert old[hunk.old_end - 1] != new[hunk.new_end - 1]
+
+
 class TestDiff:
     @given(some_lines, some_lines)
     def test_its_hunks_turn_the_old_text_into_the_new_one(self, old: list[str], new: list[str]) -> None:
-        assert apply(old, new, diff(old, new)) == new
+        assert_they_turn_old_into_new(diff(old, new), old, new)
 
     @given(some_lines, some_lines)
     def test_its_hunks_are_in_order_and_never_touch(self, old: list[str], new: list[str]) -> None:
-        hunks = diff(old, new)
-        assert all(hunk.old_count or hunk.new_count for hunk in hunks)
-        for one, next_one in pairwise(hunks):
-            assert one.old_end < next_one.old_start
-            assert next_one.old_start - one.old_end == next_one.new_start - one.new_end
+        assert_they_are_in_order_and_never_touch(diff(old, new))
 
     @given(some_lines, some_lines)
     def test_no_hunk_begins_or_ends_with_a_line_of_both_sides(self, old: list[str], new: list[str]) -> None:
-        for hunk in diff(old, new):
-            if hunk.old_count and hunk.new_count:
-                assert old[hunk.old_start] != new[hunk.new_start]
-                assert old[hunk.old_end - 1] != new[hunk.new_end - 1]
+        assert_they_have_no_line_to_spare(diff(old, new), old, new)
 
-    @given(some_lines, some_lines)
-    def test_the_quick_way_for_large_texts_is_right_too(self, old: list[str], new: list[str]) -> None:
-        with patch.object(linediff, "LARGE", 0):
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            pytest.param({"LARGE": 0}, id="the quick way for large texts"),
+            pytest.param({"PATH_LIMIT": 2, "STEPS_LIMIT": 30}, id="a search that soon gives up"),
+            pytest.param({"LARGE": 0, "LOOKS_LIMIT": 0}, id="no search at all"),
+        ],
+    )
+    @given(old=some_lines, new=some_lines)
+    def test_it_keeps_these_promises_where_it_takes_a_short_cut(
+        self, limits: dict[str, int], old: list[str], new: list[str]
+    ) -> None:
+        with patch.multiple(linediff, **limits):
             hunks = diff(old, new)
-        assert apply(old, new, hunks) == new
-        for one, next_one in pairwise(hunks):
-            assert one.old_end < next_one.old_start
-            assert next_one.old_start - one.old_end == next_one.new_start - one.new_end
-        for hunk in hunks:
-            if hunk.old_count and hunk.new_count:
-                assert old[hunk.old_start] != new[hunk.new_start]
-                assert old[hunk.old_end - 1] != new[hunk.new_end - 1]
+        assert_they_turn_old_into_new(hunks, old, new)
+        assert_they_are_in_order_and_never_touch(hunks)
+        assert_they_have_no_line_to_spare(hunks, old, new)
 
     @given(some_lines)
     def test_a_text_does_not_differ_from_itself(self, lines: list[str]) -> None:

@@ -200,7 +200,7 @@ def _shortest_path(left: list[int], right: list[int]) -> tuple[list[tuple[int, i
     """Myers' greedy search from (0, 0): the points of a shortest edit path and what it cost to find it.
 
     From one point to the next at most one line is removed or added; lines in common may follow it. The path ends at
-    (len(left), len(right)), or where it got furthest within ``PATH_LIMIT`` edits.
+    (len(left), len(right)), or after the last line in common of the one that got furthest within ``PATH_LIMIT`` edits.
     """
     width, height = len(left), len(right)
     longest = min(PATH_LIMIT, width + height)
@@ -225,7 +225,10 @@ def _shortest_path(left: list[int], right: list[int]) -> tuple[list[tuple[int, i
                 return _backtrack(trace, x, y), cost
     ends = ((reach[diagonal], reach[diagonal] - diagonal) for diagonal in range(-longest, longest + 1, 2))
     x, y = max(((x, y) for x, y in ends if x <= width and y <= height), key=sum)
-    return _backtrack(trace, x, y), cost
+    path = _backtrack(trace, x, y)
+    while len(path) > 1 and (path[-1][0] == path[-2][0] or path[-1][1] == path[-2][1]):
+        path.pop()
+    return path, cost
 
 
 def _backtrack(trace: list[list[int]], x: int, y: int) -> list[tuple[int, int]]:

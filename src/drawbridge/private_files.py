@@ -52,8 +52,9 @@ def write_private(path: str, data: bytes) -> None:
             os.close(file)
         os.replace(temporary, path)
     except OSError as error:
-        remove_quietly(temporary)
         raise NotPrivate(f"{path} can't be written: {_why(error)}. The directory must be writable for you.") from None
+    finally:
+        remove_quietly(temporary)  # gone already once it was renamed; a signal may come before that
 
 
 def remove_quietly(path: str) -> None:

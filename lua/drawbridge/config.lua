@@ -65,7 +65,7 @@ local size = {
 }
 local level = one_of('debug', 'info', 'warn', 'error')
 
--- name, kind, default. Where the default is nil the bridge decides.
+-- name, kind, default. What lies in `server` has none: what is not set is up to the bridge and its own settings file.
 local OPTIONS = {
   { 'auto_start', boolean, true },
   { 'debounce_ms', whole(0, 10000), 50 },
@@ -83,13 +83,13 @@ local OPTIONS = {
   { 'server.port', whole(1, 65535) },
   { 'server.workspace', texts },
   { 'server.agent', texts },
-  { 'server.single_client', boolean, false },
-  { 'server.mention', one_of('recent', 'all'), 'recent' },
-  { 'server.reject', one_of('upgrade', '1008'), 'upgrade' },
+  { 'server.single_client', boolean },
+  { 'server.mention', one_of('recent', 'all') },
+  { 'server.reject', one_of('upgrade', '1008') },
   { 'server.log_level', level },
   { 'server.log_file', text },
-  { 'server.execute_code', boolean, false },
-  { 'server.context', boolean, true },
+  { 'server.execute_code', boolean },
+  { 'server.context', boolean },
   { 'server.ignore', texts },
 }
 
@@ -105,7 +105,6 @@ end
 local function put(options, name, value)
   local group, key = name:match('^(.-)%.(.+)$')
   if group then
-    options[group] = options[group] or {}
     options[group][key] = value
   else
     options[name] = value
@@ -114,6 +113,9 @@ end
 
 local function defaults()
   local options = {}
+  for group in pairs(groups) do
+    options[group] = {}
+  end
   for _, option in ipairs(OPTIONS) do
     put(options, option[1], option[3])
   end

@@ -20,8 +20,7 @@ function M.setup(options)
   local config = require('drawbridge.config')
   local problems = config.apply(options)
   if #problems > 0 then
-    local notice = require('drawbridge.say').notice
-    notice('setup{}: ' .. table.concat(problems, '; '), 'error')
+    require('drawbridge.say').problems('setup{}', problems)
     return false
   end
   if config.get().auto_start then
@@ -92,7 +91,8 @@ end
 
 --- `:DrawbridgeLog`: the last lines of the bridge; `q` closes them.
 function M.log()
-  require('drawbridge.log').show()
+  local file = require('drawbridge.config').get().server.log_file
+  require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
 end
 
 --- `:DrawbridgeSend`: puts the file of the current buffer, or some of its lines, into the agent's prompt.
@@ -101,12 +101,12 @@ end
 ---@return boolean ok
 function M.send(first, last)
   local path = vim.api.nvim_buf_get_name(0)
-  if vim.bo.buftype ~= '' or path == '' then
-    say(':DrawbridgeSend: this buffer is no file; nothing was sent', 'warn')
+  if not require('drawbridge.buffers').is_file(vim.api.nvim_get_current_buf()) then
+    say(':DrawbridgeSend: this buffer is no file, nothing was sent', 'warn')
     return false
   end
   if not require('drawbridge.link').attached() then
-    say(':DrawbridgeSend: the bridge does not run; nothing was sent (:DrawbridgeStart)', 'warn')
+    say(':DrawbridgeSend: no bridge, nothing was sent (:DrawbridgeStart)', 'warn')
     return false
   end
   require('drawbridge.selection').mention(path, first and first - 1, last and last - 1)
@@ -115,46 +115,29 @@ function M.send(first, last)
     lines = first == last and (' line %d'):format(first) or (' lines %d-%d'):format(first, last)
   end
   local waits = #require('drawbridge.status').agents() == 0 and ', once an agent is connected' or ''
-  local unsaved = vim.bo.modified and ' (agents read the file as last saved)' or ''
+  local unsaved = vim.bo.modified and ' (as last saved)' or ''
   say((':DrawbridgeSend: %s%s%s%s'):format(name, lines, waits, unsaved))
   return true
 end
 
---- Whether a proposal waits; says so where none does.
-local function proposal_waits(command)
-  if require('drawbridge.status').pending() > 0 then
-    return true
-  end
-  say((':%s: no proposal waits'):format(command))
-  return false
-end
-
 --- `:DrawbridgeAccept`: the proposal under the cursor, else the only or newest one, as it is on the screen.
 function M.accept()
-  if proposal_waits('DrawbridgeAccept') then
-    require('drawbridge.review').accept()
-  end
+  require('drawbridge.review').accept()
 end
 
 --- `:DrawbridgeReject`.
 function M.reject()
-  if proposal_waits('DrawbridgeReject') then
-    require('drawbridge.review').reject()
-  end
+  require('drawbridge.review').reject()
 end
 
 --- `:DrawbridgeRejectHunk`: puts the hunk under the cursor back; the rest of the proposal keeps waiting.
 function M.reject_hunk()
-  if proposal_waits('DrawbridgeRejectHunk') then
-    require('drawbridge.review').reject_hunk()
-  end
+  require('drawbridge.review').reject_hunk()
 end
 
 --- `:DrawbridgeReview`: shows the proposal that waits, or goes to its window.
 function M.review()
-  if proposal_waits('DrawbridgeReview') then
-    require('drawbridge.review').open()
-  end
+  require('drawbridge.review').open()
 end
 
 --- `:DrawbridgeClaude`: the CLI in a terminal split, connected to this Neovim.

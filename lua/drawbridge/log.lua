@@ -5,15 +5,9 @@ local LIMIT = 200
 local lines = {}
 local buffer
 
-local function refresh()
-  vim.bo[buffer].modifiable = true
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, #lines > 0 and lines or { '(nothing yet)' })
-  vim.bo[buffer].modifiable = false
-end
-
 ---@param line string
 function M.add(line)
-  lines[#lines + 1] = os.date('%H:%M:%S ') .. line:gsub('[\n\r]+', ' ')
+  lines[#lines + 1] = line:gsub('[\n\r]+', ' ')
   if #lines > LIMIT then
     table.remove(lines, 1)
   end
@@ -24,20 +18,36 @@ function M.lines()
   return vim.deepcopy(lines)
 end
 
+local function with_file(file)
+  local shown = M.lines()
+  if file then
+    vim.list_extend(shown, { '', ('The end of %s:'):format(file) })
+    vim.list_extend(shown, vim.fn.filereadable(file) == 1 and vim.fn.readfile(file, '', -LIMIT) or { '(no such file)' })
+  end
+  return #shown > 0 and shown or { '(nothing yet)' }
+end
+
+local function open_split()
+  vim.cmd('botright 12new')
+  buffer = vim.api.nvim_get_current_buf()
+  vim.bo.buftype, vim.bo.bufhidden, vim.bo.swapfile, vim.bo.buflisted = 'nofile', 'wipe', false, false
+  vim.wo.number, vim.wo.wrap, vim.wo.winfixheight = false, true, true
+  pcall(vim.api.nvim_buf_set_name, buffer, 'drawbridge://log')
+  vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, nowait = true })
+end
+
 --- Shows the lines in a split below; `q` closes it. Where it is shown already it is brought up to date.
-function M.show()
+---@param file string? The bridge's own log file, whose end is shown too.
+function M.show(file)
   local window = buffer and vim.fn.bufwinid(buffer) or -1
   if window ~= -1 then
     vim.api.nvim_set_current_win(window)
   else
-    vim.cmd('botright 12new')
-    buffer = vim.api.nvim_get_current_buf()
-    vim.bo.buftype, vim.bo.bufhidden, vim.bo.swapfile = 'nofile', 'wipe', false
-    vim.wo.number, vim.wo.wrap, vim.wo.winfixheight = false, true, true
-    pcall(vim.api.nvim_buf_set_name, buffer, 'drawbridge://log')
-    vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, nowait = true })
+    open_split()
   end
-  refresh()
+  vim.bo.modifiable = true
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, with_file(file))
+  vim.bo.modifiable = false
   vim.api.nvim_win_set_cursor(0, { vim.api.nvim_buf_line_count(buffer), 0 })
 end
 

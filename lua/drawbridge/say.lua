@@ -14,8 +14,12 @@ local function fitted(text)
   return vim.fn.strcharpart(text, 0, room - #ending) .. ending
 end
 
+local function note(text)
+  log.add(os.date('%Y-%m-%d %H:%M:%S ') .. text)
+end
+
 local function notify(text, level)
-  log.add(text)
+  note(text)
   local function show()
     vim.notify(fitted(text), vim.log.levels[level:upper()])
   end
@@ -42,8 +46,23 @@ function M.notice(text, level)
   if RANK[level] >= RANK[require('drawbridge.config').get().log_level] then
     notify(text, level)
   else
-    log.add(text)
+    note(text)
   end
+end
+
+--- Several problems in one line: the whole text of a single one, the first words of many; each is in the log.
+---@param where string What they are problems of.
+---@param problems string[] Each begins with a name.
+function M.problems(where, problems)
+  if #problems == 1 then
+    return M.notice(('%s: %s'):format(where, problems[1]), 'error')
+  end
+  local names = {}
+  for _, problem in ipairs(problems) do
+    note(('drawbridge: %s: %s'):format(where, problem))
+    names[#names + 1] = problem:match('^%S+')
+  end
+  M.notice(("%s: can't use %s (:DrawbridgeLog)"):format(where, table.concat(names, ', ')), 'error')
 end
 
 return M

@@ -8,6 +8,7 @@ local M = {}
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most so many in so many seconds
+local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- ours, and the bridge's
 local FIRST_PAUSE = 100 -- ms before the first restart; each further one waits twice as long
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
@@ -35,9 +36,14 @@ local function answer_waiting(port, problem)
   end
 end
 
-local function fail(problem)
+--- Gives up. Whoever waits for the bridge is told; a `notice` is for when nobody does.
+local function fail(problem, notice)
   state.phase, state.problem = 'failed', problem
-  answer_waiting(nil, problem)
+  if #waiting > 0 then
+    answer_waiting(nil, problem)
+  elseif notice then
+    say.notice(notice .. problem, 'error')
+  end
 end
 
 --- The folder of the plugin: where `lua/` and, after `tools/dev.py setup`, `.venv/` lie.
@@ -57,7 +63,7 @@ function M.program()
     if vim.fn.executable(words[1]) == 1 then
       return words
     end
-    return nil, ("the option command names %s, which can't be run"):format(words[1])
+    return nil, ("command: %s can't be run"):format(words[1])
   end
   local own = M.root() .. '/.venv/bin/drawbridge'
   for _, candidate in ipairs({ own, vim.fn.exepath('drawbridge') }) do
@@ -74,36 +80,43 @@ local function absolute(path)
   return #full > 1 and (full:gsub('/$', '')) or full
 end
 
---- The flags for `drawbridge ide` that say what the options say.
+-- How a switch is given: with a flag one way, and the other way, lest the bridge's settings file decide, in its environment.
+local SWITCHES = {
+  { 'single_client', '--single-client', true },
+  { 'execute_code', '--execute-code', true },
+  { 'context', '--no-context', false },
+}
+
+--- What `drawbridge ide` is told. Only what the person has set: the rest may be in the bridge's own settings file.
 ---@param options table As from `config.get()`.
----@param port integer? The port of an earlier bridge of this Neovim.
----@return string[]
-function M.arguments(options, port)
+---@param last {port: integer?, token: string?} Of the former bridge of this Neovim.
+---@return string[] arguments
+---@return table<string, string> environment In addition to Neovim's own.
+function M.invocation(options, last)
   local server = options.server
-  local arguments = { 'ide', '--nvim', 'stdio' }
+  local arguments, environment = { 'ide', '--nvim', 'stdio' }, { DRAWBRIDGE_TOKEN = last.token }
   local function add(flag, values)
     for _, value in ipairs(values) do
       vim.list_extend(arguments, { flag, tostring(value) })
     end
   end
   add('--workspace', vim.tbl_map(absolute, config.list(server.workspace)))
-  add('--port', { port or server.port })
+  add('--port', { last.port or server.port })
   add('--agent', config.list(server.agent))
-  if server.single_client then
-    table.insert(arguments, '--single-client')
-  end
   add('--mention', { server.mention })
   add('--reject', { server.reject })
-  add('--log-level', { server.log_level or options.log_level })
+  add('--log-level', { LEVELS[server.log_level or options.log_level] })
   add('--log-file', { server.log_file and absolute(server.log_file) })
-  if server.execute_code then
-    table.insert(arguments, '--execute-code')
-  end
-  if not server.context then
-    table.insert(arguments, '--no-context')
-  end
   add('--ignore', config.list(server.ignore))
-  return arguments
+  for _, switch in ipairs(SWITCHES) do
+    local name, flag, flagged = unpack(switch)
+    if server[name] == flagged then
+      table.insert(arguments, flag)
+    elseif server[name] ~= nil then
+      environment['DRAWBRIDGE_' .. name:upper()] = tostring(server[name])
+    end
+  end
+  return arguments, environment
 end
 
 local function became_ready(event)
@@ -121,8 +134,10 @@ local function read_line(line)
     end
   end
   if line:find('%S') then
-    state.last_line = line
     log.add(line)
+    -- Without what only a log needs: the time, the level and the logger, or the command's name.
+    line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
+    state.last_line = line:gsub('^Nothing was started%. ', '')
   end
 end
 
@@ -148,10 +163,9 @@ local function pause_then_launch(code)
   end, state.restarts)
   local reason = state.last_line or ('exit code %d'):format(code)
   if #state.restarts >= RESTARTS then
-    fail(reason)
-    return say.notice(('the bridge ended %d times in a minute: %s'):format(#state.restarts + 1, reason), 'error')
+    return fail(reason, 'the bridge keeps ending: ')
   end
-  say.notice(('the bridge ended, starting it again: %s'):format(reason), 'info')
+  say.notice('the bridge is started again: ' .. reason, 'info')
   table.insert(state.restarts, now)
   state.phase = 'pausing'
   vim.defer_fn(function()
@@ -179,8 +193,7 @@ local function exited(job, code)
     end
   elseif code == 2 then
     -- It was asked for something that can't be: trying again would not help.
-    fail(state.last_line or 'exit code 2')
-    say.notice('the bridge did not start: ' .. state.problem, 'error')
+    fail(state.last_line or 'exit code 2', 'no bridge: ')
   else
     pause_then_launch(code)
   end
@@ -220,11 +233,12 @@ function launch()
   if config.get().server.port ~= kept.asked then
     kept.asked, kept.port = config.get().server.port, nil
   end
-  local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(program), M.arguments(config.get(), kept.port)), {
+  local arguments, environment = M.invocation(config.get(), kept)
+  local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(program), arguments), {
     rpc = true,
     -- Neovim would wait for a child of its own when it ends; this one ends by itself when its stdin closes.
     detach = true,
-    env = kept.token and { DRAWBRIDGE_TOKEN = kept.token } or vim.empty_dict(),
+    env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),
     on_exit = exited,
   })
@@ -307,7 +321,7 @@ function M.when_ready(callback)
   end
   table.insert(waiting, once)
   vim.defer_fn(function()
-    once(nil, ('the bridge was not ready after %d seconds'):format(READY_WITHIN / 1000))
+    once(nil, ('no bridge after %d seconds'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)
 end
 

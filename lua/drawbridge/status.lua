@@ -37,11 +37,13 @@ local function short(agents)
   return table.concat(names, ', ')
 end
 
----@return 'stopped'|'failed'|'starting'|'listening'|'connected'
+---@return 'stopped'|'failed'|'starting'|'listening'|'connected'|'stopping'
 function M.word()
   local server = loaded('server')
   local phase = server and server.status().phase or 'stopped'
-  if #M.agents() > 0 then
+  if phase == 'stopping' then
+    return 'stopping'
+  elseif #M.agents() > 0 then
     return 'connected'
   elseif phase == 'ready' then
     return 'listening'
@@ -56,7 +58,7 @@ end
 
 local function line()
   local word = M.word()
-  if word == 'stopped' or word == 'failed' then
+  if word ~= 'starting' and word ~= 'listening' and word ~= 'connected' then
     return ''
   end
   local text = word == 'connected' and '◆ ' .. short(M.agents()) or '◇'
@@ -90,7 +92,8 @@ end
 local NEXT = {
   stopped = ':DrawbridgeStart starts it',
   failed = ':DrawbridgeLog and :checkhealth drawbridge tell more',
-  starting = 'in a moment it listens',
+  starting = 'a moment of patience',
+  stopping = 'a moment of patience',
   listening = ':DrawbridgeClaude, or /ide in a claude that runs elsewhere',
   connected = ':DrawbridgeSend shows it a file or lines',
 }

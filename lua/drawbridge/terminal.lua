@@ -235,7 +235,7 @@ local function installed(program)
   elseif program == 'claude' then
     say.answer('drawbridge: no claude; npm install -g @anthropic-ai/claude-code', 'error')
   else
-    say.answer(("drawbridge: %s can't be run (option terminal.command)"):format(program), 'error')
+    say.answer(("drawbridge: %s can't be run (terminal.command)"):format(program), 'error')
   end
   return false
 end

@@ -1,0 +1,92 @@
+"""Stands for ``drawbridge ide --nvim stdio`` where a test is about the plugin alone.
+
+Tells the plugin that it is ready, attaches itself as the real one does, and ends when its stdin closes. A word of its
+own before the arguments makes it misbehave: ``dies`` (a moment after it is ready), ``crashes`` (before), ``refuses``
+(exit code 2), ``silent`` (never ready), ``deaf`` (goes on when its stdin closes; SIGTERM ends it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from drawbridge.wire.msgpack_rpc import Connection, Response
+
+CALL = "return require('drawbridge.link').handle(...)"
+
+
+def main(arguments: list[str]) -> int:
+    if "--version" in arguments:
+        sys.stdout.write("drawbridge 0.0.0 (a fake)\n")
+        return 0
+    manner = arguments.pop(0) if arguments[0] != "ide" else ""
+    keep_record(arguments)
+    if manner == "crashes":
+        say("Traceback (most recent call last):\n  somewhere\nRuntimeError: the drawbridge is stuck")
+        return 1
+    if manner == "refuses":
+        say("drawbridge ide: Nothing was started. --port must lie between 1 and 65535.")
+        return 2
+    if manner == "silent":
+        sys.stdin.buffer.read()
+        return 0
+    return serve(arguments, manner)
+
+
+def serve(arguments: list[str], manner: str) -> int:
+    port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else 41_000 + os.getpid() % 1000
+    lock = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide" / f"{port}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.parent.chmod(0o700)
+    lock.touch(0o600)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    say(json.dumps({"event": "ready", "port": port, "pid": os.getpid(), "lock_file": str(lock)}))
+    try:
+        wire = Connection()
+        channel = call(wire, "nvim_get_api_info")[0]
+        call(wire, "nvim_exec_lua", CALL, ["attach", {"channel": channel}])
+        token = os.environ.get("DRAWBRIDGE_TOKEN", f"token-of-{os.getpid()}")
+        call(wire, "nvim_exec_lua", CALL, ["announce", {"port": port, "token": token, "agents": []}])
+        if manner == "dies":
+            say("2026-01-02 03:04:05,678 ERROR drawbridge.bridge: the chains broke")
+            return 1
+        sys.stdin.buffer.read()
+        while manner == "deaf":
+            time.sleep(1)
+        return 0
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+def call(wire: Connection, method: str, *params: Any) -> Any:
+    id, data = wire.request(method, params)
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    while received := os.read(0, 65_536):
+        for event in wire.receive(received):
+            if isinstance(event, Response) and event.id == id:
+                assert event.error is None, event.error
+                return event.result
+    sys.exit(0)
+
+
+def keep_record(arguments: list[str]) -> None:
+    """One line a start, for the test to read."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith("DRAWBRIDGE_")}
+    start = {"argv": arguments, "environment": ours, "pid": os.getpid(), "cwd": os.getcwd()}
+    with (Path(os.environ["TMPDIR"]) / "bridges.jsonl").open("a") as record:
+        record.write(json.dumps(start) + "\n")
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,240 @@
+"""The bridge as a job of Neovim: started, restarted as the same one, given up, stopped, left behind by nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+from .plugin_rig import Neovim, bridge_options, is_alive, neovim, starts, wait_until
+
+
+@pytest.fixture(params=programs.each_nvim())
+def editor(request: pytest.FixtureRequest) -> Iterator[Neovim]:
+    with neovim(request.param) as started:
+        yield started
+
+
+def wait_for_state(editor: Neovim, state: str) -> None:
+    editor.wait("return require('drawbridge').status().state == ...", state, why=f"the bridge is {state}")
+
+
+def wait_until_attached(editor: Neovim) -> None:
+    editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil", why="the bridge has announced itself")
+
+
+def start(editor: Neovim, *manner: str, more: str = "") -> None:
+    assert editor.setup(bridge_options(*manner, more=more))
+    wait_for_state(editor, "listening")
+    wait_until_attached(editor)
+
+
+class TestStarting:
+    def test_setup_starts_one_bridge_however_often_it_is_called(self, editor: Neovim) -> None:
+        start(editor)
+        start(editor)
+        editor.command("DrawbridgeStart")
+        editor.says(":DrawbridgeStart: the bridge runs already (listening)")
+        assert [bridge["argv"][:3] for bridge in starts()] == [["ide", "--nvim", "stdio"]]
+
+    def test_setup_in_the_configuration_starts_it_once_neovim_has_started(self) -> None:
+        init = f"require('drawbridge').setup({bridge_options()}); early = require('drawbridge').status().state"
+        with neovim(programs.nvim(), init=init) as editor:
+            wait_for_state(editor, "listening")
+            assert editor.lua("return early") == "stopped"
+
+    def test_without_auto_start_it_waits_for_the_command(self, editor: Neovim) -> None:
+        assert editor.setup(bridge_options(more="auto_start = false"))
+        assert editor.status()["state"] == "stopped"
+        editor.command("DrawbridgeStart")
+        editor.says(":DrawbridgeStart: the bridge listens on port")
+        assert len(starts()) == 1
+
+    def test_the_options_reach_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
+        server = (
+            f"server = {{ port = 41999, workspace = [[{tmp_path}/]], agent = {{ 'claude' }}, single_client = true, "
+            "mention = 'all', reject = '1008', log_file = '~/bridge.log', execute_code = true, context = false, "
+            "ignore = { '*.pem', 'my secrets/*' } }"
+        )
+        start(editor, more=f"log_level = 'warn', {server}")
+        assert starts()[0]["argv"] == [
+            *("ide", "--nvim", "stdio", "--workspace", str(tmp_path), "--port", "41999", "--agent", "claude"),
+            *("--mention", "all", "--reject", "1008", "--log-level", "warning"),
+            *("--log-file", f"{os.environ['HOME']}/bridge.log", "--ignore", "*.pem", "--ignore", "my secrets/*"),
+            *("--single-client", "--execute-code", "--no-context"),
+        ]
+
+    def test_what_is_not_set_is_left_to_the_bridges_own_settings(self, editor: Neovim) -> None:
+        start(editor)
+        assert starts()[0]["argv"] == ["ide", "--nvim", "stdio", "--log-level", "warning"]
+        assert starts()[0]["environment"].keys() <= {"DRAWBRIDGE_REQUIRE_PROGRAMS", *os.environ}
+
+    def test_a_switch_that_is_off_wins_over_the_bridges_settings_file(self, editor: Neovim) -> None:
+        start(editor, more="server = { execute_code = false, single_client = false, context = true }")
+        environment = starts()[0]["environment"]
+        assert environment["DRAWBRIDGE_EXECUTE_CODE"] == "false"
+        assert environment["DRAWBRIDGE_SINGLE_CLIENT"] == "false"
+        assert environment["DRAWBRIDGE_CONTEXT"] == "true"
+
+    def test_the_bridge_works_in_neovims_directory(self, editor: Neovim, tmp_path: Path) -> None:
+        editor.lua("vim.cmd('cd ' .. ...)", str(tmp_path))
+        start(editor)
+        assert starts()[0]["cwd"] == str(tmp_path)
+
+
+class TestWithoutThePythonSide:
+    def test_a_command_that_is_not_there_is_said_once(self, editor: Neovim) -> None:
+        assert editor.setup("{ command = '/nowhere/drawbridge' }")
+        editor.says("drawbridge: command: /nowhere/drawbridge can't be run")
+        assert editor.status()["state"] == "failed"
+        editor.command("DrawbridgeStart")
+        editor.says(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
+
+    def test_a_missing_python_side_says_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
+        # A copy of the plugin without a .venv, and a PATH without drawbridge.
+        root = Path(__file__).resolve().parents[2]
+        (tmp_path / "lua").mkdir()
+        (tmp_path / "lua" / "drawbridge").mkdir()
+        for module in (root / "lua" / "drawbridge").glob("*.lua"):
+            (tmp_path / "lua" / "drawbridge" / module.name).write_bytes(module.read_bytes())
+        editor.lua("vim.opt.runtimepath:prepend(...) vim.env.PATH = '/nowhere'", str(tmp_path))
+        assert editor.setup("{}")
+        editor.says("drawbridge: the Python side is missing; run")
+        command = f"python3 {tmp_path}/tools/dev.py setup"
+        assert editor.status()["problem"] == f"the Python side is missing; run: {command}"
+
+    def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
+        editor.setup(bridge_options("refuses"))
+        editor.says("drawbridge: no bridge: --port must lie")
+        assert editor.status()["state"] == "failed"
+        assert len(starts()) == 1
+
+
+class TestDying:
+    def test_a_killed_bridge_comes_back_with_its_port_and_token(self, editor: Neovim) -> None:
+        start(editor)
+        first = starts()[0]
+        port, token = editor.status()["port"], f"token-of-{first['pid']}"
+        os.kill(first["pid"], signal.SIGKILL)
+        wait_until(lambda: len(starts()) == 2, "a second bridge is started")
+        wait_until_attached(editor)
+        assert starts()[1]["argv"][3:5] == ["--port", str(port)]
+        assert starts()[1]["environment"]["DRAWBRIDGE_TOKEN"] == token
+        assert editor.status()["port"] == port
+        assert not editor.is_stuck
+        assert editor.messages == [], "what mends itself is no news"
+
+    def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, editor: Neovim) -> None:
+        assert editor.setup(bridge_options("dies"))
+        editor.says("drawbridge: the bridge keeps ending: the chains broke")
+        assert editor.status()["state"] == "failed"
+        assert len(starts()) == 6
+        assert sum("keeps ending" in line for line in editor.messages) == 1
+        editor.setup(bridge_options(more="auto_start = false"))
+        editor.command("DrawbridgeStart")
+        editor.says(":DrawbridgeStart: the bridge listens on port")
+
+    def test_its_last_lines_are_in_the_log(self, editor: Neovim) -> None:
+        editor.setup(bridge_options("refuses"))
+        editor.says("drawbridge: no bridge")
+        editor.command("DrawbridgeLog")
+        editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
+        shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
+        assert "drawbridge ide: Nothing was started. --port must lie between 1 and 65535." in shown
+        editor.keys("q")
+        editor.wait("return #vim.api.nvim_list_wins() == 1")
+
+
+class TestStopping:
+    def test_stop_ends_it_and_it_stays_ended(self, editor: Neovim) -> None:
+        start(editor)
+        lock = Path(editor.status()["lock_file"])
+        editor.command("DrawbridgeStop")
+        editor.says(":DrawbridgeStop: the bridge is stopped")
+        wait_for_state(editor, "stopped")
+        wait_until(lambda: not lock.exists(), "the lock file is gone")
+        assert not editor.lua("return require('drawbridge.link').attached()")
+        assert len(starts()) == 1
+
+    def test_stopping_what_does_not_run_says_so(self, editor: Neovim) -> None:
+        editor.command("DrawbridgeStop")
+        editor.says(":DrawbridgeStop: the bridge does not run")
+
+    def test_a_stopped_bridge_starts_again_as_the_same_one(self, editor: Neovim) -> None:
+        start(editor)
+        port = editor.status()["port"]
+        editor.command("DrawbridgeStop")
+        wait_for_state(editor, "stopped")
+        editor.command("DrawbridgeStart")
+        editor.says(f":DrawbridgeStart: the bridge listens on port {port}")
+        assert starts()[1]["environment"]["DRAWBRIDGE_TOKEN"] == f"token-of-{starts()[0]['pid']}"
+
+    def test_restart_waits_for_the_old_one_to_free_the_port(self, editor: Neovim) -> None:
+        start(editor)
+        first = starts()[0]["pid"]
+        port = editor.status()["port"]
+        editor.command("DrawbridgeRestart")
+        editor.says(f":DrawbridgeRestart: the bridge listens on port {port}")
+        assert not is_alive(first)
+        assert len(starts()) == 2
+
+    def test_a_new_port_in_the_options_wins_over_the_old_one(self, editor: Neovim) -> None:
+        start(editor)
+        editor.setup(bridge_options(more="server = { port = 41998 }"))
+        editor.command("DrawbridgeRestart")
+        editor.says(":DrawbridgeRestart: the bridge listens on port 41998")
+
+    def test_a_bridge_that_does_not_listen_to_its_stdin_is_ended_by_a_signal(self, editor: Neovim) -> None:
+        start(editor, "deaf")
+        pid = starts()[0]["pid"]
+        editor.command("DrawbridgeStop")
+        wait_until(lambda: not is_alive(pid), "the deaf bridge has ended")
+        wait_for_state(editor, "stopped")
+
+    def test_stop_cancels_the_restart_of_a_dying_bridge(self, editor: Neovim) -> None:
+        assert editor.setup(bridge_options("crashes"))
+        wait_until(lambda: len(starts()) >= 2, "it is restarted")
+        editor.command("DrawbridgeStop")
+        editor.says(":DrawbridgeStop: the bridge")
+        wait_for_state(editor, "stopped")
+        count = len(starts())
+        editor.command("DrawbridgeStop")
+        editor.says(":DrawbridgeStop: the bridge does not run")
+        assert len(starts()) == count
+
+
+class TestLeaving:
+    @pytest.mark.parametrize("nvim", programs.each_nvim())
+    def test_leaving_neovim_ends_the_bridge(self, nvim: Path) -> None:
+        with neovim(nvim) as editor:
+            start(editor)
+            pid, lock = starts()[0]["pid"], Path(editor.status()["lock_file"])
+            editor.close()
+        wait_until(lambda: not is_alive(pid), "the bridge has ended")
+        assert not lock.exists()
+
+    @pytest.mark.parametrize("nvim", programs.each_nvim())
+    def test_leaving_does_not_wait_for_a_bridge_that_hangs(self, nvim: Path) -> None:
+        with neovim(nvim) as editor:
+            start(editor, "deaf")
+            pid = starts()[0]["pid"]
+            before = time.monotonic()
+            editor.close()
+            took = time.monotonic() - before
+        os.kill(pid, signal.SIGTERM)
+        assert took < 1.5, "Neovim's own patience with a child is 2 seconds"
+        wait_until(lambda: not is_alive(pid), "the deaf bridge has ended")
+
+    @pytest.mark.parametrize("nvim", programs.each_nvim())
+    def test_a_killed_neovim_takes_the_bridge_along(self, nvim: Path) -> None:
+        with neovim(nvim) as editor:
+            start(editor)
+            pid = starts()[0]["pid"]
+            editor.kill()
+            wait_until(lambda: not is_alive(pid), "the bridge has ended")

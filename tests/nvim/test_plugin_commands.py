@@ -1,0 +1,225 @@
+"""What the commands show a person, and what a status line and scripts are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+from .plugin_rig import Neovim, bridge_options, neovim, wait_until
+
+TELL = "require('drawbridge.link').handle('announce', { port = 41234, token = ('t'):rep(32), agents = ... })"
+FLOAT = """
+local window = vim.api.nvim_get_current_win()
+if vim.api.nvim_win_get_config(window).relative == '' then return nil end
+return vim.api.nvim_buf_get_lines(0, 0, -1, false)
+"""
+IS_ONE_WINDOW = "return #vim.api.nvim_list_wins() == 1"
+
+
+@pytest.fixture(params=programs.each_nvim())
+def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
+    file = tmp_path / "a.txt"
+    file.write_text("one\ntwo\nthree\nfour\n")
+    with neovim(request.param, file) as started:
+        yield started
+
+
+def connect(editor: Neovim, *agents: str) -> None:
+    """A bridge that has announced itself, with these agents."""
+    if not editor.lua("return require('drawbridge.link').attached()"):
+        assert editor.setup(bridge_options())
+        editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+    editor.lua(TELL, list(agents))
+
+
+def statusline(editor: Neovim) -> str:
+    return str(editor.lua("return require('drawbridge').statusline()"))
+
+
+class TestSaysWhyNot:
+    @pytest.mark.parametrize(
+        ("command", "said"),
+        [
+            ("DrawbridgeAccept", "DrawbridgeAccept: no proposal waits"),
+            ("DrawbridgeReject", "DrawbridgeReject: no proposal waits"),
+            ("DrawbridgeRejectHunk", "DrawbridgeRejectHunk: the cursor is not in a proposal"),
+            ("DrawbridgeReview", "DrawbridgeReview: no proposal waits"),
+            ("DrawbridgeSend", ":DrawbridgeSend: no bridge, nothing was sent (:DrawbridgeStart)"),
+            ("DrawbridgeStop", ":DrawbridgeStop: the bridge does not run"),
+        ],
+    )
+    def test_with_nothing_there_each_command_says_so(self, editor: Neovim, command: str, said: str) -> None:
+        editor.command(command)
+        editor.says(said)
+
+    def test_a_buffer_without_a_file_is_not_sent(self, editor: Neovim) -> None:
+        connect(editor, "claude")
+        editor.command("help")
+        editor.wait("return vim.bo.buftype == 'help'")
+        editor.command("DrawbridgeSend")
+        editor.says(":DrawbridgeSend: this buffer is no file, nothing was sent")
+
+
+class TestSending:
+    @pytest.fixture(autouse=True)
+    def sent(self, editor: Neovim) -> None:
+        connect(editor)
+        editor.lua("""
+          sent = {}
+          require('drawbridge.selection').mention = function(path, first, last)
+            sent = { vim.fn.fnamemodify(path, ':t'), first or -1, last or -1 }
+          end
+        """)
+
+    def test_a_whole_file(self, editor: Neovim) -> None:
+        editor.command("DrawbridgeSend")
+        editor.says(":DrawbridgeSend: a.txt, once an agent is connected")
+        assert editor.lua("return sent") == ["a.txt", -1, -1]
+
+    def test_a_range_of_lines(self, editor: Neovim) -> None:
+        editor.lua(TELL, ["claude"])
+        editor.command("2,3DrawbridgeSend")
+        editor.says(":DrawbridgeSend: a.txt lines 2-3")
+        assert editor.lua("return sent") == ["a.txt", 1, 2]
+
+    def test_a_visual_selection(self, editor: Neovim) -> None:
+        editor.keys("ggVj:DrawbridgeSend<CR>")
+        editor.says(":DrawbridgeSend: a.txt lines 1-2")
+        assert editor.lua("return sent") == ["a.txt", 0, 1]
+
+    def test_unsaved_work_is_named(self, editor: Neovim) -> None:
+        editor.lua(TELL, ["claude"])
+        editor.keys("xx")
+        editor.command("4DrawbridgeSend")
+        editor.says(":DrawbridgeSend: a.txt line 4 (as last saved)")
+
+
+class TestStatus:
+    def test_a_stopped_bridge(self, editor: Neovim) -> None:
+        editor.command("DrawbridgeStatus")
+        shown = editor.wait(FLOAT)
+        assert " bridge     stopped " in shown
+        assert " next       :DrawbridgeStart starts it " in shown
+        assert not editor.is_stuck
+
+    def test_a_connected_one(self, editor: Neovim) -> None:
+        connect(editor, "claude-code")
+        editor.command("DrawbridgeStatus")
+        shown = "\n".join(editor.wait(FLOAT))
+        assert "bridge     connected" in shown
+        assert "agents     claude-code" in shown
+        assert "port       41234" in shown
+        assert "lock file  ~/.claude/ide/" in shown
+
+    @pytest.mark.parametrize("key", ["q", "<Esc>", "<CR>", "<C-w>p"])
+    def test_it_goes_away_and_leaves_the_window_as_it_was(self, editor: Neovim, key: str) -> None:
+        editor.keys("jj")
+        editor.command("DrawbridgeStatus")
+        editor.wait(FLOAT)
+        editor.keys(key)
+        editor.wait("return vim.api.nvim_win_get_config(0).relative == ''")
+        editor.wait(IS_ONE_WINDOW)
+        assert editor.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 3
+
+    def test_it_fits_a_tiny_screen(self, editor: Neovim) -> None:
+        connect(editor, "claude-code")
+        editor.call("nvim_ui_try_resize", 30, 8)
+        editor.command("DrawbridgeStatus")
+        assert editor.wait(FLOAT)
+        assert not editor.is_stuck
+        editor.keys("q")
+        editor.wait(IS_ONE_WINDOW)
+
+    def test_a_script_gets_a_table(self, editor: Neovim) -> None:
+        connect(editor, "claude-code", "claude-code")
+        found = editor.status()
+        assert (found["state"], found["port"], found["pending"]) == ("connected", 41234, 0)
+        assert found["agents"] == ["claude-code", "claude-code"]
+        assert found["program"][0]
+
+
+class TestStatusline:
+    def test_it_shows_what_a_glance_should_tell(self, editor: Neovim) -> None:
+        assert statusline(editor) == ""
+        connect(editor)
+        assert statusline(editor) == "◇"
+        editor.lua(TELL, ["claude-code"])
+        assert statusline(editor) == "◆ Claude"
+        editor.lua(TELL, ["Claude Code", "gemini-cli", "claude-code"])
+        assert statusline(editor) == "◆ Claude, Gemini"
+        editor.lua("require('drawbridge.review').pending = function() return { {}, {} } end")
+        assert statusline(editor) == "◆ Claude, Gemini ▲2"
+        editor.command("DrawbridgeStop")
+        wait_until(lambda: statusline(editor) == "", "it is empty again")
+
+    def test_it_loads_nothing_by_itself(self, editor: Neovim) -> None:
+        editor.lua("require('drawbridge').statusline()")
+        loaded = editor.lua("return vim.tbl_keys(package.loaded)")
+        assert [name for name in loaded if name.startswith("drawbridge")] == ["drawbridge"]
+
+    def test_it_is_never_an_error(self, editor: Neovim) -> None:
+        connect(editor, "claude-code")
+        editor.lua("require('drawbridge.link').state = function() error('broken') end")
+        assert statusline(editor) == ""
+
+    def test_it_is_cheap(self, editor: Neovim) -> None:
+        connect(editor, "claude-code")
+        microseconds = editor.lua("""
+          local line, from = require('drawbridge').statusline, vim.loop.hrtime()
+          for _ = 1, 1000 do line() end
+          return (vim.loop.hrtime() - from) / 1e6
+        """)
+        assert microseconds < 200, "a status line is drawn at every key"
+
+
+class TestLoading:
+    def test_the_commands_are_there_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
+        commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
+        assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
+            *("DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeLog", "DrawbridgeReject", "DrawbridgeRejectHunk"),
+            *("DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend", "DrawbridgeStart", "DrawbridgeStatus"),
+            "DrawbridgeStop",
+        ]
+        assert not editor.lua("return package.loaded.drawbridge ~= nil")
+
+    def test_it_costs_well_under_a_millisecond(self, editor: Neovim) -> None:
+        script = str(Path(__file__).resolve().parents[2] / "plugin" / "drawbridge.lua")
+        milliseconds = editor.lua(
+            """
+            local least = math.huge
+            for _ = 1, 20 do
+              vim.g.loaded_drawbridge = nil
+              local from = vim.loop.hrtime()
+              dofile(...)
+              least = math.min(least, (vim.loop.hrtime() - from) / 1e6)
+            end
+            return least
+            """,
+            script,
+        )
+        assert milliseconds < 0.7
+
+    def test_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
+        count = """
+          local maps = 0
+          for _, mode in ipairs({ 'n', 'v', 'i', 't', 'c' }) do
+            maps = maps + #vim.api.nvim_get_keymap(mode)
+          end
+          return { vim.tbl_count(_G), maps }
+        """
+        before = editor.lua(count)
+        connect(editor, "claude-code")
+        editor.command("DrawbridgeStatus")
+        editor.wait(FLOAT)
+        editor.command("DrawbridgeLog")
+        assert editor.lua(count) == before
+
+    @pytest.mark.parametrize("nvim", programs.each_nvim())
+    def test_a_second_copy_on_the_runtime_path_changes_nothing(self, nvim: Path) -> None:
+        with neovim(nvim, init="vim.cmd('runtime plugin/drawbridge.lua')") as editor:
+            editor.command("DrawbridgeAccept")
+            editor.says("no proposal waits")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -40,7 +41,9 @@ IDE: Final = (
     Setting("folder", "text", None, "no editor: a directory, proposals are shown in this terminal", metavar="DIR"),
     Setting("decide", "choice", None, "with --folder: decide every proposal without asking", ("accept", "reject")),
     Setting("workspace", "list", (), "a folder the agents may take as theirs (default: the editor's)", metavar="DIR"),
-    Setting("port", "number", None, "the port to listen on; the next one if it is taken", range=(1, 65_535)),
+    Setting(
+        "port", "number", None, "the port to listen on; the next one if it is taken", metavar="N", range=(1, 65_535)
+    ),
     Setting("agent", "list", ("claude",), "an agent to serve (default: all)", ("claude",)),
     Setting("single_client", "switch", False, "one agent at a time: a new connection ends the one before"),
     Setting("mention", "choice", "recent", "who gets what you send: the agent active last, or all", ("recent", "all")),
@@ -61,7 +64,10 @@ IDE: Final = (
 
 
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
-    """The flags of a table; one that is not given stays out of the parsed namespace."""
+    """The flags of a table; one that is not given stays out of the parsed namespace.
+
+    Values stay text: ``load`` checks them with those of the file and the environment, to say all problems at once.
+    """
     for setting in table:
         flag = setting.flag or f"--{setting.name.replace('_', '-')}"
         options: dict[str, Any] = {"dest": setting.name, "default": argparse.SUPPRESS, "help": _help(setting)}
@@ -69,10 +75,8 @@ def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> No
             options["action"] = "store_false" if setting.default else "store_true"
         elif setting.kind == "list":
             options["action"] = "append"
-        if setting.kind == "number":
-            options["type"] = int
         if setting.choices:
-            options["choices"] = setting.choices
+            options["metavar"] = f"{{{','.join(setting.choices)}}}"
         elif setting.metavar:
             options["metavar"] = setting.metavar
         parser.add_argument(flag, **options)
@@ -86,7 +90,7 @@ def load(
     values = {setting.name: setting.default for setting in table}
     known = {setting.name: setting for setting in table}
     path = config_file(environ)
-    for name, value in _read_file(path, command, problems).items():
+    for name, value in _read_file(path, command, environ, problems).items():
         if name not in known:
             problems.append(f"{path}: [{command}] {name} is no setting")
         else:
@@ -97,7 +101,9 @@ def load(
             values[setting.name] = _checked(setting, _parse(setting, environ[variable]), variable, problems)
         if setting.name in flags:
             name = setting.flag or f"--{setting.name.replace('_', '-')}"
-            values[setting.name] = _checked(setting, flags[setting.name], name, problems)
+            given = flags[setting.name]
+            value = _parse(setting, given) if isinstance(given, str) else given
+            values[setting.name] = _checked(setting, value, name, problems)
     if problems:
         raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
     return values
@@ -112,8 +118,8 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     return os.path.join(platformdirs.user_config_dir("drawbridge", appauthor=False), "config.toml")
 
 
-def _read_file(path: str, command: str, problems: list[str]) -> Mapping[str, Any]:
-    if not os.path.exists(path):
+def _read_file(path: str, command: str, environ: Mapping[str, str], problems: list[str]) -> Mapping[str, Any]:
+    if not os.path.exists(path) and path != environ.get("DRAWBRIDGE_CONFIG"):
         return {}
     import tomllib
 
@@ -131,7 +137,7 @@ def _read_file(path: str, command: str, problems: list[str]) -> Mapping[str, Any
 
 def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "number":
-        return int(text) if text.isascii() and text.isdigit() else text
+        return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
     if setting.kind == "switch":
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
     if setting.kind == "list":

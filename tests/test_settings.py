@@ -1,0 +1,186 @@
+"""Settings: defaults < file < environment < flags, and every problem said at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.errors import BadSetting
+from drawbridge.settings import IDE, Setting, add_flags, config_file, load
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def parsed(*arguments: str) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, IDE)
+    return vars(parser.parse_args(arguments))
+
+
+def settings(file: Path | None = None, *flags: str, **variables: str) -> dict[str, Any]:
+    """What is in force with this file, these flags and these variables (``PORT="1"`` for DRAWBRIDGE_PORT)."""
+    environ = {f"DRAWBRIDGE_{name}": value for name, value in variables.items()}
+    if file is not None:
+        environ["DRAWBRIDGE_CONFIG"] = str(file)
+    return load("ide", IDE, parsed(*flags), environ)
+
+
+def problems(file: Path | None = None, *flags: str, **variables: str) -> str:
+    with pytest.raises(BadSetting) as error:
+        settings(file, *flags, **variables)
+    assert str(error.value).startswith("Nothing was started. ")
+    return str(error.value)
+
+
+def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
+    assert load("ide", IDE, {}) == {
+        "nvim": None,
+        "folder": None,
+        "decide": None,
+        "workspace": (),
+        "port": None,
+        "agent": ("claude",),
+        "single_client": False,
+        "mention": "recent",
+        "reject": "upgrade",
+        "context": True,
+        "ignore": None,
+        "execute_code": False,
+        "log_level": "warning",
+        "log_file": None,
+    }
+
+
+def test_the_file_goes_before_the_defaults_the_environment_before_it_and_flags_before_all(file: Path) -> None:
+    file.write_text('[ide]\nport = 20001\nmention = "all"\nlog_level = "debug"\nworkspace = ["/a", "/b"]\n')
+    in_force = settings(file, "--port", "20003", "--workspace", "/c", PORT="20002", MENTION="recent")
+    assert in_force["port"] == 20003
+    assert in_force["mention"] == "recent"
+    assert in_force["log_level"] == "debug"
+    assert in_force["workspace"] == ("/c",)
+    assert settings(file, PORT="20002")["port"] == 20002
+    assert settings(file)["port"] == 20001
+    assert settings(file)["workspace"] == ("/a", "/b")
+
+
+def test_every_kind_can_be_given_in_each_place(file: Path) -> None:
+    file.write_text("[ide]\nsingle_client = true\ncontext = false\nignore = []\n")
+    in_force = settings(file)
+    assert (in_force["single_client"], in_force["context"], in_force["ignore"]) == (True, False, ())
+    in_force = settings(None, SINGLE_CLIENT="1", CONTEXT="no", IGNORE=os.pathsep.join(["*.a", "b c"]), PORT="7000")
+    assert (in_force["single_client"], in_force["context"], in_force["ignore"]) == (True, False, ("*.a", "b c"))
+    assert in_force["port"] == 7000
+    in_force = settings(None, "--single-client", "--no-context", "--ignore", "*.a", "--ignore", "b c", "--port", "7000")
+    assert (in_force["single_client"], in_force["context"], in_force["ignore"]) == (True, False, ("*.a", "b c"))
+    assert in_force["port"] == 7000
+
+
+def test_an_empty_variable_is_one_that_is_not_set(file: Path) -> None:
+    assert settings(None, PORT="", MENTION="", SINGLE_CLIENT="") == settings()
+
+
+def test_a_bare_variable_of_the_shell_is_not_ours() -> None:
+    assert load("ide", IDE, {}, {"PORT": "80", "DRAWBRIDGE_CONFIG": ""})["port"] is None
+
+
+def test_another_commands_table_is_not_ours(file: Path) -> None:
+    file.write_text("[serve]\nport = 1\nanything = true\n")
+    assert settings(file)["port"] is None
+
+
+def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
+    file.write_text('[ide]\nprot = 1\nport = "many"\nsingle_client = 1\nagent = ["claude", "hal"]\nworkspace = "/a"\n')
+    said = problems(
+        file,
+        "--port",
+        "70000",
+        "--mention",
+        "nobody",
+        "--agent",
+        "eliza",
+        LOG_LEVEL="loud",
+        PORT="x",
+        CONTEXT="perhaps",
+        REJECT="never",
+    )
+    for expected in [
+        f"{file}: [ide] prot is no setting",
+        f"{file}: [ide] port must be a whole number",
+        f"{file}: [ide] single_client must be true or false",
+        f"{file}: [ide] agent must be one of claude, not hal",
+        f"{file}: [ide] workspace must be a list of texts",
+        "DRAWBRIDGE_LOG_LEVEL must be one of debug, info, warning, error, not loud",
+        "DRAWBRIDGE_PORT must be a whole number",
+        "DRAWBRIDGE_CONTEXT must be true or false",
+        "DRAWBRIDGE_REJECT must be one of upgrade, 1008, not never",
+        "--port must lie between 1 and 65535",
+        "--mention must be one of recent, all, not nobody",
+        "--agent must be one of claude, not eliza",
+    ]:
+        assert expected in said, said
+
+
+@pytest.mark.parametrize("port", ["x", "", "1.5", "0x10", "\u0661", "0", "65536", "-1", "9" * 30, "9" * 5_000, "1e4"])
+def test_a_port_that_is_none_is_refused_from_a_flag_and_from_the_environment(port: str) -> None:
+    assert "--port must" in problems(None, f"--port={port}")
+    if port:
+        assert "DRAWBRIDGE_PORT must" in problems(None, PORT=port)
+
+
+@pytest.mark.parametrize("value", ["true", "1.0", '"1"', "[1]", "{}", "1979-05-27"])
+def test_a_port_of_the_file_must_be_a_number(file: Path, value: str) -> None:
+    file.write_text(f"[ide]\nport = {value}\n")
+    assert f"{file}: [ide] port must be a whole number" in problems(file)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[ide\n", b"port = \n", b"\xff\xfe", b"ide = 5\n", b"[ide]\nport = 1\nport = 2\n"]
+)
+def test_a_file_that_can_not_be_read_is_named(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    assert str(file) in problems(file)
+
+
+def test_a_file_that_was_named_and_is_not_there_is_a_problem(file: Path) -> None:
+    assert str(file) in problems(file)
+
+
+def test_a_directory_in_the_place_of_the_file_is_a_problem(tmp_path: Path) -> None:
+    assert str(tmp_path) in problems(tmp_path)
+
+
+def test_the_file_lies_in_the_platforms_place_unless_another_is_named(home: Path) -> None:
+    assert config_file({"DRAWBRIDGE_CONFIG": "/else/where.toml"}) == "/else/where.toml"
+    assert config_file({}).startswith(str(home))
+    assert config_file({}).endswith("drawbridge/config.toml")
+
+
+def test_nothing_is_read_from_a_home_without_a_file(home: Path) -> None:
+    assert load("ide", IDE, {}, {})["port"] is None
+
+
+def test_the_file_of_the_platforms_place_is_read(home: Path) -> None:
+    path = Path(config_file({}))
+    path.parent.mkdir(parents=True)
+    path.write_text("[ide]\nport = 4321\n")
+    assert load("ide", IDE, {}, {})["port"] == 4321
+
+
+def test_help_shows_choices_defaults_and_percent_signs(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, (*IDE, Setting("share", "text", "50%", "how much, in %", metavar="N")))
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--mention {recent,all}" in shown
+    assert "(default: recent)" in shown
+    assert "how much, in % (default: 50%)" in shown
+    assert "--no-context" in shown

@@ -1,98 +1,141 @@
-"""Files as text, paths and file URIs. Reads, never writes."""
+"""Files and their names: reading one as a text, faithfully or not at all; paths and ``file:`` URIs."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from drawbridge.errors import CallerError, UnusableFile
+from drawbridge.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of a text that is shown or proposed."""
+"""Bytes of a text that are read or shown; agents and editors become slow long before."""
 
-_HEAD: Final = 8_192
-"""Bytes that are looked at to tell text from binary, as git does."""
+HEAD: Final = 8192
+"""Bytes at a file's start that show whether it is binary; ``git`` looks at as many."""
+
+_REMEDY = "Nothing was opened."
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole text, byte for byte (a byte-order mark is U+FEFF); None where nothing is.
+    """The whole file, byte for byte: line ends as they are, a byte-order mark as U+FEFF. None: there is no such file.
 
-    Raises ``UnusableFile`` for a directory, a special file, and what is unreadable, binary, not UTF-8 or over ``limit``.
+    Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
+    binary (holds a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
     """
-    file = _open(path, limit)
-    if file is None:
+    content = _read(path, limit, limit)
+    if content is None:
         return None
-    with open(file, "rb") as stream:
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise _too_large(path, len(data), limit)
-    if b"\0" in data:
-        raise _binary(path)
+    _refuse_binary(path, content)
     try:
-        return data.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
-        raise UnusableFile(f"{path} is not UTF-8 text (byte {error.start:,}). Nothing was opened.") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UnusableFile(f"{_shown(path)} is not UTF-8 text (line {line}). {_REMEDY}") from None
 
 
 def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
-    """Raises ``UnusableFile`` where ``read_text`` would, or nothing is there; looks at the beginning of the text only."""
-    file = _open(path, limit)
-    if file is None:
-        raise UnusableFile(f"{path} does not exist. Nothing was opened.")
-    with open(file, "rb") as stream:
-        if b"\0" in stream.read(_HEAD):
-            raise _binary(path)
+    """Whether an editor can show the file, by its size and its first bytes alone; raises ``UnusableFile`` if not."""
+    head = _read(path, limit, HEAD)
+    if head is None:
+        raise UnusableFile(f"There is no file {_shown(path)}. {_REMEDY}")
+    _refuse_binary(path, head)
 
 
 def absolute(path: str, folder: str) -> str:
-    """``path`` taken from ``folder`` where it is relative; ``.`` and ``..`` are resolved by name, links are not followed."""
-    return os.path.normpath(os.path.join(folder, path))
+    """``path`` from ``folder`` on, without "." and ".."; "~" is a name like any other. Raises ``UnusableFile`` for ""."""
+    if not path:
+        raise UnusableFile(f"The path is empty. {_REMEDY}")
+    joined = os.path.normpath(os.path.join(folder, path))
+    return joined[1:] if joined.startswith("//") else joined
 
 
 def to_uri(path: str) -> str:
-    """``file:///…`` of an absolute path; every byte that a URI can't hold is percent-encoded."""
-    return "file://" + quote_from_bytes(os.fsencode(path), safe="/-._~")
+    """The ``file:`` URI of an absolute path, with percent signs where RFC 3986 asks for them."""
+    return "file://" + quote_from_bytes(os.fsencode(path), safe="/!$&'()*+,;=:@~")
 
 
 def from_uri(uri_or_path: str) -> str:
-    """The path of a ``file:`` URI of this machine; a plain path is itself. Raises ``CallerError`` for another scheme."""
-    scheme, separator, rest = uri_or_path.partition("://")
-    if not separator or "/" in scheme:
+    """The path in a ``file:`` URI; what is no URI is a path already. Raises ``UnusableFile`` for another scheme or host.
+
+    "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
+    For the same reason a name with a percent sign is taken as it stands where only that file exists.
+    """
+    scheme, rest = _scheme(uri_or_path)
+    if scheme is None:
         return uri_or_path
-    host, slash, path = rest.partition("/")
-    if scheme.lower() != "file" or host.lower() not in ("", "localhost"):
-        raise CallerError(f"{uri_or_path} is no file of this machine. Nothing was opened.")
-    return os.fsdecode(unquote_to_bytes(slash + path))
+    if scheme != "file":
+        raise UnusableFile(f"{_shown(uri_or_path)} is not a file: URI. {_REMEDY} Give a path, or a URI with file://.")
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+        if host not in ("", "localhost"):
+            raise UnusableFile(f"{_shown(uri_or_path)} names a file of another machine. {_REMEDY} Use file:///path.")
+    path = os.fsdecode(unquote_to_bytes(rest))
+    if path != rest and "\0" not in path and not os.path.lexists(path) and os.path.lexists(rest):
+        return rest
+    return path
 
 
-def _open(path: str, limit: int) -> int | None:
-    """A descriptor of a regular file that is not too large; never blocks, also not on a pipe that nobody writes to."""
+def _scheme(text: str) -> tuple[str | None, str]:
+    """A scheme counts with "//" behind it, or if it is ``file:/``; "notes: a.txt" is a path."""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
+    return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)
+
+
+def _read(path: str, limit: int, size: int) -> bytes | None:
+    """The first ``size`` bytes of a regular file that has at most ``limit``; None when there is none."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+        _refuse_special(path, os.stat(path))
+        # Between the two looks the file may become a pipe: not to wait for its other end costs nothing.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            _refuse_special(path, status)
+            # Files of /proc say they are empty, and a log may grow meanwhile: what was read counts, too.
+            content = file.read(size + 1)
+            if max(status.st_size, len(content)) > limit:
+                raise UnusableFile(
+                    f"{_shown(path)} has {max(status.st_size, len(content)):,} bytes; up to {limit:,} are read. {_REMEDY}"
+                )
+            return content[:size]
+    except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no valid path"
-        raise UnusableFile(f"{path} can't be read: {reason.lower()}. Nothing was opened.") from None
-    found = os.fstat(file)
-    problem: UnusableFile | None = None
-    if stat.S_ISDIR(found.st_mode):
-        problem = UnusableFile(f"{path} is a directory. Nothing was opened.")
-    elif not stat.S_ISREG(found.st_mode):
-        problem = UnusableFile(f"{path} is no regular file. Nothing was opened.")
-    elif found.st_size > limit:
-        problem = _too_large(path, found.st_size, limit)
-    if problem is not None:
-        os.close(file)
-        raise problem
-    return file
+    except OSError as error:
+        _refuse_unreadable(path, error)
+    except ValueError:
+        raise UnusableFile(f"{_shown(path)} can't be the name of a file. {_REMEDY}") from None
 
 
-def _too_large(path: str, size: int, limit: int) -> UnusableFile:
-    return UnusableFile(f"{path} has {size:,} bytes; files up to {limit:,} are opened. Nothing was opened.")
+def _refuse_special(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
+        raise UnusableFile(f"{_shown(path)} is {kind}, not a file with text. {_REMEDY}")
 
 
-def _binary(path: str) -> UnusableFile:
-    return UnusableFile(f"{path} is binary. Nothing was opened.")
+def _refuse_unreadable(path: str, error: OSError) -> NoReturn:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        raise UnusableFile(f"You have no permission to read {_shown(path)}. {_REMEDY}") from None
+    if error.errno == errno.ENOTDIR:
+        raise UnusableFile(f"A part of {_shown(path)} is a file, not a directory. {_REMEDY}") from None
+    raise UnusableFile(f"{_shown(path)} can't be read: {error.strerror}. {_REMEDY}") from None
+
+
+def _refuse_binary(path: str, content: bytes) -> None:
+    if b"\0" in content:
+        raise UnusableFile(f"{_shown(path)} is binary (it holds NUL bytes). {_REMEDY}")
+
+
+def _shown(path: str) -> str:
+    """A name for a message that has to be valid Unicode, whatever bytes the name holds."""
+    return path.encode("utf-8", "backslashreplace").decode()

@@ -68,9 +68,14 @@ def sweep(directory: str) -> list[str]:
 
 def _left_behind(path: str, port: int) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             content = json.loads(file.read(65_536))
         pid = content["drawbridgePid"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
     return isinstance(pid, int) and not process_alive(pid) and not port_open(port)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe of that name must not hold up the start."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -145,8 +145,8 @@ local function check_proxies()
   local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
   if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
     warn(('%s is set and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
-      ':DrawbridgeClaude sees to it. For a claude in another terminal:',
-      'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}" NO_PROXY="$no_proxy"',
+      ':DrawbridgeClaude sees to it. In another terminal, before claude: '
+        .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
     ok('No proxy stands between the agent and the bridge')
@@ -171,8 +171,8 @@ end
 
 local function check_mode()
   local advice = {
-    ':DrawbridgeClaude starts it with --permission-mode default. For a claude in another terminal put',
-    '{"permissions": {"defaultMode": "default"}} into .claude/settings.json of the project or of your home.',
+    ':DrawbridgeClaude starts it with --permission-mode default.',
+    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json of the project or your home.',
   }
   local chosen, file = default_mode()
   if not chosen then
@@ -185,12 +185,12 @@ local function check_mode()
 end
 
 function M.check()
-  start('drawbridge: this Neovim')
+  start('This Neovim')
   check_neovim()
   check_program()
-  start('drawbridge: the bridge')
+  start('The bridge')
   check_bridge()
-  start('drawbridge: Claude Code')
+  start('Claude Code')
   check_claude()
   check_directory()
   check_proxies()

@@ -1,0 +1,155 @@
+"""`:checkhealth drawbridge`: every link of the chain, and what to do where one is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+
+from .plugin_rig import Neovim, bridge_options, neovim, starts
+
+
+@pytest.fixture(params=programs.each_nvim())
+def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
+    """With a `claude` on PATH, in an empty project."""
+    program(tmp_path / "bin" / "claude", "echo '9.8.7 (Claude Code)'")
+    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    with neovim(request.param, cwd=tmp_path, environment=path) as started:
+        yield started
+
+
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def settings(path: Path, mode: str) -> None:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(json.dumps({"permissions": {"defaultMode": mode}}))
+
+
+def start(editor: Neovim) -> None:
+    assert editor.setup(bridge_options())
+    editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+
+
+def health(editor: Neovim) -> str:
+    """The report, as far as words go."""
+    editor.command("checkhealth drawbridge")
+    editor.wait("return vim.bo.filetype == 'checkhealth' and vim.fn.search('defaultMode', 'nw') > 0")
+    assert not editor.is_stuck
+    lines = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
+    return "\n".join(" ".join(line.split()) for line in lines)
+
+
+def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
+    settings(tmp_path / ".claude" / "settings.json", "default")
+    start(editor)
+    editor.lua("require('drawbridge.link').handle('announce', { port = 1, token = 'x', agents = { 'claude-code' } })")
+    report = health(editor)
+    assert "OK Neovim" in report.replace("OK: ", "OK ")
+    assert "(drawbridge 0.0.0 (a fake))" in report
+    assert "The bridge listens on 127.0.0.1:" in report
+    assert f"(process {starts()[0]['pid']})" in report
+    assert "Lock file ~/.claude/ide/" in report
+    assert "(mode 600)" in report
+    assert "Connected: claude-code" in report
+    assert "claude: 9.8.7 (Claude Code)" in report
+    assert 'Changes are asked for (defaultMode "default" in ' in report
+    assert "WARNING" not in report
+    assert "ERROR" not in report
+
+
+def test_a_missing_python_side_is_an_error_with_the_command_to_run(editor: Neovim) -> None:
+    editor.setup("{ command = '/nowhere/drawbridge' }")
+    report = health(editor)
+    assert "ERROR" in report
+    assert "Python side: command: /nowhere/drawbridge can't be run" in report
+    assert "/tools/dev.py setup` (Python 3.11 or newer is needed), then :DrawbridgeStart" in report
+    assert "The bridge does not run: command: /nowhere/drawbridge can't be run" in report
+
+
+def test_a_bridge_that_was_never_started_says_how(editor: Neovim) -> None:
+    assert "The bridge is stopped" in health(editor)
+
+
+def test_a_lock_file_that_others_can_read_is_named(editor: Neovim) -> None:
+    start(editor)
+    lock = Path(editor.status()["lock_file"])
+    lock.chmod(0o644)
+    lock.parent.chmod(0o755)
+    report = health(editor)
+    assert "can be read by others (mode 644)" in report
+    assert f"chmod 600 {lock}" in report
+    assert f"chmod 700 {lock.parent}" in report
+
+
+def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
+    start(editor)
+    Path(editor.status()["lock_file"]).unlink()
+    report = health(editor)
+    assert "is missing" in report
+    assert ":DrawbridgeRestart writes it anew" in report
+
+
+def test_programs_that_hang_do_not_hold_the_report_up(editor: Neovim, tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "claude", "exec sleep 60")
+    program(tmp_path / "bin" / "slow", "exec sleep 60")
+    editor.lua("require('drawbridge.config').apply({ command = ... })", str(tmp_path / "bin" / "slow"))
+    before = time.monotonic()
+    report = health(editor)
+    assert time.monotonic() - before < 7
+    assert report.count("it gave no answer in 2.5 seconds") == 2
+
+
+def test_no_claude_says_what_to_install(editor: Neovim) -> None:
+    editor.lua("require('drawbridge.config').apply({ terminal = { command = 'claude-of-nowhere' } })")
+    report = health(editor)
+    assert "claude-of-nowhere can't be run" in report
+    assert "npm install -g @anthropic-ai/claude-code" in report
+
+
+@pytest.mark.parametrize(
+    ("environment", "warned"),
+    [
+        ({"http_proxy": "http://proxy:3128"}, True),
+        ({"ALL_PROXY": "socks5://proxy", "no_proxy": "intern.example"}, True),
+        ({"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,127.0.0.1"}, False),
+        ({"http_proxy": "http://proxy:3128", "no_proxy": "*"}, False),
+        ({}, False),
+    ],
+)
+def test_a_proxy_in_between_is_named(environment: dict[str, str], warned: bool) -> None:
+    with neovim(programs.nvim(), environment=environment) as editor:
+        report = health(editor)
+    assert ("no_proxy does not name 127.0.0.1" in report) is warned
+    assert ("No proxy stands between" in report) is not warned
+
+
+class TestPermissionMode:
+    def test_auto_mode_shows_no_diffs(self, editor: Neovim) -> None:
+        report = health(editor)
+        assert "No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs" in report
+        assert 'put {"permissions": {"defaultMode": "default"}} into .claude/settings.json' in report
+
+    def test_the_projects_settings_win_over_the_persons(self, editor: Neovim, tmp_path: Path) -> None:
+        settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
+        settings(tmp_path / ".claude" / "settings.json", "acceptEdits")
+        assert 'defaultMode is "acceptEdits" in' in health(editor)
+
+    def test_the_persons_settings_count_where_the_project_has_none(self, editor: Neovim) -> None:
+        settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
+        assert "Changes are asked for" in health(editor)
+
+    def test_settings_that_are_no_json_are_named(self, editor: Neovim, tmp_path: Path) -> None:
+        (tmp_path / ".claude").mkdir()
+        (tmp_path / ".claude" / "settings.json").write_text("{ permissions: ")
+        assert ".claude/settings.json is not valid JSON" in health(editor)

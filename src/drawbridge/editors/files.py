@@ -139,3 +139,33 @@ def _refuse_binary(path: str, content: bytes) -> None:
 def _shown(path: str) -> str:
     """A name for a message that has to be valid Unicode, whatever bytes the name holds."""
     return path.encode("utf-8", "backslashreplace").decode()
+
+
+_LANGUAGES: Final = {
+    "c": "c",
+    "cc": "cpp",
+    "cpp": "cpp",
+    "cs": "csharp",
+    "h": "c",
+    "hpp": "cpp",
+    "js": "javascript",
+    "jsx": "javascriptreact",
+    "kt": "kotlin",
+    "md": "markdown",
+    "mjs": "javascript",
+    "pl": "perl",
+    "py": "python",
+    "rb": "ruby",
+    "rs": "rust",
+    "sh": "shellscript",
+    "ts": "typescript",
+    "tsx": "typescriptreact",
+    "txt": "plaintext",
+    "yml": "yaml",
+}
+
+
+def language(path: str) -> str:
+    """The language server protocol's name for a file's language, by its suffix alone; most suffixes are that name."""
+    suffix = os.path.splitext(path)[1][1:].lower()
+    return _LANGUAGES.get(suffix, suffix or "plaintext")

@@ -1,0 +1,274 @@
+"""The in-memory twin of an editor: buffers, a selection and views without a screen. For tests.
+
+It keeps the port's promises as a real editor does; ``tests/editors/test_port.py`` holds it to them. Files are real ones:
+opening reads them and saving writes them. What a person does in an editor are plain methods here, which report at once:
+``open``, ``type``, ``select``, ``mention``, ``decide``, ``change_folders``, ``leave``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from drawbridge.editors import files
+from drawbridge.editors.port import (
+    DIAGNOSTICS_LIMIT,
+    SELECTION_LIMIT,
+    Accepted,
+    BridgeState,
+    BufferStatus,
+    Decided,
+    Diagnostic,
+    EditorEvent,
+    FileDiagnostics,
+    FoldersChanged,
+    Gone,
+    Level,
+    Listener,
+    Mentioned,
+    OpenedFile,
+    OpenRequest,
+    Position,
+    Proposal,
+    Range,
+    Rejected,
+    Selection,
+    SelectionChanged,
+    Tab,
+)
+from drawbridge.editors.text import split, utf16_length
+from drawbridge.errors import EditorGone, EditorHung, Refused
+
+
+class Buffer(Struct):
+    """``saved`` is what the file held when it was last read or written; None: it has never been on disk."""
+
+    text: str
+    saved: str | None
+
+    @property
+    def modified(self) -> bool:
+        return self.text != self.saved
+
+
+class Memory:
+    """What happened to it is there to look at: ``shown``, ``told``, ``announced``, ``opened``."""
+
+    name = "Memory"
+
+    def __init__(self, folders: Sequence[str] = ("/",)) -> None:
+        self.buffers: dict[str, Buffer] = {}
+        self.active: str | None = None
+        self.problems: dict[str, Sequence[Diagnostic]] = {}
+        self.shown: dict[str, Proposal] = {}
+        self.told: list[tuple[str, Level]] = []
+        self.announced: list[BridgeState] = []
+        self.opened: list[OpenRequest] = []
+        self.hung = False
+        """While it is True every call raises ``EditorHung``."""
+        self._folders = tuple(folders)
+        self._selections: dict[str, Range] = {}
+        self._before: dict[str, str | None] = {}  # text of the buffer when a proposal was shown
+        self._listener: Listener | None = None
+        self._gone = False
+
+    # What a person does.
+
+    def open(self, path: str) -> None:
+        """Bring the file to the front; a file that does not exist is a new buffer."""
+        self._load(path)
+        self.active = path
+
+    def type(self, path: str, text: str) -> None:
+        """Change an open file's text, unsaved."""
+        self.buffers[path].text = text
+
+    def select(self, path: str, selected: Range) -> None:
+        self.active = path
+        self._selections[path] = selected
+        self._report(SelectionChanged(self._selection(path)))
+
+    def mention(self, path: str, lines: tuple[int, int] | None = None) -> None:
+        self._report(Mentioned(path, lines))
+
+    def decide(self, proposal_id: str, decision: Accepted | Rejected) -> None:
+        """Raises ``KeyError`` for a proposal that is not shown."""
+        del self.shown[proposal_id]
+        self._report(Decided(proposal_id, decision))
+
+    def change_folders(self, *folders: str) -> None:
+        self._folders = folders
+        self._report(FoldersChanged(folders))
+
+    def leave(self) -> None:
+        """End, as an editor does that is quit or killed."""
+        self.shown.clear()
+        self._report(Gone())
+        self._gone = True
+        self._listener = None
+
+    # The port.
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    async def start(self, listener: Listener) -> None:
+        self._answer()
+        self._listener = listener
+
+    async def close(self) -> None:
+        self.shown.clear()
+        self._listener = None
+
+    async def announce(self, state: BridgeState) -> None:
+        self._answer()
+        self.announced.append(state)
+
+    async def folders(self) -> tuple[str, ...]:
+        self._answer()
+        return self._folders
+
+    async def selection(self) -> Selection | None:
+        self._answer()
+        return self._selection(self.active) if self.active else None
+
+    async def tabs(self) -> Sequence[Tab]:
+        self._answer()
+        return [
+            Tab(path, path == self.active, buffer.modified, files.language(path), _line_count(buffer.text))
+            for path, buffer in self.buffers.items()
+        ]
+
+    async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
+        self._answer()
+        if path is not None:
+            return [FileDiagnostics(path, tuple(self.problems.get(path, ()))[:DIAGNOSTICS_LIMIT])]
+        room = DIAGNOSTICS_LIMIT
+        found = []
+        for each, problems in self.problems.items():
+            if problems and room:
+                found.append(FileDiagnostics(each, tuple(problems)[:room]))
+                room -= len(found[-1].diagnostics)
+        return found
+
+    async def status(self, path: str) -> BufferStatus | None:
+        self._answer()
+        buffer = self.buffers.get(path)
+        return BufferStatus(buffer.modified, buffer.saved is None) if buffer else None
+
+    async def unsaved_text(self, path: str) -> str | None:
+        self._answer()
+        buffer = self.buffers.get(path)
+        return buffer.text if buffer and buffer.modified else None
+
+    async def save(self, path: str) -> None:
+        self._answer()
+        buffer = self.buffers.get(path)
+        if buffer is None:
+            raise Refused(f"{path} is not open in the editor. Nothing was saved.")
+        try:
+            Path(path).write_bytes(buffer.text.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise Refused(f"{path} can't be written: {error.strerror}. Nothing was saved.") from None
+        buffer.saved = buffer.text
+
+    async def open_file(self, request: OpenRequest) -> OpenedFile:
+        self._answer()
+        self.opened.append(request)
+        text = self._load(request.path).text
+        selected = _find(text, request)
+        if request.focus:
+            self.active = request.path
+            if selected is not None:
+                self._selections[request.path] = selected
+        return OpenedFile(request.path, files.language(request.path), _line_count(text), selected is not None)
+
+    async def show(self, proposal: Proposal) -> None:
+        self._answer()
+        buffer = self.buffers.get(proposal.path)
+        self._before[proposal.id] = buffer.text if buffer else None
+        self.shown[proposal.id] = proposal
+
+    async def withdraw(self, proposal_id: str) -> None:
+        self._answer()
+        self.shown.pop(proposal_id, None)
+
+    async def written(self, path: str, text: str, proposal_id: str) -> None:
+        self._answer()
+        buffer = self.buffers.get(path)
+        if buffer is not None and (not buffer.modified or self._before.get(proposal_id) == buffer.text):
+            buffer.text = buffer.saved = text
+
+    async def tell(self, message: str, level: Level = "info") -> None:
+        self._answer()
+        self.told.append((message, level))
+
+    def _answer(self) -> None:
+        if self._gone:
+            raise EditorGone("The editor is gone. Nothing was done; start it again.")
+        if self.hung:
+            raise EditorHung("The editor gave no answer for 5 seconds. Look at it: it may wait for a key.")
+
+    def _report(self, event: EditorEvent) -> None:
+        if self._listener is not None:
+            self._listener(event)
+
+    def _load(self, path: str) -> Buffer:
+        if path not in self.buffers:
+            saved = files.read_text(path)
+            self.buffers[path] = Buffer(saved or "", saved)
+        return self.buffers[path]
+
+    def _selection(self, path: str) -> Selection:
+        start = Position(0, 0)
+        selected = self._selections.get(path, Range(start, start))
+        return Selection(path, _text_in(self._load(path).text, selected)[:SELECTION_LIMIT], selected)
+
+
+def _line_count(text: str) -> int:
+    """As editors count: an empty text is one empty line."""
+    return max(len(split(text)[0]), 1)
+
+
+def _text_in(text: str, selected: Range) -> str:
+    lines, form = split(text)
+    first, last = selected.start, selected.end
+    chosen = lines[first.line : last.line + 1]
+    if len(chosen) > last.line - first.line:
+        chosen[-1] = _up_to(chosen[-1], last.character)
+    if chosen:
+        chosen[0] = chosen[0][len(_up_to(lines[first.line], first.character)) :]
+    return form.eol.join(chosen)
+
+
+def _up_to(line: str, units: int) -> str:
+    """The characters of ``line`` that begin before the UTF-16 column ``units``."""
+    width = 0
+    for at, character in enumerate(line):
+        if width >= units:
+            return line[:at]
+        width += utf16_length(character)
+    return line
+
+
+def _find(text: str, request: OpenRequest) -> Range | None:
+    """What an ``OpenRequest`` selects; None when ``start_text`` is not in the text."""
+    start = text.find(request.start_text) if request.start_text else 0
+    if start < 0:
+        return None
+    end = start + len(request.start_text or "")
+    if request.end_text and (found := text.find(request.end_text, end)) >= 0:
+        end = found + len(request.end_text)
+    if request.to_end_of_line:
+        line_end = text.find("\n", end)
+        end = len(text) if line_end < 0 else line_end
+    return Range(_position(text, start), _position(text, end))
+
+
+def _position(text: str, at: int) -> Position:
+    line_start = text.rfind("\n", 0, at) + 1
+    return Position(text.count("\n", 0, at), utf16_length(text[line_start:at]))

@@ -115,7 +115,7 @@ def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
         f"{file}: [ide] port must be a whole number",
         f"{file}: [ide] single_client must be true or false",
         f"{file}: [ide] agent must be one of claude, not hal",
-        f"{file}: [ide] workspace must be a list of texts",
+        f"{file}: [ide] workspace must be a list of texts, none empty",
         "DRAWBRIDGE_LOG_LEVEL must be one of debug, info, warning, error, not loud",
         "DRAWBRIDGE_PORT must be a whole number",
         "DRAWBRIDGE_CONTEXT must be true or false",
@@ -146,6 +146,11 @@ def test_a_port_of_the_file_must_be_a_number(file: Path, value: str) -> None:
 def test_a_file_that_can_not_be_read_is_named(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert str(file) in problems(file)
+
+
+@pytest.mark.parametrize("name", ["folder", "nvim", "workspace", "log-file", "ignore"])
+def test_an_empty_text_is_no_setting(name: str) -> None:
+    assert f"--{name} must be a " in problems(None, f"--{name}", "")
 
 
 def test_a_file_that_was_named_and_is_not_there_is_a_problem(file: Path) -> None:

@@ -146,14 +146,14 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
-    expected = {"number": "a whole number", "switch": "true or false", "list": "a list of texts"}.get(
-        setting.kind, "a text"
+    expected = {"number": "a whole number", "switch": "true or false", "list": "a list of texts, none empty"}.get(
+        setting.kind, "a text that is not empty"
     )
     right = {
         "number": isinstance(value, int) and not isinstance(value, bool),
         "switch": isinstance(value, bool),
-        "list": isinstance(value, list | tuple) and all(isinstance(item, str) for item in value),
-    }.get(setting.kind, isinstance(value, str))
+        "list": isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value),
+    }.get(setting.kind, isinstance(value, str) and value != "")
     if not right:
         problems.append(f"{where} must be {expected}")
         return setting.default

@@ -40,7 +40,7 @@ class Launched:
 
 def launch(values: dict[str, Any]) -> int:
     """Run a bridge until its editor or a signal ends it; the exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)
     folder = _folder(values)
     address = values["nvim"]
@@ -97,13 +97,19 @@ def _token() -> str:
 
 
 def _folder(values: dict[str, Any]) -> str | None:
+    """The real path of ``--folder``, once all paths among the settings were looked at."""
     problems = [
         f"{path} is no directory"
         for path in [*values["workspace"], values["folder"]]
         if path and not os.path.isdir(path)
     ]
+    if values["log_file"]:
+        try:
+            open(values["log_file"], "a").close()
+        except OSError as error:
+            problems.append(f"{values['log_file']} can't be written: {(error.strerror or str(error)).lower()}")
     if problems:
-        raise BadSetting("; ".join(problems) + ". Nothing was started.")
+        raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
     return os.path.realpath(values["folder"]) if values["folder"] else None
 
 
@@ -117,8 +123,8 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError, OverflowError) as error:  # the latter two: no name of a host, no number of a port
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(f"No Neovim answers at {address}: {reason}. Start it with --listen {address}.") from None
 
 

@@ -19,7 +19,7 @@ end
 
 local function is_open(channel)
   local ok, info = pcall(vim.api.nvim_get_chan_info, channel)
-  return ok and not vim.tbl_isempty(info)
+  return ok and info.id ~= nil
 end
 
 --- Runs the autocommands of `User <name>`; `data` is in `vim.g.drawbridge_event`, and in `args.data` where Neovim has that.
@@ -71,6 +71,8 @@ function M.detach()
   alive_timer:stop()
   vim.api.nvim_del_augroup_by_id(group)
   require('drawbridge.selection').stop()
+  require('drawbridge.buffers_save').stop()
+  require('drawbridge.view_focus').unwatch()
   require('drawbridge.review').close_all()
   for _, agent in ipairs(agents) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
@@ -123,6 +125,8 @@ function handlers.attach(params)
   bridge = { channel = params.channel, agents = {} }
   watch()
   require('drawbridge.selection').start()
+  require('drawbridge.buffers_save').start()
+  require('drawbridge.view_focus').watch()
   each_callback()
   return { pid = vim.fn.getpid() }
 end
@@ -174,29 +178,18 @@ function handlers.selection()
   return require('drawbridge.selection').current()
 end
 
-for method, name in pairs({
-  tabs = 'tabs',
-  diagnostics = 'diagnostics',
-  status = 'status',
-  unsaved = 'unsaved',
-  save = 'save',
-  open = 'open',
-}) do
-  handlers[method] = function(params)
-    return require('drawbridge.buffers')[name](params)
-  end
-end
-
-for method, name in pairs({
-  propose = 'propose',
-  ready = 'ready',
-  mark = 'mark',
-  put_back = 'put_back',
-  withdraw = 'withdraw',
-  written = 'written',
-}) do
-  handlers[method] = function(params)
-    return require('drawbridge.review')[name](params)
+--- Which module answers the rest, by a function of the method's name.
+local MODULES = {
+  buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
+  buffers_open = { 'open' },
+  buffers_save = { 'save' },
+  review = { 'propose', 'ready', 'mark', 'put_back', 'withdraw', 'written' },
+}
+for name, methods in pairs(MODULES) do
+  for _, method in ipairs(methods) do
+    handlers[method] = function(params)
+      return require('drawbridge.' .. name)[method](params)
+    end
   end
 end
 

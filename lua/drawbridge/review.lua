@@ -29,10 +29,14 @@ local M = {}
 ---@field target {buffer: integer, tick: integer, existed: boolean}? The person's own buffer of the file.
 ---@field filled integer? The changedtick of the proposed text as it came.
 ---@field windows {proposed: integer, old: integer?}? While it is shown.
+---@field tab integer? The tab page of its own.
+---@field borrowed boolean? Whether the window of the present text is the person's and stays.
+---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the person was before.
 ---@field group integer? Autocommands of the view.
 ---@field note_notice table?
 ---@field decided boolean?
+---@field had_focus boolean? Whether the person was in the view when they decided.
 
 local KEPT = 50 -- targets of decided proposals that the agent may still write
 
@@ -40,6 +44,10 @@ local entries = {} ---@type drawbridge.Entry[] Oldest first.
 local targets = {} ---@type {id: string, target: table}[]
 local waiting_notice
 local watching = false
+
+local function say(text)
+  require('drawbridge.say').answer('Drawbridge: ' .. text, 'warn')
+end
 
 local function find(id)
   for index, entry in ipairs(entries) do
@@ -150,6 +158,7 @@ local function decide(entry, accepted)
     return
   end
   entry.decided = true
+  entry.had_focus = entry.windows ~= nil and view.is_inside(entry)
   local answer = { id = entry.id, accepted = accepted }
   if vim.api.nvim_buf_is_valid(entry.proposed) then
     if accepted and edited(entry) then
@@ -171,9 +180,9 @@ end
 
 local function written_by_command(entry)
   if not consent.given(entry.proposed) then
-    require('drawbridge.say').answer('Drawbridge: that was no :w of yours in this window. :DrawbridgeAccept accepts', 'warn')
+    say('that was no :w of yours in this window; :DrawbridgeAccept accepts')
   elseif not require('drawbridge.config').get().allow_w_to_accept then
-    require('drawbridge.say').answer('Drawbridge: :w does not accept (allow_w_to_accept). :DrawbridgeAccept does', 'warn')
+    say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
   else
     decide(entry, true)
   end
@@ -181,7 +190,11 @@ end
 
 local function show(entry)
   entry.group = vim.api.nvim_create_augroup('drawbridge_view_' .. entry.id, {})
-  view.open(entry, closed)
+  local problem = view.open(entry, closed)
+  if problem then
+    say('the proposal could not be shown; :DrawbridgeReview tries again: ' .. tostring(problem):gsub('^.-Vim', 'Vim'))
+    return update_notice()
+  end
   vim.api.nvim_create_autocmd('BufWriteCmd', {
     group = entry.group,
     pattern = 'drawbridge://*',

@@ -2,6 +2,7 @@
 ---
 --- Lines count from 0. A column goes over as a number where the line is ASCII up to it, else as the bytes before it. Whole
 --- lines (`V`) reach from the start of the first to the end of the last, without its line end: just the lines that are lit.
+local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 
 local M = {}
@@ -13,6 +14,7 @@ local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = 
 
 local timer, group
 local last ---@type table? What was last reported.
+local active ---@type integer? The buffer that was last in front, of those of files.
 local left ---@type table? A selection that ended before it was reported.
 
 local function mode()
@@ -27,13 +29,6 @@ end
 local function behind_character(line, column)
   -- To a pattern a character is what combines with it too.
   return column + #vim.fn.matchstr(line:sub(column + 1), '^.')
-end
-
----@param row integer
----@param column integer Bytes.
-local function position(buffer, row, column)
-  local before = line_at(buffer, row):sub(1, column)
-  return { line = row, column = before:find('[\128-\255]') and before or #before }
 end
 
 --- Collects text up to the limit, without copying what is beyond it.
@@ -157,25 +152,29 @@ local function selected(kind, anchor, cursor)
   return {
     path = vim.api.nvim_buf_get_name(buffer),
     text = text,
-    start = position(buffer, from.row, start),
-    ['end'] = position(buffer, to.row, finish),
+    start = buffers.position(buffer, from.row, start),
+    ['end'] = buffers.position(buffer, to.row, finish),
   }
 end
 
 local function bare_cursor()
   local buffer = vim.api.nvim_get_current_buf()
   local cursor = vim.api.nvim_win_get_cursor(0)
-  local at = position(buffer, cursor[1] - 1, cursor[2])
+  local at = buffers.position(buffer, cursor[1] - 1, cursor[2])
   return { path = vim.api.nvim_buf_get_name(buffer), text = '', start = at, ['end'] = at }
 end
 
-local function is_file()
-  return require('drawbridge.buffers').is_file(vim.api.nvim_get_current_buf())
+local function in_file()
+  local buffer = vim.api.nvim_get_current_buf()
+  if buffers.is_file(buffer) then
+    active = buffer
+  end
+  return active == buffer
 end
 
 --- The selection or cursor as it is now; nil where no file is in front.
 local function now()
-  if not is_file() then
+  if not in_file() then
     return nil
   end
   local kind = VISUAL[mode():sub(1, 1)]
@@ -196,13 +195,14 @@ local function report()
 end
 
 local function soon()
+  in_file()
   timer:start(require('drawbridge.config').get().debounce_ms, 0, vim.schedule_wrap(report))
 end
 
 --- A selection ends, perhaps because the focus goes to the agent's terminal: keep it, `report` sees where the focus went.
 local function mode_changed()
   local kind = VISUAL[vim.v.event.old_mode:sub(1, 1)]
-  if kind and not VISUAL[vim.v.event.new_mode:sub(1, 1)] and is_file() then
+  if kind and not VISUAL[vim.v.event.new_mode:sub(1, 1)] and in_file() then
     local ok, found = pcall(selected, kind, place_of("'<"), place_of("'>"))
     left = ok and found or nil
   end
@@ -218,19 +218,27 @@ function M.start()
     callback = soon,
   })
   vim.api.nvim_create_autocmd('ModeChanged', { group = group, callback = mode_changed })
+  soon()
 end
 
 function M.stop()
   if group then
     timer:stop()
     vim.api.nvim_del_augroup_by_id(group)
-    group, last, left = nil, nil, nil
+    group, last, left, active = nil, nil, nil, nil
   end
+end
+
+--- The buffer in front, or the one that was before a terminal or another special buffer came there.
+---@return integer?
+function M.active_buffer()
+  in_file()
+  return active and vim.api.nvim_buf_is_loaded(active) and active or nil
 end
 
 --- The selection now, or the last one where a terminal or another special buffer has the focus; nil when no file is active.
 function M.current()
-  return now() or last
+  return M.active_buffer() and (now() or last)
 end
 
 --- Tells agents to look at a file.

@@ -51,7 +51,7 @@ end
 
 local function language(entry)
   if entry.target then
-    return vim.bo[entry.target.buffer].syntax
+    return vim.bo[entry.target.buffer].filetype
   end
   local ok, found = pcall(vim.filetype.match, { filename = entry.path })
   return ok and found or ''
@@ -97,6 +97,41 @@ local function unfix()
   end
 end
 
+local function close_window(window)
+  if not vim.api.nvim_win_is_valid(window) then
+    return
+  end
+  if not pcall(vim.api.nvim_win_close, window, true) then
+    -- The last window of all can't be closed: it gets an empty buffer instead.
+    vim.api.nvim_win_call(window, function()
+      vim.cmd('enew')
+    end)
+  end
+end
+
+--- Whether the person is in the view.
+function M.is_inside(entry)
+  local here = vim.api.nvim_get_current_win()
+  return here == entry.windows.proposed
+    or here == entry.windows.old
+    or vim.api.nvim_get_current_tabpage() == entry.tab
+end
+
+--- Closes the view's windows, and only those; the focus goes back where it was if it is in them.
+local function close_windows(entry)
+  place.quietly(function()
+    local with_focus = entry.had_focus or M.is_inside(entry)
+    diff.leave(entry)
+    for name, window in pairs(entry.windows) do
+      if name == 'proposed' or not entry.borrowed then
+        close_window(window)
+      end
+    end
+    place.come_back(entry.place, with_focus, entry.borrowed and entry.windows.old)
+    entry.windows, entry.tab, entry.borrowed = nil, nil, nil
+  end)
+end
+
 local function open_windows(entry)
   local options = require('drawbridge.config').get().diff
   -- Windows in diff mode show one diff together; another one's are left alone.
@@ -105,6 +140,7 @@ local function open_windows(entry)
   if in_tab then
     vim.cmd('tab split')
     entry.tab = vim.api.nvim_get_current_tabpage()
+    entry.windows.proposed = vim.api.nvim_get_current_win()
   else
     to_normal_window()
   end
@@ -153,20 +189,29 @@ local function report_edits(entry)
   })
 end
 
+local function to_first_change(entry)
+  local last = vim.api.nvim_buf_line_count(entry.proposed)
+  vim.api.nvim_win_set_cursor(entry.windows.proposed, { math.min(entry.first + 1, last), 0 })
+  vim.api.nvim_win_call(entry.windows.proposed, function()
+    vim.cmd('normal! zvzz')
+  end)
+end
+
 --- Opens the view in front of the person. `closed` is called when a part of it goes, by whatever hand.
 ---@param entry drawbridge.Entry
 ---@param closed fun(entry: drawbridge.Entry)
+---@return string? problem Why it could not be opened; nothing of it is left then.
 function M.open(entry, closed)
   entry.place = place.remember()
-  place.quietly(function()
+  entry.windows = {}
+  local ok, problem = pcall(place.quietly, function()
     open_windows(entry)
-    local window = entry.windows.proposed
-    local last = vim.api.nvim_buf_line_count(entry.proposed)
-    vim.api.nvim_win_set_cursor(window, { math.min(entry.first + 1, last), 0 })
-    vim.api.nvim_win_call(window, function()
-      vim.cmd('normal! zvzz')
-    end)
+    to_first_change(entry)
   end)
+  if not ok then
+    close_windows(entry)
+    return problem
+  end
   local syntax = language(entry)
   colour(entry.proposed, syntax)
   if entry.windows.old and vim.api.nvim_win_get_buf(entry.windows.old) == entry.old then
@@ -190,18 +235,6 @@ function M.mark(entry, hunks, clear)
   end
 end
 
-local function close_window(window)
-  if not vim.api.nvim_win_is_valid(window) then
-    return
-  end
-  if not pcall(vim.api.nvim_win_close, window, true) then
-    -- The last window of all can't be closed: it gets an empty buffer instead.
-    vim.api.nvim_win_call(window, function()
-      vim.cmd('enew')
-    end)
-  end
-end
-
 --- Takes the windows and buffers away; the focus goes back where it was if it is in them.
 ---@param entry drawbridge.Entry
 function M.close(entry)
@@ -209,21 +242,10 @@ function M.close(entry)
   if entry.group then
     pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   end
-  local windows = entry.windows
-  entry.windows = windows and {} or nil
+  if entry.windows then
+    close_windows(entry)
+  end
   place.quietly(function()
-    if windows then
-      local here = vim.api.nvim_get_current_win()
-      local was_inside = vim.tbl_contains(vim.tbl_values(windows), here)
-        or vim.api.nvim_get_current_tabpage() == entry.tab
-        or not vim.api.nvim_win_is_valid(here)
-      diff.leave(windows, entry.borrowed)
-      close_window(windows.proposed)
-      if windows.old and not entry.borrowed then
-        close_window(windows.old)
-      end
-      place.come_back(entry.place, was_inside)
-    end
     for _, buffer in ipairs({ entry.proposed, entry.old }) do
       if vim.api.nvim_buf_is_valid(buffer) then
         vim.api.nvim_buf_delete(buffer, { force = true })

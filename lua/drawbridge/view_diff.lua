@@ -3,6 +3,17 @@ local bar = require('drawbridge.view_bar')
 
 local M = {}
 
+-- What diff mode sets in a window; `:diffoff` does not put all of it back.
+local OPTIONS = { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn' }
+
+local function options_of(window)
+  local options = { bar = bar.get(window) }
+  for _, name in ipairs(OPTIONS) do
+    options[name] = vim.wo[window][name]
+  end
+  return options
+end
+
 local function lines_of(buffer)
   return vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
 end
@@ -21,41 +32,64 @@ end
 ---@param borrowed boolean Whether the current window is the person's and stays.
 function M.open(entry, layout, borrowed)
   local old_window = vim.api.nvim_get_current_win()
+  entry.windows = { old = old_window }
+  entry.borrowed = borrowed
   local shown = own_buffer(entry) or entry.old
   if not borrowed then
     vim.api.nvim_win_set_buf(old_window, shown)
   end
+  entry.old_options = options_of(old_window)
   vim.cmd(layout == 'vertical' and 'rightbelow vsplit' or 'rightbelow split')
   local window = vim.api.nvim_get_current_win()
+  entry.windows.proposed = window
   vim.api.nvim_win_set_buf(window, entry.proposed)
   for _, one in ipairs({ old_window, window }) do
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
   end
-  entry.windows = { proposed = window, old = old_window }
-  entry.borrowed = borrowed and { bar = bar.get(old_window) } or nil
   bar.on_old(entry, old_window)
   bar.on_proposed(entry, window, false)
 end
 
---- Whether the current window can be the one that shows the present text.
+local function has_own_folds()
+  if vim.wo.foldmethod ~= 'manual' then
+    return false
+  end
+  for line = 1, vim.fn.line('$') do
+    if vim.fn.foldlevel(line) > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+--- Whether the current window can be the one that shows the present text. Diff mode would drop folds made by hand.
 ---@param entry drawbridge.Entry
 function M.can_borrow(entry)
-  return own_buffer(entry) == vim.api.nvim_get_current_buf()
+  return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
 --- Takes diff mode off the window of the present text: Neovim remembers a window's options with the person's buffer.
----@param windows {proposed: integer, old: integer?}
----@param borrowed {bar: string}?
-function M.leave(windows, borrowed)
-  local window = windows.old
-  if window and vim.api.nvim_win_is_valid(window) then
-    vim.api.nvim_win_call(window, function()
-      vim.cmd('diffoff')
-    end)
-    bar.put_back(window, borrowed and borrowed.bar or '')
+---@param entry drawbridge.Entry
+function M.leave(entry)
+  local window = entry.windows.old
+  if not window or not entry.old_options or not vim.api.nvim_win_is_valid(window) then
+    return
   end
+  vim.api.nvim_win_call(window, function()
+    vim.cmd('diffoff')
+  end)
+  for _, name in ipairs(OPTIONS) do
+    vim.wo[window][name] = entry.old_options[name]
+  end
+  if vim.wo[window].foldmethod == 'manual' then
+    -- The folds of diff mode stay as folds made by hand.
+    vim.api.nvim_win_call(window, function()
+      vim.cmd('normal! zE')
+    end)
+  end
+  bar.put_back(window, entry.old_options.bar)
 end
 
 return M

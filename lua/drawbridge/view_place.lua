@@ -17,6 +17,18 @@ local function view_of(window)
   return vim.api.nvim_win_call(window, vim.fn.winsaveview)
 end
 
+--- What sizes of windows depend on.
+local function screen()
+  local options = vim.o
+  return {
+    lines = options.lines,
+    columns = options.columns,
+    cmdheight = options.cmdheight,
+    laststatus = options.laststatus,
+    tabs = #vim.api.nvim_list_tabpages(),
+  }
+end
+
 --- What `come_back` needs.
 ---@return table place
 function M.remember()
@@ -26,22 +38,51 @@ function M.remember()
     last_window = vim.fn.win_getid(vim.fn.winnr('#')),
     in_terminal = vim.api.nvim_get_mode().mode == 't',
     layout = vim.fn.winlayout(),
-    sizes = vim.fn.winrestcmd(),
-    views = {},
+    screen = screen(),
+    windows = {},
   }
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(place.tab)) do
-    place.views[window] = { buffer = vim.api.nvim_win_get_buf(window), view = view_of(window) }
+    if vim.api.nvim_win_get_config(window).relative == '' then
+      table.insert(place.windows, {
+        id = window,
+        buffer = vim.api.nvim_win_get_buf(window),
+        view = view_of(window),
+        width = vim.api.nvim_win_get_width(window),
+        height = vim.api.nvim_win_get_height(window),
+      })
+    end
   end
   return place
 end
 
---- Scrolls windows back that were only moved by windows of ours; where the cursor has moved the person has been there.
-local function restore_views(place)
-  for window, saved in pairs(place.views) do
-    if vim.api.nvim_win_is_valid(window) and vim.api.nvim_win_get_buf(window) == saved.buffer then
-      local now = view_of(window)
-      if now.lnum == saved.view.lnum and now.col == saved.view.col and not vim.deep_equal(now, saved.view) then
-        vim.api.nvim_win_call(window, function()
+--- Gives windows their sizes back where there are the same windows on the same screen.
+local function restore_sizes(place)
+  if not vim.deep_equal(vim.fn.winlayout(), place.layout) or not vim.deep_equal(screen(), place.screen) then
+    return
+  end
+  -- Each one moves its neighbours: it takes a second round until all are right.
+  for _ = 1, 2 do
+    for _, saved in ipairs(place.windows) do
+      if vim.api.nvim_win_get_width(saved.id) ~= saved.width then
+        vim.api.nvim_win_set_width(saved.id, saved.width)
+      end
+      if vim.api.nvim_win_get_height(saved.id) ~= saved.height then
+        vim.api.nvim_win_set_height(saved.id, saved.height)
+      end
+    end
+  end
+  vim.o.cmdheight = place.screen.cmdheight
+end
+
+--- Scrolls windows back that were only moved by windows of ours; where the cursor has moved the person has been there,
+--- but for a window that was `borrowed` for the view: it moved along with the other side.
+local function restore_views(place, borrowed)
+  for _, saved in ipairs(place.windows) do
+    if vim.api.nvim_win_is_valid(saved.id) and vim.api.nvim_win_get_buf(saved.id) == saved.buffer then
+      local now = view_of(saved.id)
+      local unmoved = now.lnum == saved.view.lnum and now.col == saved.view.col
+      if (unmoved or saved.id == borrowed) and not vim.deep_equal(now, saved.view) then
+        vim.api.nvim_win_call(saved.id, function()
           vim.fn.winrestview(saved.view)
         end)
       end
@@ -52,17 +93,16 @@ end
 --- Puts sizes and scroll positions back as they were at `remember`, and the focus too if `with_focus`.
 ---@param place table
 ---@param with_focus boolean
-function M.come_back(place, with_focus)
+---@param borrowed integer?
+function M.come_back(place, with_focus, borrowed)
   if not vim.api.nvim_tabpage_is_valid(place.tab) then
     return
   end
   local here = vim.api.nvim_get_current_win()
   vim.api.nvim_set_current_tabpage(place.tab)
   local inside = vim.api.nvim_get_current_win()
-  if vim.deep_equal(vim.fn.winlayout(), place.layout) then
-    vim.cmd(place.sizes)
-  end
-  restore_views(place)
+  restore_sizes(place)
+  restore_views(place, borrowed)
   if not with_focus then
     vim.api.nvim_set_current_win(inside)
     vim.api.nvim_set_current_win(here)

@@ -1,0 +1,149 @@
+--- Opening a file for an agent: loaded in the background, or in front of the person with a part of it selected.
+local buffers = require('drawbridge.buffers')
+local focus = require('drawbridge.view_focus')
+
+local M = {}
+
+local loop = vim.uv or vim.loop
+
+local function refuse(message)
+  error({ code = 'UNUSABLE_FILE', message = message .. ' Nothing was opened.' }, 0)
+end
+
+--- The buffer of a file, read. A swap file of another program makes it read-only instead of asking.
+local function load(path)
+  local buffer = buffers.find(path)
+  if buffer and vim.api.nvim_buf_is_loaded(buffer) then
+    return buffer
+  end
+  local found = loop.fs_stat(path)
+  if not found then
+    refuse(('%s does not exist.'):format(path))
+  elseif found.type == 'directory' then
+    refuse(('%s is a directory.'):format(path))
+  end
+  buffer = buffer or vim.fn.bufadd(path)
+  local swap = vim.api.nvim_create_autocmd('SwapExists', {
+    callback = function()
+      vim.v.swapchoice = 'o'
+    end,
+  })
+  local ok, problem = pcall(vim.fn.bufload, buffer)
+  vim.api.nvim_del_autocmd(swap)
+  if not ok then
+    refuse(('Neovim could not read %s: %s.'):format(path, tostring(problem):match('E%d+:.*') or problem))
+  end
+  vim.bo[buffer].buflisted = true
+  return buffer
+end
+
+--- The row and column (from 0) of a byte (from 1) of the joined lines.
+local function place_of(starts, byte)
+  local low, high = 1, #starts
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if starts[middle] <= byte then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return { row = low - 1, column = byte - starts[low] }
+end
+
+--- From the first match of `start_text` to the first match of `end_text` behind it; both ends within.
+---@return {from: table, to: table}? range
+local function search(buffer, params)
+  local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
+  local text, starts, at = table.concat(lines, '\n'), {}, 1
+  for index, line in ipairs(lines) do
+    starts[index] = at
+    at = at + #line + 1
+  end
+  local first, last = text:find(params.start_text, 1, true)
+  if not first then
+    return nil
+  end
+  if params.end_text and params.end_text ~= '' then
+    local _, behind = text:find(params.end_text, last + 1, true)
+    last = behind or last
+  end
+  local to = place_of(starts, last)
+  if params.to_end_of_line then
+    to.column = math.max(#lines[to.row + 1] - 1, 0)
+  end
+  return { from = place_of(starts, first), to = to }
+end
+
+local function is_normal(window)
+  local fixed = vim.fn.exists('+winfixbuf') == 1 and vim.wo[window].winfixbuf
+  return not fixed
+    and not vim.wo[window].previewwindow
+    and vim.api.nvim_win_get_config(window).relative == ''
+    and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
+end
+
+--- The window a file may be shown in: the current one, the last one, any other of the tab page that holds a file.
+local function normal_window()
+  local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
+  vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))
+  for _, window in ipairs(candidates) do
+    if vim.api.nvim_win_is_valid(window) and is_normal(window) then
+      return window
+    end
+  end
+end
+
+local function to_window_of(buffer)
+  local shown = vim.fn.bufwinid(buffer)
+  if shown ~= -1 then
+    return vim.api.nvim_set_current_win(shown)
+  end
+  local window = normal_window()
+  if window then
+    vim.api.nvim_set_current_win(window)
+  end
+  -- Without 'hidden' a changed buffer can't leave its window.
+  if not window or not pcall(vim.api.nvim_win_set_buf, window, buffer) then
+    vim.cmd('aboveleft split')
+    if vim.fn.exists('+winfixbuf') == 1 then
+      vim.wo.winfixbuf = false
+    end
+    vim.api.nvim_win_set_buf(0, buffer)
+  end
+end
+
+local function present(buffer, range)
+  if not vim.api.nvim_buf_is_loaded(buffer) then
+    return
+  end
+  to_window_of(buffer)
+  if range then
+    vim.cmd("normal! m'")
+    vim.api.nvim_win_set_cursor(0, { range.from.row + 1, range.from.column })
+    vim.cmd('normal! v')
+    vim.api.nvim_win_set_cursor(0, { range.to.row + 1, range.to.column })
+    vim.cmd('normal! zv')
+  end
+end
+
+--- Opens a file. With `focus` it comes in front as soon as the person does not type.
+---@param params {path: string, focus: boolean, start_text?: string, end_text?: string, to_end_of_line: boolean}
+---@return {language: string, line_count: integer, found: boolean}
+function M.open(params)
+  local buffer = load(params.path)
+  local wanted = params.start_text ~= nil and params.start_text ~= ''
+  local range = wanted and search(buffer, params) or nil
+  if params.focus then
+    focus.when_free('open', function()
+      present(buffer, range)
+    end)
+  end
+  return {
+    language = vim.bo[buffer].filetype,
+    line_count = vim.api.nvim_buf_line_count(buffer),
+    found = range ~= nil or not wanted,
+  }
+end
+
+return M

@@ -1,0 +1,83 @@
+--- Saving a buffer for an agent: what `:w` would do, but an error where `:w` would ask.
+local buffers = require('drawbridge.buffers')
+
+local M = {}
+
+local loop = vim.uv or vim.loop
+local stamps = {} ---@type table<integer, string> How the file was when Neovim read or wrote it.
+local group
+
+local function stamp(path)
+  local found = loop.fs_stat(path)
+  return found and ('%s %d %d.%09d'):format(path, found.size, found.mtime.sec, found.mtime.nsec) or path .. ' absent'
+end
+
+local function note(buffer)
+  stamps[buffer] = stamp(vim.api.nvim_buf_get_name(buffer))
+end
+
+--- Starts to remember how files are when they are read and written: Neovim does not tell.
+function M.start()
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) then
+      note(buffer)
+    end
+  end
+  group = vim.api.nvim_create_augroup('drawbridge_save', {})
+  vim.api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufWritePost', 'FileChangedShellPost' }, {
+    group = group,
+    callback = function(args)
+      note(args.buf)
+    end,
+  })
+  vim.api.nvim_create_autocmd('BufWipeout', {
+    group = group,
+    callback = function(args)
+      stamps[args.buf] = nil
+    end,
+  })
+end
+
+function M.stop()
+  if group then
+    vim.api.nvim_del_augroup_by_id(group)
+    group, stamps = nil, {}
+  end
+end
+
+local function refuse(message)
+  error({ code = 'REFUSED', message = message .. ' Nothing was saved.' }, 0)
+end
+
+local function check(buffer, path)
+  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
+    refuse(('%s is not open in Neovim.'):format(path))
+  end
+  local name = vim.api.nvim_buf_get_name(buffer)
+  if vim.bo[buffer].readonly then
+    refuse(('%s is read-only in Neovim.'):format(path))
+  elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then
+    refuse(('%s is not writable.'):format(path))
+  elseif stamps[buffer] and stamps[buffer] ~= stamp(name) then
+    refuse(('%s has changed on disk since Neovim read it.'):format(path))
+  end
+end
+
+--- Saves the buffer of a file. Errors say why not.
+---@param params {path: string}
+function M.save(params)
+  local buffer = buffers.find(params.path)
+  check(buffer, params.path)
+  local ok, problem = pcall(vim.api.nvim_buf_call, buffer, function()
+    -- With "!" Neovim asks nothing. What it would ask or refuse has been checked above.
+    vim.cmd('silent lockmarks write!')
+  end)
+  if not ok then
+    refuse(('Neovim could not save %s: %s.'):format(params.path, tostring(problem):match('E%d+:.*') or problem))
+  end
+  if vim.bo[buffer].modified then
+    refuse(('Neovim did not save %s.'):format(params.path))
+  end
+end
+
+return M

@@ -1,0 +1,387 @@
+"""Proposals in a real Neovim: how they are shown, answered, and gone without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from drawbridge.editors.port import Accepted, Rejected
+from drawbridge.errors import UnusableFile
+from tests.nvim.rig import Desk, proposal, settled
+
+OLD = "one\ntwo\nthree\n"
+NEW = "one\nTWO\nthree\nfour\n"
+
+LAYOUTS = ("vertical", "horizontal", "inline")
+
+PENDING = "return #require('drawbridge.review').pending()"
+
+anyhow = pytest.mark.parametrize("layout", LAYOUTS)
+anywhere = pytest.mark.parametrize("place", ["tab", "current"])
+
+
+async def laid_out(desk: Desk, layout: str, place: str = "tab") -> None:
+    await desk.options(f"{{ idle_ms = 0, diff = {{ layout = '{layout}', open_in = '{place}' }} }}")
+
+
+@anyhow
+@anywhere
+async def test_writing_the_proposed_text_accepts_it_and_leaves_no_trace(desk: Desk, layout: str, place: str) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await laid_out(desk, layout, place)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW))
+    assert await desk.person.lines() == NEW.splitlines()
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted(NEW)
+    assert await desk.picture() == before
+    assert path.read_text() == OLD
+    assert await desk.person.messages() == ""
+
+
+@anyhow
+async def test_what_the_person_made_of_the_text_is_what_is_accepted(desk: Desk, layout: str) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await laid_out(desk, layout)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types("ggcwuno\u00df<Esc>:w<CR>")
+    assert await desk.decided() == Accepted("uno\u00df\nTWO\nthree\nfour\n")
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        ":q<CR>",
+        ":close<CR>",
+        ":bdelete<CR>",
+        ":bwipeout!<CR>",
+        ":tabclose<CR>",
+        "<C-w>h:q<CR>",
+        "<C-w>o",
+        ":edit! other.txt<CR>",
+        "ZQ",
+        "ix<Esc>:q!<CR>",
+        ":lua require('drawbridge.review').reject()<CR>",
+    ],
+)
+async def test_closing_the_view_by_any_means_rejects_once(desk: Desk, closing: str) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types(closing)
+    assert await desk.decided() == Rejected()
+    after = await desk.picture()
+    if "other" not in closing:
+        assert after == before
+    assert await desk.person.lua(PENDING) == 0
+    assert path.read_text() == OLD
+
+
+async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is_not_the_next_one(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types(":q<CR>")
+    assert await desk.decided() == Rejected()
+    assert await desk.picture() == before
+
+
+@anyhow
+@anywhere
+async def test_a_layout_of_several_windows_is_as_it_was(desk: Desk, layout: str, place: str) -> None:
+    text = "".join(f"line {number}\n" for number in range(300))
+    path = await desk.opened("long.txt", text)
+    await desk.person.lua(
+        """
+        vim.o.equalalways = false
+        vim.cmd('split') vim.cmd('vsplit') vim.cmd('resize 7') vim.cmd('vertical resize 33') vim.cmd('setlocal number')
+        vim.api.nvim_win_set_cursor(0, {150, 3}) vim.cmd('normal! zt')
+        vim.cmd('wincmd j') vim.cmd('wincmd k')
+        """
+    )
+    await laid_out(desk, layout, place)
+    before = await desk.picture()
+    await desk.shows(proposal(path, text, text.replace("line 200\n", "line two hundred\n")))
+    await desk.person.types(":w<CR>")
+    await desk.decided()
+    assert await desk.picture() == before
+
+
+@anywhere
+async def test_folds_made_by_hand_are_as_they_were(desk: Desk, place: str) -> None:
+    path = await desk.opened("long.txt", "".join(f"line {number}\n" for number in range(100)))
+    await laid_out(desk, "vertical", place)
+    await desk.person.types(":10,20fold<CR>:40,50fold<CR>45Gzo")
+    folds = "local f = {} for line = 1, 100 do f[line] = { vim.fn.foldlevel(line), vim.fn.foldclosed(line) } end return f"
+    before, picture = await desk.person.lua(folds), await desk.picture()
+    await desk.shows(proposal(path, path.read_text(), path.read_text().replace("line 70\n", "line seventy\n")))
+    await desk.person.types(":q<CR>")
+    await desk.decided()
+    assert await desk.person.lua(folds) == before
+    assert await desk.picture() == picture
+
+
+@anyhow
+async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(desk: Desk, layout: str) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await laid_out(desk, layout)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW, id="1"))
+    await desk.person.lua("vim.cmd('tabfirst')")
+    await desk.shows(proposal(path, OLD, "other\n", id="2"))
+    await desk.editor.withdraw("1")
+    await desk.editor.withdraw("unknown")
+    assert await desk.person.lines() == ["other"]
+    await desk.editor.withdraw("2")
+    assert await desk.picture() == before
+    await desk.quiet()
+    assert desk.decisions == []
+
+
+async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_they_are(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.lua("vim.cmd('tabfirst') vim.cmd('new') vim.api.nvim_buf_set_lines(0, 0, -1, false, {'x', 'y', 'z'})")
+    await desk.person.types("2G")
+    before = await desk.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}")
+    await desk.editor.withdraw("1")
+    assert await desk.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}") == before
+
+
+async def test_all_views_close_without_a_decision_when_the_bridge_goes(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW, id="1"))
+    await desk.editor.close()
+    await desk.person.until("return not require('drawbridge.link').attached()")
+    assert await desk.picture() == before
+    assert desk.decisions == []
+
+
+async def test_a_bridge_that_dies_takes_its_views_with_it(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW))
+    desk.editor._session.close()
+    await desk.person.until("return not require('drawbridge.link').attached()")
+    assert await desk.picture() == before
+
+
+@anyhow
+@pytest.mark.parametrize(
+    "new",
+    [
+        "no newline at the end",
+        "windows\r\nline ends\r\n",
+        "\ufeffa byte-order mark\n",
+        "mixed\r\nends\n",
+        "a lone \r and a form feed \f\n",
+        "",
+        "\n",
+        "\n\n",
+        "undecodable \udcff\udc80\n",
+        "astral \U0001f600 and combining e\u0301\n",
+        "\ttabs\x01and control\x1b[0m\n",
+    ],
+)
+async def test_an_unedited_text_comes_back_byte_for_byte(desk: Desk, layout: str, new: str) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await laid_out(desk, layout)
+    await desk.shows(proposal(path, OLD, new))
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted(new)
+
+
+@pytest.mark.parametrize(
+    ("new", "edited"),
+    [
+        ("one\r\ntwo\r\n", "onex\r\ntwo\r\n"),
+        ("\ufeffone\ntwo", "\ufeffonex\ntwo"),
+        ("one\r\ntwo\n", "one\rx\ntwo\n"),
+        ("one \udcff\n", "one \udcffx\n"),
+        ("", "x\n"),
+    ],
+)
+async def test_an_edited_text_keeps_line_ends_mark_and_final_newline(desk: Desk, new: str, edited: str) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.shows(proposal(path, OLD, new))
+    await desk.person.types("ggAx<Esc>:w<CR>")
+    assert await desk.decided() == Accepted(edited)
+
+
+async def test_the_person_may_change_the_format_too(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types(":set fileformat=dos bomb noendofline<CR>:w<CR>")
+    assert await desk.decided() == Accepted("\ufeff" + NEW.replace("\n", "\r\n").removesuffix("\r\n"))
+
+
+async def test_deleting_everything_accepts_an_empty_text(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types(":%d<CR>:w<CR>")
+    assert await desk.decided() == Accepted("")
+
+
+@pytest.mark.parametrize("name", ["a b#c%d.txt", "[x]*?.txt", "$HOME.txt", "ünï 😀.txt", "tab\there.txt", "quote'\".txt"])
+async def test_odd_names_of_files_are_names(desk: Desk, name: str) -> None:
+    path = await desk.opened(name, OLD)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW))
+    # The person's own buffer is the left side: its name was understood.
+    assert await desk.person.lua("return vim.fn.winbufnr(1) == vim.fn.bufnr('#') or #vim.fn.win_findbuf(1) == 2")
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted(NEW)
+    assert await desk.picture() == before
+
+
+async def test_a_proposal_for_a_file_that_is_not_open_compares_with_a_copy(desk: Desk) -> None:
+    path = desk.file("hello.txt", OLD)
+    before = await desk.picture()
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types("<C-w>h")
+    assert await desk.person.lines() == OLD.splitlines()
+    await desk.person.types("x")
+    assert await desk.person.lines() == OLD.splitlines()
+    await desk.person.types("<C-w>l:w<CR>")
+    assert await desk.decided() == Accepted(NEW)
+    assert await desk.picture() == before
+
+
+async def test_a_new_file_is_shown_against_nothing(desk: Desk) -> None:
+    await desk.shows(proposal(desk.folder / "new.py", "", "import os\n"))
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted("import os\n")
+    assert not (desk.folder / "new.py").exists()
+
+
+async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.person.types("ggOunsaved<Esc>")
+    await desk.shows(proposal(path, "unsaved\n" + OLD, "unsaved\n" + NEW, note="Your unsaved changes are part of this text."))
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted("unsaved\n" + NEW)
+    assert await desk.person.lua("return {vim.bo.modified, vim.api.nvim_buf_line_count(0)}") == [True, 4]
+
+
+async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(desk: Desk) -> None:
+    path = await desk.opened("hello.lua", "return 1\n")
+    await desk.person.lua(
+        """
+        Fired = {}
+        vim.api.nvim_create_autocmd(
+          { 'BufReadPost', 'BufNewFile', 'BufReadCmd', 'FileType', 'BufWritePre', 'BufWritePost', 'BufAdd', 'BufNew', 'BufEnter' },
+          { callback = function(args) table.insert(Fired, args.event .. ' ' .. args.match) end })
+        """
+    )
+    await desk.shows(proposal(path, "return 1\n", "return 2\n"))
+    assert await desk.person.lua("return { vim.bo.syntax, vim.bo.filetype, vim.bo.swapfile, vim.bo.buflisted }") == [
+        "lua", "", False, False,
+    ]  # fmt: skip
+    await desk.person.types(":w<CR>")
+    await desk.decided()
+    assert await desk.person.lua("return Fired") == []
+
+
+async def test_a_text_that_can_not_be_shown_is_refused_before_anything_opens(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    before = await desk.picture()
+    for text in ("nul \0\n", "lone \ud800\n"):
+        with pytest.raises(UnusableFile, match="Nothing was opened"):
+            await desk.editor.show(proposal(path, OLD, text))
+    assert await desk.picture() == before
+    assert await desk.person.lua(PENDING) == 0
+
+
+async def test_code_is_shown_as_one_text_that_may_be_changed(desk: Desk) -> None:
+    await desk.shows(proposal("", "", "print(1)\n", kind="code", title="Run this code?"))
+    bar = await desk.person.lua("return vim.fn.exists('+winbar') == 1 and vim.wo.winbar or vim.wo.statusline")
+    assert "Run this code?" in bar
+    await desk.person.types("A + 1<Esc>:w<CR>")
+    assert await desk.decided() == Accepted("print(1) + 1\n")
+
+
+async def test_undo_does_not_empty_the_proposed_text(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types("ddu:earlier 1f<CR>u")
+    assert await desk.person.lines() == NEW.splitlines()
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted(NEW)
+
+
+async def test_user_autocommands_tell_of_views(desk: Desk) -> None:
+    path = await desk.opened("hello.txt", OLD)
+    await desk.person.lua(
+        """
+        Heard = {}
+        vim.api.nvim_create_autocmd('User', { pattern = 'Drawbridge*', callback = function(args)
+          local event = vim.g.drawbridge_event
+          assert(vim.fn.has('nvim-0.8') == 0 or vim.deep_equal(args.data.id, event.id))
+          table.insert(Heard, { args.match, event.path, event.decision or '' })
+        end })
+        """
+    )
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types(":w<CR>")
+    await desk.decided()
+    assert await desk.person.lua("return Heard") == [
+        ["DrawbridgeDiffOpened", str(path), ""],
+        ["DrawbridgeDiffClosed", str(path), "accepted"],
+    ]
+
+
+@pytest.mark.parametrize("many", [2])
+async def test_the_next_proposal_waits_while_one_is_looked_at(desk: Desk, many: int) -> None:
+    first, second = await desk.opened("a.txt", OLD), desk.file("b.txt", OLD)
+    await desk.shows(proposal(first, OLD, NEW, id="1"))
+    await desk.editor.show(proposal(second, OLD, "second\n", id="2"))
+    pending = await desk.person.lua("return require('drawbridge.review').pending()")
+    assert [(one["id"], one["shown"]) for one in pending] == [("1", True), ("2", False)]
+    assert await desk.person.lines() == NEW.splitlines()
+    await desk.person.types(":w<CR>")
+    await desk.person.until("return vim.fn.getline(1) == 'second'")
+    await desk.person.types(":q<CR>")
+    await settled(lambda: len(desk.decisions) == many, "both decisions")
+    assert desk.decisions == [("1", Accepted(NEW)), ("2", Rejected())]
+
+
+async def test_a_proposal_under_the_cursor_goes_before_the_newest(desk: Desk) -> None:
+    path = await desk.opened("a.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW, id="1"))
+    await desk.person.lua("vim.cmd('tabfirst')")
+    await desk.shows(proposal(path, OLD, "second\n", id="2"))
+    await desk.person.lua("require('drawbridge.review').reject()")
+    await settled(lambda: len(desk.decisions) == 1, "a decision")
+    await desk.person.lua("vim.cmd('tabfirst') require('drawbridge.review').accept()")
+    await settled(lambda: len(desk.decisions) == 2, "two decisions")
+    assert desk.decisions == [("2", Rejected()), ("1", Accepted(NEW))]
+
+
+async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(desk: Desk) -> None:
+    path = await desk.opened("a.txt", OLD)
+    await desk.options("{ idle_ms = 60000 }")
+    await desk.person.types("j")
+    await desk.editor.show(proposal(path, OLD, NEW))
+    assert await desk.person.lua("return require('drawbridge.review').accept()") is False
+    assert await desk.person.lines() == NEW.splitlines()
+    assert desk.decisions == []
+    assert await desk.person.lua("return require('drawbridge.review').accept()") is True
+    assert await desk.decided() == Accepted(NEW)
+
+
+async def test_leaving_neovim_with_a_proposal_open_is_no_decision(desk: Desk) -> None:
+    path = await desk.opened("a.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types(":qa!<CR>")
+    await settled(lambda: bool(desk.events) and type(desk.events[-1]).__name__ == "Gone", "the end")
+    await asyncio.sleep(0)
+    assert desk.decisions == []
+
+
+def test_the_layouts_of_the_tests_are_those_of_the_options() -> None:
+    config = Path(__file__).parents[2] / "lua" / "drawbridge" / "config.lua"
+    assert all(f"'{layout}'" in config.read_text() for layout in LAYOUTS)

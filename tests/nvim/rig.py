@@ -1,0 +1,256 @@
+"""A real Neovim at a socket of its own, and a person who types in it and looks at it (a second connection)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from drawbridge.editors import hunks, neovim_rpc, text
+from drawbridge.editors.neovim import Neovim
+from drawbridge.editors.neovim_rpc import Session
+from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
+from drawbridge.errors import EditorGone
+from tests.e2e.tmux import Pane, Tmux
+
+PATIENCE = 5.0
+"""Seconds a wait may take."""
+
+POLL = 0.01
+
+SCREEN = "vim.o.columns, vim.o.lines = 100, 30"
+
+
+class Person:
+    """Someone at a running Neovim."""
+
+    def __init__(self, session: Session, address: str) -> None:
+        self._session = session
+        self.address = address
+        """Where the bridge connects to."""
+
+    async def call(self, method: str, *params: Any) -> Any:
+        return await self._session.call(method, *params)
+
+    async def lua(self, code: str, *arguments: Any) -> Any:
+        """What the Lua chunk returns; ``arguments`` are its ``...``."""
+        return await self._session.call("nvim_exec_lua", code, list(arguments))
+
+    async def types(self, keys: str) -> None:
+        """Keys as a person types them; returns when Neovim has worked them off or asks for more."""
+        await self._session.call("nvim_input", keys)
+
+    async def edits(self, path: Path) -> None:
+        """Opens a file, as `:edit` does."""
+        await self.lua("vim.cmd('edit ' .. vim.fn.fnameescape(...))", str(path))
+
+    async def until(self, condition: str, *arguments: Any, timeout: float = PATIENCE) -> Any:
+        """What the Lua chunk returns, as soon as that is something true."""
+        deadline = time.monotonic() + timeout
+        while not (found := await self.lua(condition, *arguments)):
+            if time.monotonic() > deadline:
+                messages = await self.lua("return vim.fn.execute('messages')")
+                raise AssertionError(f"it never came to be: {condition}\nNeovim says: {messages}")
+            await asyncio.sleep(POLL)
+        return found
+
+    async def lines(self) -> list[str]:
+        """The current buffer's."""
+        return list(await self._session.call("nvim_buf_get_lines", 0, 0, -1, False))
+
+    async def messages(self) -> str:
+        return str(await self.lua("return vim.fn.execute('messages')")).strip()
+
+    def leave(self) -> None:
+        self._session.close()
+
+
+async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
+    """Returns once ``look`` is true."""
+    deadline = time.monotonic() + timeout
+    while not look():
+        assert time.monotonic() < deadline, f"it never came to be: {why}"
+        await asyncio.sleep(POLL)
+
+
+def home(folder: Path) -> dict[str, str]:
+    """The environment of a program that leaves the person's own files alone."""
+    kinds = ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME")
+    places = {f"XDG_{kind}_{'DIR' if kind == 'RUNTIME' else 'HOME'}": str(folder / kind.lower()) for kind in kinds}
+    for place in places.values():
+        Path(place).mkdir(mode=0o700, exist_ok=True)
+    return {"HOME": str(folder), "TMPDIR": str(folder), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **places}
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """Not under pytest's own: the path of a socket has to be shorter than 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="db-nvim-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+async def _meet(address: str) -> Person:
+    deadline = time.monotonic() + 2 * PATIENCE
+    while True:
+        try:
+            return Person(await neovim_rpc.connect(address), address)
+        except EditorGone:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(POLL)
+
+
+@contextlib.asynccontextmanager
+async def headless(program: Path, *arguments: str, cwd: Path | None = None) -> AsyncIterator[Person]:
+    """A Neovim without configuration and without a terminal; its screen is 100 x 30 all the same."""
+    with short_folder() as folder:
+        address = str(folder / "nvim.sock")
+        process = await asyncio.create_subprocess_exec(
+            program, "--headless", "--clean", "-n", "--listen", address, *arguments,
+            cwd=cwd, env=home(folder), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            person = await _meet(address)
+            await person.lua(SCREEN)
+            yield person
+            person.leave()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def on_screen(
+    program: Path, *arguments: str, cwd: Path, columns: int = 110, rows: int = 32, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[Person, Pane]]:
+    """A Neovim on a terminal: for keys that only a terminal sends, and for what the person really sees."""
+    with short_folder() as folder, Tmux.server(columns=columns, rows=rows) as tmux:
+        address = str(folder / "nvim.sock")
+        command = [str(program), "--clean", "-n", "--listen", address, *arguments]
+        pane = tmux.start("Neovim", command, cwd=cwd, environment=home(folder) | dict(environment or {}))
+        person = await _meet(address)
+        await person.until("return vim.v.vim_did_enter == 1")
+        yield person, pane
+        person.leave()
+
+
+def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: Any) -> Proposal:
+    """A proposal as the bridge makes it."""
+    return Proposal(
+        id=id,
+        agent=fields.pop("agent", "Claude Code"),
+        title=fields.pop("title", f"✻ [Claude Code] {Path(path).name} (5e1139) ⧉"),
+        path=str(path),
+        old_text=old,
+        new_text=new,
+        hunks=hunks.diff(text.split(old)[0], text.split(new)[0]),
+        **fields,
+    )
+
+
+class Desk:
+    """A Neovim with a bridge at it: the person's side, the port's side, and what the port was told."""
+
+    def __init__(self, person: Person, editor: Neovim, folder: Path) -> None:
+        self.person = person
+        self.editor = editor
+        self.folder = folder
+        self.events: list[EditorEvent] = []
+
+    def file(self, name: str, content: str | bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
+        return path
+
+    async def opened(self, name: str, content: str | bytes) -> Path:
+        """A file that the person has in front of them."""
+        path = self.file(name, content)
+        await self.person.edits(path)
+        return path
+
+    async def shows(self, proposed: Proposal) -> None:
+        """Shows a proposal and waits until it is in front of the person."""
+        await self.editor.show(proposed)
+        await self.person.until(
+            "for _, p in ipairs(require('drawbridge.review').pending()) do if p.id == ... then return p.shown end end",
+            proposed.id,
+        )
+
+    async def options(self, lua: str) -> None:
+        await self.person.lua(
+            f"local wrong = require('drawbridge.config').apply({lua}) assert(#wrong == 0, vim.inspect(wrong))"
+        )
+
+    @property
+    def decisions(self) -> list[tuple[str, Accepted | Rejected]]:
+        return [(event.proposal_id, event.decision) for event in self.events if isinstance(event, Decided)]
+
+    async def decided(self) -> Accepted | Rejected:
+        """The one decision there is, once there is one."""
+        await settled(lambda: bool(self.decisions), "a decision")
+        await self.quiet()
+        assert len(self.decisions) == 1, self.decisions
+        return self.decisions[0][1]
+
+    async def quiet(self) -> None:
+        """Returns when all that Neovim had to do and to tell has arrived."""
+        for _ in range(2):
+            await self.person.lua("return 1")
+            await self.editor.folders()
+
+    async def picture(self) -> dict[str, Any]:
+        """What a person would call "as before": windows, buffers, cursor, focus; flat, so that differences can be read."""
+        return dict(_flat("", await self.person.lua(PICTURE)))
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _flat(f"{name}.{key}", part)
+    else:
+        yield name, value
+
+
+PICTURE = """
+local picture = { tabs = {}, buffers = vim.api.nvim_list_bufs(), window = vim.api.nvim_get_current_win() }
+for _, tab in ipairs(vim.api.nvim_list_tabpages()) do
+  local windows = {}
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(tab)) do
+    local options = {}
+    for _, name in ipairs({ 'diff', 'scrollbind', 'cursorbind', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn',
+                            'wrap', 'number', 'statusline' }) do
+      options[name] = vim.wo[window][name]
+    end
+    table.insert(windows, {
+      id = window, buffer = vim.api.nvim_win_get_buf(window), options = options,
+      view = vim.api.nvim_win_call(window, vim.fn.winsaveview),
+      alternate = vim.api.nvim_win_call(window, function() return vim.fn.bufnr('#') end),
+      size = { vim.api.nvim_win_get_width(window), vim.api.nvim_win_get_height(window) },
+      bar = vim.fn.exists('+winbar') == 1 and vim.wo[window].winbar or '',
+    })
+  end
+  table.insert(picture.tabs, windows)
+end
+picture.mode = vim.api.nvim_get_mode().mode
+picture.last_window = vim.fn.winnr('#') ~= vim.fn.winnr() and vim.fn.winnr('#') or 0
+return picture
+"""
+
+
+@contextlib.asynccontextmanager
+async def desk(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Desk]:
+    """A Neovim in ``folder`` with a bridge at it, where the person is never taken to be typing."""
+    async with headless(program, *arguments, cwd=folder) as person:
+        editor = await Neovim.connect(person.address)
+        made = Desk(person, editor, folder)
+        await editor.start(made.events.append)
+        await made.options("{ idle_ms = 0 }")
+        yield made
+        await editor.close()

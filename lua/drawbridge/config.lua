@@ -122,21 +122,23 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add or drop to make `b` of `a`.
+--- The number of letters to change, add, drop or swap with their neighbour to make `b` of `a`.
 local function distance(a, b)
-  local previous = {}
+  local rows = { [0] = {} }
   for j = 0, #b do
-    previous[j] = j
+    rows[0][j] = j
   end
   for i = 1, #a do
-    local row = { [0] = i }
+    rows[i] = { [0] = i }
     for j = 1, #b do
-      local swap = previous[j - 1] + (a:byte(i) == b:byte(j) and 0 or 1)
-      row[j] = math.min(swap, previous[j] + 1, row[j - 1] + 1)
+      local same = a:byte(i) == b:byte(j)
+      rows[i][j] = math.min(rows[i - 1][j - 1] + (same and 0 or 1), rows[i - 1][j] + 1, rows[i][j - 1] + 1)
+      if i > 1 and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+        rows[i][j] = math.min(rows[i][j], rows[i - 2][j - 2] + 1)
+      end
     end
-    previous = row
   end
-  return previous[#b]
+  return rows[#a][#b]
 end
 
 --- The option that was probably meant by an unknown name: written a little wrong, or put into the wrong table.
@@ -144,7 +146,7 @@ end
 ---@return string?
 local function meant(name)
   local key = name:match('[^.]+$')
-  local best, least = nil, math.max(1, math.floor(#key / 3)) + 1
+  local best, least = nil, math.max(1, math.floor(#key / 2.5)) + 1
   local function consider(known, far)
     if far < least then
       best, least = known, far

@@ -114,9 +114,8 @@ function M.send(first, last)
   if first then
     lines = first == last and (' line %d'):format(first) or (' lines %d-%d'):format(first, last)
   end
-  local waits = #require('drawbridge.status').agents() == 0 and ', once an agent is connected' or ''
   local unsaved = vim.bo.modified and ' (as last saved)' or ''
-  say((':DrawbridgeSend: %s%s%s%s'):format(name, lines, waits, unsaved))
+  say((':DrawbridgeSend: %s%s%s'):format(name, lines, unsaved))
   return true
 end
 

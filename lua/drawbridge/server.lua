@@ -36,9 +36,19 @@ local function answer_waiting(port, problem)
   end
 end
 
+--- The only way into another phase; a status line shows it.
+---@param phase drawbridge.Phase
+local function enter(phase)
+  state.phase = phase
+  vim.schedule(function()
+    vim.cmd('redrawstatus!')
+  end)
+end
+
 --- Gives up. Whoever waits for the bridge is told; a `notice` is for when nobody does.
 local function fail(problem, notice)
-  state.phase, state.problem = 'failed', problem
+  state.problem = problem
+  enter('failed')
   if #waiting > 0 then
     answer_waiting(nil, problem)
   elseif notice then
@@ -120,8 +130,8 @@ function M.invocation(options, last)
 end
 
 local function became_ready(event)
-  state.phase = 'ready'
   state.ready = { port = event.port, pid = event.pid, lock_file = event.lock_file }
+  enter('ready')
   kept.port = event.port
   answer_waiting(event.port)
 end
@@ -167,7 +177,7 @@ local function pause_then_launch(code)
   end
   say.notice('the bridge is started again: ' .. reason, 'info')
   table.insert(state.restarts, now)
-  state.phase = 'pausing'
+  enter('pausing')
   vim.defer_fn(function()
     if state.phase == 'pausing' then
       launch()
@@ -185,7 +195,7 @@ local function exited(job, code)
   if phase == 'leaving' then
     return
   elseif phase == 'stopping' then
-    state.phase = 'stopped'
+    enter('stopped')
     if state.launch_again then
       launch()
     else
@@ -213,6 +223,7 @@ local function hook()
   hooked = true
   require('drawbridge.link').on_state(function()
     remember(require('drawbridge.link').state())
+    vim.cmd('redrawstatus!')
   end)
   vim.api.nvim_create_autocmd('VimLeavePre', {
     group = vim.api.nvim_create_augroup('drawbridge_server', {}),
@@ -245,7 +256,8 @@ function launch()
   if not ok or job <= 0 then
     return fail(("%s can't be run: %s"):format(program[1], ok and 'it is no program' or tostring(job)))
   end
-  state.job, state.phase = job, 'starting'
+  state.job = job
+  enter('starting')
 end
 
 --- Starts the bridge unless it runs or is about to. A problem is in `status().problem`.
@@ -271,7 +283,7 @@ function M.stop()
   state.launch_again = false
   if state.job and state.phase ~= 'stopping' then
     local job = state.job
-    state.phase = 'stopping'
+    enter('stopping')
     close_stdin(job)
     vim.defer_fn(function()
       if state.job == job then
@@ -282,7 +294,8 @@ function M.stop()
   end
   local was_running = state.phase == 'pausing' or state.phase == 'stopping'
   if state.phase == 'pausing' or state.phase == 'failed' then
-    state.phase, state.problem = 'stopped', nil
+    state.problem = nil
+    enter('stopped')
     answer_waiting(nil, 'the bridge was stopped')
   end
   return was_running

@@ -77,7 +77,7 @@ class TestSending:
 
     def test_a_whole_file(self, editor: Neovim) -> None:
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: a.txt, once an agent is connected")
+        editor.says(":DrawbridgeSend: a.txt")
         assert editor.lua("return sent") == ["a.txt", -1, -1]
 
     def test_a_range_of_lines(self, editor: Neovim) -> None:
@@ -155,6 +155,23 @@ class TestStatusline:
         assert statusline(editor) == "◆ Claude, Gemini ▲2"
         editor.command("DrawbridgeStop")
         wait_until(lambda: statusline(editor) == "", "it is empty again")
+
+    def test_it_is_drawn_anew_when_something_changes(self, editor: Neovim) -> None:
+        editor.lua("""
+          drawn = {}
+          function Line()
+            drawn[#drawn + 1] = require('drawbridge').statusline()
+            return drawn[#drawn]
+          end
+          vim.o.laststatus, vim.o.statusline = 2, '%{v:lua.Line()}'
+        """)
+        last = "return drawn[#drawn] == ..."
+        connect(editor)
+        editor.wait(last, "◇")
+        editor.lua(TELL, ["claude-code"])
+        editor.wait(last, "◆ Claude")
+        editor.lua("require('drawbridge').stop()")
+        editor.wait(last, "")
 
     def test_it_loads_nothing_by_itself(self, editor: Neovim) -> None:
         editor.lua("require('drawbridge').statusline()")

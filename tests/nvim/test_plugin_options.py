@@ -75,6 +75,8 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ terminl = {} }", "terminl is unknown (terminal?)"),
         ("{ port = 1 }", "port is unknown (server.port?)"),
         ("{ server = { auto_close = true } }", "server.auto_close is unknown (terminal.auto_close?)"),
+        ("{ server = { prot = 1 } }", "server.prot is unknown (server.port?)"),
+        ("{ debounce = 1 }", "debounce is unknown (debounce_ms?)"),
         ("{ zzzzzz = 1 }", "zzzzzz is unknown"),
         ("{ 'auto_start' }", "1 is unknown"),
         ("'vertical'", 'setup() takes a table, not "vertical"'),

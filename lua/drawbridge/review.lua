@@ -36,6 +36,7 @@ local M = {}
 ---@field group integer? Autocommands of the view.
 ---@field note_notice table?
 ---@field decided boolean?
+---@field told boolean? Whether the person knows that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the person was in the view when they decided.
 
 local KEPT = 50 -- targets of decided proposals that the agent may still write
@@ -173,15 +174,23 @@ local function decide(entry, accepted)
   end)
 end
 
---- A window or the buffer of the view has gone.
+local function writing_accepts()
+  return require('drawbridge.config').get().allow_w_to_accept
+end
+
+--- A window or the buffer of the view has gone; by `ZZ` the person may have meant to write it.
 local function closed(entry)
-  decide(entry, consent.given(entry.proposed))
+  decide(entry, consent.given(entry.proposed) and writing_accepts())
 end
 
 local function written_by_command(entry)
   if not consent.given(entry.proposed) then
-    say('that was no :w of yours in this window; :DrawbridgeAccept accepts')
-  elseif not require('drawbridge.config').get().allow_w_to_accept then
+    -- An autosave plugin comes after each change; it is enough to say so once.
+    if consent.is_acting() or not entry.told then
+      entry.told = true
+      say('that was no :w of yours in this window; :DrawbridgeAccept accepts')
+    end
+  elseif not writing_accepts() then
     say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
   else
     decide(entry, true)
@@ -195,7 +204,7 @@ local function show(entry)
     say('the proposal could not be shown; :DrawbridgeReview tries again: ' .. tostring(problem):gsub('^.-Vim', 'Vim'))
     return update_notice()
   end
-  vim.api.nvim_create_autocmd('BufWriteCmd', {
+  vim.api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {
     group = entry.group,
     pattern = 'drawbridge://*',
     callback = function(args)

@@ -6,9 +6,11 @@ local M = {}
 local COMMANDS = { w = 'write', up = 'update', x = 'xit', exi = 'exit', wq = 'wq' }
 
 local armed ---@type {buffer: integer, command: string}?
+local acting = false -- Whether a command or mapping of the person runs.
 local before ---@type string? The key before the last one.
 local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
 local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
+local LUA_KEY = '\128\253g' -- what a mapping to a Lua function presses
 local group
 
 --- The command in full if `line` is a plain write of the current buffer.
@@ -28,9 +30,10 @@ end
 
 local function arm(command)
   local consent = command and { buffer = vim.api.nvim_get_current_buf(), command = command }
-  armed = consent
+  armed, acting = consent, true
   -- It covers what the key itself does, nothing that the event loop does later.
   vim.schedule(function()
+    acting = false
     if consent and armed == consent then
       M.lapsed(consent)
       armed = nil
@@ -51,6 +54,8 @@ end
 local function key(pressed, typed)
   if pressed == COMMAND_KEY then
     arm(plain_write(mapped_command(typed) or ''))
+  elseif pressed == LUA_KEY then
+    arm(nil)
   elseif pressed == 'Z' and before == 'Z' and vim.api.nvim_get_mode().mode == 'n' then
     arm('xit')
     pressed = nil
@@ -78,6 +83,11 @@ end
 function M.unwatch()
   vim.on_key(nil, namespace)
   pcall(vim.api.nvim_del_augroup_by_id, group)
+end
+
+--- Whether a command or mapping of the person runs, of whatever kind.
+function M.is_acting()
+  return acting
 end
 
 --- Takes up a consent that lapsed.

@@ -115,7 +115,9 @@ async def test_folds_made_by_hand_are_as_they_were(desk: Desk, place: str) -> No
     path = await desk.opened("long.txt", "".join(f"line {number}\n" for number in range(100)))
     await laid_out(desk, "vertical", place)
     await desk.person.types(":10,20fold<CR>:40,50fold<CR>45Gzo")
-    folds = "local f = {} for line = 1, 100 do f[line] = { vim.fn.foldlevel(line), vim.fn.foldclosed(line) } end return f"
+    folds = (
+        "local f = {} for line = 1, 100 do f[line] = { vim.fn.foldlevel(line), vim.fn.foldclosed(line) } end return f"
+    )
     before, picture = await desk.person.lua(folds), await desk.picture()
     await desk.shows(proposal(path, path.read_text(), path.read_text().replace("line 70\n", "line seventy\n")))
     await desk.person.types(":q<CR>")
@@ -144,7 +146,9 @@ async def test_a_withdrawn_view_closes_without_a_decision_and_nothing_else_does(
 async def test_a_withdrawn_view_that_is_not_in_front_leaves_the_person_where_they_are(desk: Desk) -> None:
     path = await desk.opened("hello.txt", OLD)
     await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.lua("vim.cmd('tabfirst') vim.cmd('new') vim.api.nvim_buf_set_lines(0, 0, -1, false, {'x', 'y', 'z'})")
+    await desk.person.lua(
+        "vim.cmd('tabfirst') vim.cmd('new') vim.api.nvim_buf_set_lines(0, 0, -1, false, {'x', 'y', 'z'})"
+    )
     await desk.person.types("2G")
     before = await desk.person.lua("return {vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)}")
     await desk.editor.withdraw("1")
@@ -226,7 +230,9 @@ async def test_deleting_everything_accepts_an_empty_text(desk: Desk) -> None:
     assert await desk.decided() == Accepted("")
 
 
-@pytest.mark.parametrize("name", ["a b#c%d.txt", "[x]*?.txt", "$HOME.txt", "ünï 😀.txt", "tab\there.txt", "quote'\".txt"])
+@pytest.mark.parametrize(
+    "name", ["a b#c%d.txt", "[x]*?.txt", "$HOME.txt", "ünï 😀.txt", "tab\there.txt", "quote'\".txt"]
+)
 async def test_odd_names_of_files_are_names(desk: Desk, name: str) -> None:
     path = await desk.opened(name, OLD)
     before = await desk.picture()
@@ -261,7 +267,9 @@ async def test_a_new_file_is_shown_against_nothing(desk: Desk) -> None:
 async def test_unsaved_work_stays_as_it_is_and_is_the_left_side(desk: Desk) -> None:
     path = await desk.opened("hello.txt", OLD)
     await desk.person.types("ggOunsaved<Esc>")
-    await desk.shows(proposal(path, "unsaved\n" + OLD, "unsaved\n" + NEW, note="Your unsaved changes are part of this text."))
+    await desk.shows(
+        proposal(path, "unsaved\n" + OLD, "unsaved\n" + NEW, note="Your unsaved changes are part of this text.")
+    )
     await desk.person.types(":w<CR>")
     assert await desk.decided() == Accepted("unsaved\n" + NEW)
     assert await desk.person.lua("return {vim.bo.modified, vim.api.nvim_buf_line_count(0)}") == [True, 4]

@@ -128,7 +128,12 @@ async def headless(program: Path, *arguments: str, cwd: Path | None = None) -> A
 
 @contextlib.asynccontextmanager
 async def on_screen(
-    program: Path, *arguments: str, cwd: Path, columns: int = 110, rows: int = 32, environment: Mapping[str, str] | None = None
+    program: Path,
+    *arguments: str,
+    cwd: Path,
+    columns: int = 110,
+    rows: int = 32,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[Person, Pane]]:
     """A Neovim on a terminal: for keys that only a terminal sends, and for what the person really sees."""
     with short_folder() as folder, Tmux.server(columns=columns, rows=rows) as tmux:

@@ -139,7 +139,9 @@ class Neovim:
         if not found:
             return None
         lines = await self._session.call("nvim_buf_get_lines", found["buffer"], 0, -1, False)
-        return text.join([] if found["empty"] else lines, text.Format(found["eol"], found["bom"], found["final_newline"]))
+        return text.join(
+            [] if found["empty"] else lines, text.Format(found["eol"], found["bom"], found["final_newline"])
+        )
 
     async def save(self, path: str) -> None:
         await self._ask("save", path=path)
@@ -230,4 +232,3 @@ def _diagnostic(value: dict[str, Any]) -> Diagnostic:
         source=value.get("source"),
         code=value.get("code"),
     )
-

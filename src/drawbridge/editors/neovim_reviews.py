@@ -188,7 +188,9 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
 def _check(proposal: Proposal) -> None:
     for name, value in (("proposed", proposal.new_text), ("present", proposal.old_text)):
         if "\0" in value:
-            raise UnusableFile(f"The {name} text holds NUL characters: it is binary and can't be shown. Nothing was opened.")
+            raise UnusableFile(
+                f"The {name} text holds NUL characters: it is binary and can't be shown. Nothing was opened."
+            )
         try:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:

@@ -176,4 +176,3 @@ async def inherited() -> Session:
         raise EditorGone(f"stdin and stdout are no connection to Neovim: {error}.") from None
     session.use_writer(cast(asyncio.WriteTransport, writer))
     return session
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,9 @@ KEY = "sk-ant-a-key-for-nobody-0123456789"
 
 EDIT_DIALOG = r"Do you want to (make this edit|create|overwrite)"
 """The CLI's own question about a change of a file."""
+
+TOOL_DIALOG = "Do you want to proceed"
+YES, NO = "1", "3"
 
 PLACES = ("PATH", "HOME", "TMPDIR", "CLAUDE_CONFIG_DIR")
 QUIET = {
@@ -35,7 +39,9 @@ def prepare_home(project: Path) -> None:
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         "projects": {str(project): {"hasTrustDialogAccepted": True}},
     }
-    (Path(os.environ["CLAUDE_CONFIG_DIR"]) / ".claude.json").write_text(json.dumps(state))
+    folder = Path(os.environ["CLAUDE_CONFIG_DIR"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".claude.json").write_text(json.dumps(state))
 
 
 def environment(stub: MessagesStub) -> dict[str, str]:
@@ -81,3 +87,22 @@ class Claude:
         self.pane.type(words)
         self.pane.wait_for(re.escape(words))
         self.pane.press("Enter")
+
+    def answer_dialog(self, question: str, key: str) -> None:
+        """Answer a dialog of the CLI. It is deaf for half a second, lest a key meant for something else decides."""
+        self.pane.wait_for(question)
+        pressed_at = 0.0
+
+        def answered() -> bool | None:
+            nonlocal pressed_at
+            if not re.search(question, self.pane.screen):
+                return True
+            if time.monotonic() - pressed_at > 0.5:
+                self.pane.press(key)
+                pressed_at = time.monotonic()
+            return None
+
+        try:
+            wait_until(answered)
+        except TimeoutError:
+            raise AssertionError(f"the dialog takes no {key!r}") from None

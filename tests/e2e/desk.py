@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests import programs
@@ -30,6 +30,7 @@ class Desk(contextlib.ExitStack):
         self.project = project
         self.model = model
         self.tmux = tmux
+        self._wait_for_agent: Callable[[], None] = lambda: None
         project.mkdir()
         claude_rig.prepare_home(project)
 
@@ -40,7 +41,7 @@ class Desk(contextlib.ExitStack):
         return path
 
     def neovim(self, *files: Path, program: Path | None = None, options: str = "{}") -> Neovim:
-        """Neovim with the plugin, and a bridge that has announced itself; the newest version unless told."""
+        """Neovim with the plugin, and a bridge that is up; the newest version unless told."""
         neovim = Neovim.start(
             self.tmux,
             program or programs.nvim(),
@@ -49,7 +50,8 @@ class Desk(contextlib.ExitStack):
             environment=claude_rig.environment(self.model),
             options=options,
         )
-        claude_rig.wait_for_lock()
+        neovim.wait_for("return require('drawbridge.link').state() ~= nil", what="got no bridge")
+        self._wait_for_agent = neovim.wait_for_agents
         return neovim
 
     def folder(self, *flags: str, environment: Mapping[str, str] | None = None) -> Pane:
@@ -66,13 +68,15 @@ class Desk(contextlib.ExitStack):
         port = int(lock.stem)
         if RECORD_INTO and recorded_as:
             port = self._recorder(lock, *recorded_as)
-        return Claude.start(
+        claude = Claude.start(
             self.tmux,
             programs.claude(),
             project=self.project,
             environment=claude_rig.environment(self.model),
             port=port,
         )
+        self._wait_for_agent()
+        return claude
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:
         """Start a recorder before the bridge of ``lock``; the port on which it listens."""

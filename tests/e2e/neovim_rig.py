@@ -67,7 +67,7 @@ class Neovim:
     ) -> Neovim:
         """Open ``files``; ``options`` (Lua) go to ``setup``."""
         config = Path(os.environ["XDG_CONFIG_HOME"]) / "nvim"
-        config.mkdir(exist_ok=True)
+        config.mkdir(parents=True, exist_ok=True)
         (config / "init.lua").write_text(INIT.replace("{root}", str(ROOT)).replace("{options}", options))
         address = Path(os.environ["XDG_RUNTIME_DIR"]) / f"nvim-{next(cls._numbers)}"
         command = [str(program), "-n", "-i", "NONE", "--listen", str(address), *map(str, files)]
@@ -101,7 +101,7 @@ class Neovim:
         try:
             wait_until(met, timeout=timeout)
         except TimeoutError:
-            raise AssertionError(f"Neovim {what} in {timeout} s\n{self.pane.framed}") from None
+            raise AssertionError(f"Neovim {what} in {timeout} s") from None
 
     def wait_for_proposal(self, number: int = 1) -> None:
         """The ``number``-th proposal of this session is shown, in a window that has the focus."""
@@ -111,7 +111,7 @@ class Neovim:
         """The view of the ``number``-th proposal is gone."""
         self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
 
-    def wait_for_agents(self, number: int, *, timeout: float = 10) -> None:
+    def wait_for_agents(self, number: int = 1, *, timeout: float = 10) -> None:
         """So many agents are connected."""
         condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)

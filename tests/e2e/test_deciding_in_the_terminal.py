@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .claude_rig import EDIT_DIALOG, Claude
+from .claude_rig import EDIT_DIALOG, NO, YES, Claude
 from .desk import Desk
 from .messages_stub import edit, read, text
 from .neovim_rig import Neovim
@@ -30,7 +30,7 @@ def propose(desk: Desk, recorded_as: tuple[str, str]) -> tuple[Neovim, Claude, d
 def test_yes_in_the_terminal_writes_and_closes_the_view(desk: Desk) -> None:
     neovim, claude, before = propose(desk, ("terminal-yes", "An Edit, decided with Yes in the CLI's own dialog."))
 
-    claude.pane.press("1")
+    claude.answer_dialog(EDIT_DIALOG, YES)
 
     claude.pane.wait_for("It is done")
     neovim.wait_until_closed()
@@ -42,7 +42,7 @@ def test_yes_in_the_terminal_writes_and_closes_the_view(desk: Desk) -> None:
 def test_no_in_the_terminal_closes_the_view_and_nothing_is_written(desk: Desk) -> None:
     neovim, claude, before = propose(desk, ("terminal-no", "An Edit, decided with No in the CLI's own dialog."))
 
-    claude.pane.press("3")
+    claude.answer_dialog(EDIT_DIALOG, NO)
 
     claude.pane.wait_for("Rejected update to poem.txt")
     neovim.wait_until_closed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .claude_rig import EDIT_DIALOG
+from .claude_rig import EDIT_DIALOG, NO
 from .desk import Desk
 from .messages_stub import edit, read, text
 
@@ -74,6 +74,6 @@ def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
     neovim.pane.wait_for("unsaved work")
     assert neovim.layout == before
     assert neovim.buffer(poem) == ["one", "zwei", "three"]
-    claude.pane.press("3")
+    claude.answer_dialog(EDIT_DIALOG, NO)
     claude.pane.wait_for("Rejected update to poem.txt")
     assert poem.read_text() == POEM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .claude_rig import TOOL_DIALOG, YES
 from .desk import Desk
 from .messages_stub import text, tool_use
 
@@ -63,8 +64,7 @@ def test_diagnostics_answer_the_model_and_report_what_an_edit_broke(desk: Desk) 
     desk.model.will_say(tool_use("mcp__ide__getDiagnostics", uri=poem.as_uri()), text("It does not rhyme."))
 
     claude.prompt("Is it any good?")
-    claude.pane.wait_for("Do you want to proceed")
-    claude.pane.press("1")
+    claude.answer_dialog(TOOL_DIALOG, YES)
 
     claude.pane.wait_for("It does not rhyme")
     [answer] = desk.model.requests[-1].tool_results

@@ -22,7 +22,6 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     lock = wait_for_lock()
     first = json.loads(lock.read_text())
     claude = desk.claude()
-    neovim.wait_for_agents(1)
 
     os.kill(first["drawbridgePid"], signal.SIGKILL)
 
@@ -74,7 +73,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")
     neovim.command("DrawbridgeClaude")
     neovim.pane.wait_for("Claude Code v", "manual mode on", "❯", timeout=20)
-    neovim.wait_for_agents(1)
+    neovim.wait_for_agents()
     desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     neovim.pane.type("Shout the second line.")

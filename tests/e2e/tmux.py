@@ -90,13 +90,14 @@ class Pane:
         try:
             return wait_until(look, timeout=timeout)
         except TimeoutError:
-            raise AssertionError(f"{self.name} {complaint} in {timeout} s\n{self.framed}") from None
+            raise AssertionError(f"{self.name} {complaint} in {timeout} s") from None
 
 
 class Tmux:
     """A tmux server of our own with a socket of its own; leaving the context ends it and all its programs."""
 
     def __init__(self, folder: Path, *, columns: int, rows: int) -> None:
+        self.panes: list[Pane] = []
         self._socket = folder / "socket"
         self._options = folder / "tmux.conf"
         self._options.write_text(OPTIONS)
@@ -125,7 +126,8 @@ class Tmux:
         line = "exec " + shlex.join(["env", "-i", *settings, *command])
         report = ("-P", "-F", "#{pane_id} #{pane_pid}")
         pane_id, pid = self.run("new-session", "-d", *self._size, "-c", str(cwd), *report, line).split()
-        return Pane(self, pane_id, int(pid), name)
+        self.panes.append(Pane(self, pane_id, int(pid), name))
+        return self.panes[-1]
 
 
 def wait_until(look: Callable[[], T | None], *, timeout: float = 5) -> T:

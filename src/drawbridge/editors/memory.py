@@ -53,6 +53,10 @@ class Buffer(Struct):
     def modified(self) -> bool:
         return self.text != self.saved
 
+    def write(self, path: str) -> None:
+        Path(path).write_bytes(self.text.encode("utf-8", "surrogateescape"))
+        self.saved = self.text
+
 
 class Memory:
     """What happened to it is there to look at: ``shown``, ``told``, ``announced``, ``opened``."""
@@ -171,10 +175,9 @@ class Memory:
         if buffer is None:
             raise Refused(f"{path} is not open in the editor. Nothing was saved.")
         try:
-            Path(path).write_bytes(buffer.text.encode("utf-8", "surrogateescape"))
+            buffer.write(path)
         except OSError as error:
             raise Refused(f"{path} can't be written: {error.strerror}. Nothing was saved.") from None
-        buffer.saved = buffer.text
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
         self._answer()
@@ -183,7 +186,7 @@ class Memory:
         selected = _find(text, request)
         if request.focus:
             self.active = request.path
-            if selected is not None:
+            if selected is not None and request.start_text:
                 self._selections[request.path] = selected
         return OpenedFile(request.path, files.language(request.path), _line_count(text), selected is not None)
 
@@ -264,8 +267,8 @@ def _find(text: str, request: OpenRequest) -> Range | None:
     if request.end_text and (found := text.find(request.end_text, end)) >= 0:
         end = found + len(request.end_text)
     if request.to_end_of_line:
-        line_end = text.find("\n", end)
-        end = len(text) if line_end < 0 else line_end
+        rest = text[end:].partition("\n")[0]
+        end += len(rest.removesuffix("\r"))
     return Range(_position(text, start), _position(text, end))
 
 

@@ -1,0 +1,261 @@
+"""The editor where there is none: a directory, and a terminal in which a person reads and answers.
+
+Proposals are drawn as a diff one after another, each with the question y, n or e; "e" opens the proposed text in the
+person's own $VISUAL or $EDITOR, and what they made of it is drawn and asked again. Nothing is taken for a yes that was
+typed before the question could be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, TextIO
+
+import msgspec
+
+from drawbridge.editors import files, folder_edit, hunks, text
+from drawbridge.editors.folder_input import Lines
+from drawbridge.editors.folder_view import Canvas
+from drawbridge.editors.port import (
+    Accepted,
+    BridgeState,
+    BufferStatus,
+    Decided,
+    FileDiagnostics,
+    Level,
+    Listener,
+    OpenedFile,
+    OpenRequest,
+    Proposal,
+    Rejected,
+    Selection,
+    Tab,
+)
+from drawbridge.errors import Refused, UnusableFile
+
+QUESTIONS: Final = {
+    "change": "Accept it? [y]es, [n]o, [e]dit: ",
+    "code": "Run it? [y]es, [n]o, [e]dit: ",
+}
+
+
+class _TakenBack(Exception):
+    """The proposal that is being asked was withdrawn."""
+
+
+class Folder:
+    name = "Terminal"
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        decide: Literal["accept", "reject"] | None = None,
+        input: TextIO | None = None,
+        output: TextIO | None = None,
+    ) -> None:
+        """``decide``: answer every proposal so, without a person. ``input``: stdin by default; ``output``: stderr."""
+        self._directory = str(Path(directory).absolute())
+        self._decide_all = decide
+        self._lines = Lines(input or sys.stdin)
+        self._canvas = Canvas(output or sys.stderr)
+        self._output = output or sys.stderr
+        self._listener: Listener | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._waiting: dict[str, Proposal] = {}
+        self._more = asyncio.Event()
+        self._asked: str | None = None
+        self._taken_back = asyncio.Event()
+        self._prompt = ""
+        self._held: list[str] | None = None
+        self._agents: tuple[str, ...] = ()
+        self._port = 0
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    async def start(self, listener: Listener) -> None:
+        self._listener = listener
+        self._worker = asyncio.create_task(self._ask_all())
+
+    async def close(self) -> None:
+        self._listener = None
+        if self._worker is None:
+            return
+        self._worker.cancel()
+        await asyncio.gather(self._worker, return_exceptions=True)
+        self._worker = None
+        if self._asked is not None:
+            self._end_prompt()
+            self._say("The bridge ends. The proposal is left undecided.", "warn")
+        self._asked = None
+        self._waiting.clear()
+
+    async def announce(self, state: BridgeState) -> None:
+        if state.port != self._port:
+            self._port = state.port
+            self._say(f"Agents in {self._directory} can connect (port {state.port}).", "dim")
+        for agent in state.agents:
+            if agent not in self._agents:
+                self._say(f"{agent} is connected.", "dim")
+        for agent in self._agents:
+            if agent not in state.agents:
+                self._say(f"{agent} left.", "dim")
+        self._agents = state.agents
+
+    async def folders(self) -> tuple[str, ...]:
+        return (self._directory,)
+
+    async def selection(self) -> Selection | None:
+        return None
+
+    async def tabs(self) -> Sequence[Tab]:
+        return []
+
+    async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
+        return [] if path is None else [FileDiagnostics(path, ())]
+
+    async def status(self, path: str) -> BufferStatus | None:
+        return None
+
+    async def unsaved_text(self, path: str) -> str | None:
+        return None
+
+    async def save(self, path: str) -> None:
+        raise Refused(f"{path} is not open in an editor here. Nothing was saved; what is on disk is what there is.")
+
+    async def open_file(self, request: OpenRequest) -> OpenedFile:
+        """Says where to look; ``UnusableFile`` where there is nothing that could be looked at."""
+        content = await asyncio.to_thread(files.read_text, request.path)
+        if content is None:
+            raise UnusableFile(f"There is no file {request.path}. Nothing was opened.")
+        at = content.find(request.start_text) if request.start_text else 0
+        if request.focus:
+            line = f":{content.count(chr(10), 0, at) + 1}" if request.start_text and at >= 0 else ""
+            agent = self._agents[0] if len(self._agents) == 1 else "An agent"
+            self._say(f"{agent} points at {self._shown(request.path)}{line}")
+        line_count = max(len(text.split(content)[0]), 1)
+        return OpenedFile(request.path, files.language(request.path), line_count, at >= 0)
+
+    async def show(self, proposal: Proposal) -> None:
+        self._waiting[proposal.id] = proposal
+        self._more.set()
+
+    async def withdraw(self, proposal_id: str) -> None:
+        self._waiting.pop(proposal_id, None)
+        if proposal_id == self._asked:
+            self._taken_back.set()
+
+    async def written(self, path: str, text: str, proposal_id: str) -> None:
+        self._say(f"{self._shown(path)} is written.", "dim")
+
+    async def tell(self, message: str, level: Level = "info") -> None:
+        for line in message.split("\n"):
+            self._say(line, level)
+
+    async def _ask_all(self) -> None:
+        while True:
+            while not self._waiting:
+                self._more.clear()
+                await self._more.wait()
+            proposal = self._waiting.pop(next(iter(self._waiting)))
+            self._asked = proposal.id
+            self._taken_back.clear()
+            try:
+                decision = await self._decide(proposal)
+            except _TakenBack:
+                self._end_prompt()
+                self._say("Withdrawn: it needs no answer here any more.", "warn")
+                decision = None
+            self._asked = None
+            if decision is not None and self._listener is not None:
+                self._listener(Decided(proposal.id, decision))
+
+    async def _decide(self, proposal: Proposal) -> Accepted | Rejected:
+        self._draw(proposal)
+        answer: str | None = self._decide_all
+        while answer not in ("y", "yes", "accept"):
+            if answer in ("n", "no", "reject"):
+                self._say("Rejected.", "rejected")
+                return Rejected()
+            if answer in ("e", "edit"):
+                edited = await self._edit(proposal)
+                if edited != proposal:
+                    proposal = edited
+                    self._draw(proposal)
+            answer = await self._ask(QUESTIONS[proposal.kind])
+        self._say("Accepted.", "accepted")
+        return Accepted(proposal.new_text)
+
+    async def _ask(self, question: str) -> str:
+        """The person's answer in lower case; "n" with a notice when no more answers can come."""
+        self._lines.discard()
+        self._prompt = self._canvas.paint(question, "question")
+        self._canvas.write(self._prompt)
+        reading = asyncio.create_task(self._lines.read())
+        withdrawal = asyncio.create_task(self._taken_back.wait())
+        try:
+            await asyncio.wait({reading, withdrawal}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reading.cancel()
+            withdrawal.cancel()
+            await asyncio.gather(reading, withdrawal, return_exceptions=True)
+        if self._taken_back.is_set():
+            raise _TakenBack
+        answer = reading.result()
+        if answer is None:
+            self._end_prompt()
+            self._say("No answer can be read: the input has ended. So the answer is no.", "warn")
+            return "n"
+        self._prompt = ""
+        if not self._lines.echoes:
+            self._canvas.write(self._canvas.plain(answer) + "\n")
+        return answer.strip().lower()
+
+    async def _edit(self, proposal: Proposal) -> Proposal:
+        """What the person made of it; the proposal itself, with a notice, where that can't be used."""
+        self._held = []
+        problem = None
+        try:
+            changed = await folder_edit.edit(proposal.path, proposal.new_text, self._lines.descriptor, self._output)
+        except (Refused, UnusableFile) as error:
+            problem, changed = str(error), proposal.new_text
+        finally:
+            held, self._held = self._held, None
+        self._canvas.write("".join(held))
+        if problem is not None:
+            self._say(problem, "warn")
+        if self._taken_back.is_set():
+            raise _TakenBack
+        found = await asyncio.to_thread(_difference, proposal.old_text, changed)
+        return msgspec.structs.replace(proposal, new_text=changed, hunks=found)
+
+    def _draw(self, proposal: Proposal) -> None:
+        self._canvas.write(self._canvas.proposal(proposal, self._shown(proposal.path), len(self._waiting)))
+
+    def _shown(self, path: str) -> str:
+        inside = self._directory.rstrip("/") + "/"
+        return path.removeprefix(inside)
+
+    def _end_prompt(self) -> None:
+        if self._prompt:
+            self._canvas.write("\n")
+        self._prompt = ""
+
+    def _say(self, line: str, style: str = "info") -> None:
+        """One line, above an open question; kept while the person's editor has the screen."""
+        drawn = self._canvas.plain(line, style) + "\n"
+        if self._held is not None:
+            self._held.append(drawn)
+        elif self._prompt:
+            self._canvas.write(self._canvas.line_start() + drawn + self._prompt)
+        else:
+            self._canvas.write(drawn)
+
+
+def _difference(old_text: str, new_text: str) -> tuple[hunks.Hunk, ...]:
+    return hunks.diff(text.split(old_text)[0], text.split(new_text)[0])

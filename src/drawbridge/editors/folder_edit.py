@@ -1,0 +1,73 @@
+"""A text in the person's own editor, by way of a private temporary file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final, TextIO
+
+from drawbridge.editors import files
+from drawbridge.errors import Refused
+
+STOP_SECONDS: Final = 2.0
+"""For the person's editor to restore the terminal when the bridge ends under it."""
+
+
+async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
+    """``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
+
+    Raises ``Refused`` when that editor can't be run or fails, and ``UnusableFile`` when what it left is no text.
+    """
+    directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="drawbridge-")  # 0700
+    try:
+        file = Path(directory, os.path.basename(path) or "proposal.txt")
+        await asyncio.to_thread(file.write_bytes, text.encode("utf-8", "surrogateescape"))
+        await _run_editor(file, terminal, output)
+        edited = await asyncio.to_thread(files.read_text, str(file))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if edited is None:
+        raise Refused("The file is gone that was to be edited. The proposal is as it was.")
+    return edited
+
+
+async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    screen = _descriptor(output)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *shlex.split(command),
+            str(file),
+            stdin=terminal if terminal is not None and os.isatty(terminal) else asyncio.subprocess.DEVNULL,
+            stdout=screen,
+            stderr=screen,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Refused(
+            f"{command} can't be started: {reason}. The proposal is as it was; set $VISUAL or $EDITOR."
+        ) from None
+    try:
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if status:
+        raise Refused(f"{command} ended with status {status}. The proposal is as it was.")
+
+
+def _descriptor(output: TextIO) -> int:
+    try:
+        return output.fileno()
+    except (OSError, ValueError):
+        return asyncio.subprocess.DEVNULL

@@ -1,0 +1,81 @@
+"""Lines from whatever a program was given to read: a terminal, a pipe, a file, nothing. The event loop never waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import termios
+from typing import Final, TextIO
+
+LINE_LIMIT: Final = 4096
+"""Bytes of an answer; what is longer is cut into several, which no question takes."""
+
+
+class Lines:
+    def __init__(self, stream: TextIO | None) -> None:
+        """``stream``: ``sys.stdin`` may be None, or closed; then there are no lines."""
+        self._stream = stream
+        self._unread = b""
+
+    @property
+    def descriptor(self) -> int | None:
+        try:
+            return self._stream.fileno() if self._stream is not None else None
+        except (OSError, ValueError):  # no real file, or a closed one
+            return None
+
+    @property
+    def echoes(self) -> bool:
+        """Whether what is typed is on the screen already."""
+        descriptor = self.descriptor
+        return descriptor is not None and os.isatty(descriptor)
+
+    def discard(self) -> None:
+        """Forget what was typed before a question could be read. What a program sent ahead stays."""
+        descriptor = self.descriptor
+        if descriptor is not None and self.echoes:
+            self._unread = b""
+            with contextlib.suppress(termios.error):
+                termios.tcflush(descriptor, termios.TCIFLUSH)
+
+    async def read(self) -> str | None:
+        """The next line without its end; None at the end of the input. A cancelled call loses nothing.
+
+        At a terminal the end (Ctrl-D) is no lasting one: the next call reads on.
+        """
+        while b"\n" not in self._unread and len(self._unread) < LINE_LIMIT:
+            if not await self._read_more():
+                break
+        if not self._unread:
+            return None
+        line = self._unread[:LINE_LIMIT].partition(b"\n")[0]
+        self._unread = self._unread[len(line) :].removeprefix(b"\n")
+        return line.decode("utf-8", "replace").rstrip("\r")
+
+    async def _read_more(self) -> bool:
+        descriptor = self.descriptor
+        if descriptor is None:
+            return False
+        try:
+            await _readable(descriptor)
+            chunk = os.read(descriptor, LINE_LIMIT)
+        except BlockingIOError:  # somebody else who reads the same terminal was quicker
+            return True
+        except OSError:
+            return False
+        self._unread += chunk
+        return bool(chunk)
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except PermissionError:  # a regular file, or /dev/null: never waits
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

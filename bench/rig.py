@@ -72,7 +72,12 @@ class Agent:
         return self._next
 
     def open_diff(self, path: Path, text: str) -> int:
-        arguments = {"old_file_path": str(path), "new_file_path": str(path), "new_file_contents": text, "tab_name": "bench"}
+        arguments = {
+            "old_file_path": str(path),
+            "new_file_path": str(path),
+            "new_file_contents": text,
+            "tab_name": "bench",
+        }
         return self._send("tools/call", {"name": "openDiff", "arguments": arguments})
 
     async def answer(self, call: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from drawbridge.errors import BadMessage, DrawbridgeError, EditorGone, EditorHung
 from drawbridge.wire.msgpack_rpc import Connection, Event, Notification, Request
@@ -174,5 +174,5 @@ async def inherited() -> Session:
         writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb", buffering=0))
     except (OSError, ValueError) as error:
         raise EditorGone(f"stdin and stdout are no connection to Neovim: {error}.") from None
-    session.use_writer(cast(asyncio.WriteTransport, writer))
+    session.use_writer(writer)
     return session

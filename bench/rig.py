@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from drawbridge.editors import neovim_rpc
 
@@ -44,7 +45,11 @@ class Agent:
 
     async def __aenter__(self) -> Agent:
         self._socket: ClientConnection = await connect(
-            self._address, additional_headers=self._headers, subprotocols=["mcp"], max_size=None, compression=None
+            self._address,
+            additional_headers=self._headers,
+            subprotocols=[Subprotocol("mcp")],
+            max_size=None,
+            compression=None,
         )
         self._reading = asyncio.create_task(self._read())
         await self.answer(self._send("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))

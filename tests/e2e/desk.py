@@ -30,7 +30,7 @@ class Desk(contextlib.ExitStack):
         self.project = project
         self.model = model
         self.tmux = tmux
-        self._wait_for_agent: Callable[[], None] = lambda: None
+        self._wait_for_agent: Callable[[], object] = lambda: None
         project.mkdir()
         claude_rig.prepare_home(project)
 
@@ -59,7 +59,8 @@ class Desk(contextlib.ExitStack):
         command = [sys.executable, "-m", "drawbridge", "ide", "--folder", str(self.project), *flags]
         everything = claude_rig.environment(self.model) | dict(environment or {})
         pane = self.tmux.start("bridge", command, cwd=self.project, environment=everything)
-        claude_rig.wait_for_lock()
+        pane.wait_for("can connect")
+        self._wait_for_agent = lambda: pane.wait_for("is connected")
         return pane
 
     def claude(self, *, recorded_as: tuple[str, str] | None = None) -> Claude:

@@ -56,11 +56,11 @@ def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
-@pytest.mark.parametrize("words", ["DrawbridgeReject", "q", "tabclose"])
-def test_a_refused_proposal_is_not_written(desk: Desk, words: str) -> None:
+@pytest.mark.parametrize(("words", "name"), [("DrawbridgeReject", "reject"), ("q", "close"), ("tabclose", "close-tab")])
+def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=(f"reject-{words.lower()}", f"An Edit, rejected with :{words} in Neovim."))
+    claude = desk.claude(recorded_as=(name, f"An Edit, rejected with :{words} in Neovim."))
     before = neovim.layout
     desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("I leave it."))
     claude.prompt("Shout the second line.")

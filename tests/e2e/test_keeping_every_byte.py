@@ -42,9 +42,7 @@ def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
     neovim.command("1s/one/eins/")
-    claude = desk.claude(
-        recorded_as=("unsaved", "An Edit of a file with unsaved work in another line, accepted with :w.")
-    )
+    claude = desk.claude()
     desk.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
     claude.prompt("Shout the third line.")
     neovim.wait_for_proposal()
@@ -63,9 +61,7 @@ def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
     neovim = desk.neovim(poem)
     neovim.command("2s/two/zwei/")
     before = neovim.layout
-    claude = desk.claude(
-        recorded_as=("overlap", "An Edit of the very line that holds unsaved work: refused by the bridge.")
-    )
+    claude = desk.claude()
     desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     claude.prompt("Shout the second line.")

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+
 from .claude_rig import TOOL_DIALOG, YES
 from .desk import Desk
-from .messages_stub import text, tool_use
+from .messages_stub import edit, read, text, tool_use
 
 POEM = "one\ntwo\nthree\nfour\n"
 
-COMPLAIN = """
-local buffer = vim.fn.bufnr()
-vim.diagnostic.set(vim.api.nvim_create_namespace('poetry'), buffer, {
-  { lnum = 1, col = 0, end_lnum = 1, end_col = 3, severity = vim.diagnostic.severity.ERROR,
-    message = 'This does not rhyme', source = 'critic', code = 'R1' },
-})
+CRITIC = """
+local space = vim.api.nvim_create_namespace('critic')
+local function complain(row, message)
+  vim.diagnostic.set(space, vim.fn.bufnr('poem.txt'), {
+    { lnum = row, col = 0, end_lnum = row, end_col = 3, severity = vim.diagnostic.severity.ERROR,
+      message = message, source = 'critic', code = 'R1' },
+  })
+end
+complain(1, 'This does not rhyme')
+vim.api.nvim_create_autocmd({ 'BufReadPost', 'FileChangedShellPost' }, { callback = function()
+  complain(2, 'Now it is too loud')
+end })
 """
+"""A linter: one complaint now, another when Neovim has read the file again."""
 
 
 def test_sent_lines_are_typed_into_the_prompt(desk: Desk) -> None:
@@ -56,11 +65,11 @@ def test_the_selection_is_in_the_next_request(desk: Desk) -> None:
     assert f"The user selected the lines 2 to 3 from {poem}:\ntwo\nthree" in desk.model.requests[-1].told
 
 
-def test_diagnostics_answer_the_model_and_report_what_an_edit_broke(desk: Desk) -> None:
+def test_the_model_gets_the_diagnostics_it_asks_for(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
-    claude = desk.claude(recorded_as=("diagnostics", "getDiagnostics by the model, and after an Edit by the CLI."))
-    neovim.lua(COMPLAIN)
+    claude = desk.claude(recorded_as=("diagnostics", "The model calls getDiagnostics for one file."))
+    neovim.lua(CRITIC)
     desk.model.will_say(tool_use("mcp__ide__getDiagnostics", uri=poem.as_uri()), text("It does not rhyme."))
 
     claude.prompt("Is it any good?")
@@ -68,5 +77,38 @@ def test_diagnostics_answer_the_model_and_report_what_an_edit_broke(desk: Desk) 
 
     claude.pane.wait_for("It does not rhyme")
     [answer] = desk.model.requests[-1].tool_results
-    assert "This does not rhyme" in answer
-    assert '"severity":"Error"' in answer.replace(" ", "")
+    assert json.loads(answer) == [
+        {
+            "uri": poem.as_uri(),
+            "diagnostics": [
+                {
+                    "message": "This does not rhyme",
+                    "severity": "Error",
+                    "source": "critic",
+                    "code": "R1",
+                    "range": {"start": {"line": 1, "character": 0}, "end": {"line": 1, "character": 3}},
+                }
+            ],
+        }
+    ]
+
+
+def test_what_an_edit_broke_is_in_a_later_request(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    claude = desk.claude(recorded_as=("new-diagnostics", "An Edit after which the editor has a new diagnostic."))
+    neovim.lua(CRITIC)
+    desk.model.will_say(read(poem), edit(poem, "three", "THREE"), text("It is done."))
+    claude.prompt("Shout the third line.")
+    neovim.wait_for_proposal()
+    neovim.command("w")
+    claude.pane.wait_for("It is done")
+    neovim.wait_for_buffer(poem, ["one", "two", "THREE", "four"])
+
+    desk.model.will_say(text("Oh."))
+    claude.prompt("Well?")
+    claude.pane.wait_for("Oh")
+
+    told = "\n".join(request.told for request in desk.model.requests)
+    assert "Now it is too loud" in told
+    assert "This does not rhyme" not in told, "it was there before"

@@ -1,0 +1,153 @@
+"""What the real CLI said is said again to the bridge, and it answers as it did when the session was recorded.
+
+The transcripts are made by ``tools/record_ide.py``; who the person was and what the editor knew is read off the
+bridge's own recorded lines: where it said FILE_SAVED, the person accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+from drawbridge import settings
+from drawbridge.door import Door
+from drawbridge.editors.memory import Memory
+from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
+from drawbridge.ide.bridge import Bridge
+from drawbridge.ide.claude import TOKEN_HEADER
+from drawbridge.ide.launch import Launched
+from tests.waiting import PATIENCE, until
+
+TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "claude-ide").glob("*.jsonl"))
+POEM = "one\ntwo\nthree\nfour\n"
+"""What the recorded sessions were about: poem.txt in the folder that transcripts call /project."""
+
+Frame = dict[str, Any]
+
+
+class Person:
+    """Does at the in-memory editor what the person of the transcript did, so that the bridge says ``frame``."""
+
+    def __init__(self, editor: Memory) -> None:
+        self._editor = editor
+
+    def prepare(self, answer: Frame) -> None:
+        """The state of the editor that a call's recorded answer tells of."""
+        words = [item["text"] for item in answer.get("result", {}).get("content", ())]
+        if words and words[0].startswith("[") and words[0] != "[]":
+            for file in json.loads(words[0]):
+                path = file["uri"].removeprefix("file://")
+                self._editor.problems[path] = msgspec.convert(file["diagnostics"], list[Diagnostic])
+
+    def cause(self, frame: Frame) -> None:
+        params = frame.get("params", {})
+        match frame.get("method"):
+            case "selection_changed":
+                self._editor.select(params["filePath"], msgspec.convert(params["selection"], Range))
+            case "at_mentioned":
+                lines = (params["lineStart"], params["lineEnd"]) if "lineStart" in params else None
+                self._editor.mention(params["filePath"], lines)
+            case None if self._editor.shown:
+                self._decide(frame)
+
+    def _decide(self, frame: Frame) -> None:
+        match [item["text"] for item in frame["result"].get("content", ())]:
+            case ["FILE_SAVED", text]:
+                self._editor.decide(next(iter(self._editor.shown)), Accepted(text))
+            case ["DIFF_REJECTED", _]:
+                self._editor.decide(next(iter(self._editor.shown)), Rejected())
+
+
+class Bench:
+    """A bridge with the in-memory editor, and a connection to it as the CLI makes one."""
+
+    def __init__(self, editor: Memory, connection: ClientConnection) -> None:
+        self.editor = editor
+        self.connection = connection
+        self._early: list[Frame] = []
+
+    async def say(self, frame: Frame) -> None:
+        shown = len(self.editor.shown)
+        await self.connection.send(json.dumps(frame))
+        if frame.get("params", {}).get("name") == "openDiff":
+            await until(lambda: len(self.editor.shown) > shown, "the proposal's view")
+
+    async def hear(self, like: Frame) -> Frame:
+        """The next frame that answers the same call, or is the same kind of notice, as ``like``."""
+        wanted = (like.get("id"), like.get("method"))
+        while True:
+            for frame in self._early:
+                if (frame.get("id"), frame.get("method")) == wanted:
+                    self._early.remove(frame)
+                    return frame
+            async with asyncio.timeout(PATIENCE):
+                self._early.append(json.loads(await self.connection.recv()))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "poem.txt").write_text(POEM)
+    (tmp_path / "notes.txt").write_text("a note")
+    return tmp_path
+
+
+@pytest.fixture
+async def bench(project: Path) -> AsyncIterator[Bench]:
+    launched = Launched(settings.load("ide", settings.IDE, {"folder": str(project)}))
+    editor = Memory([str(project)])
+    bridge = Bridge(launched, editor, [str(project)], asyncio.Event())
+    await bridge.open()
+    headers = {TOKEN_HEADER: launched.token}
+    options: dict[str, Any] = {"subprotocols": ["mcp"], "compression": None, "proxy": None}
+    async with (
+        Door(bridge.claude, launched.listener),
+        connect(f"ws://127.0.0.1:{launched.port}/", additional_headers=headers, **options) as connection,
+    ):
+        yield Bench(editor, connection)
+    await bridge.close()
+    launched.lock.remove()
+
+
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+async def test_the_bridge_answers_as_recorded(transcript: Path, project: Path, bench: Bench) -> None:
+    lines = load(transcript, project)
+    answers = {line["frame"].get("id"): line["frame"] for line in lines if line["from"] == "bridge" and "frame" in line}
+    person = Person(bench.editor)
+    for line in lines:
+        match line:
+            case {"from": "claude", "frame": frame}:
+                person.prepare(answers.get(frame.get("id"), {}))
+                await bench.say(frame)
+            case {"from": "bridge", "frame": frame}:
+                person.cause(frame)
+                assert comparable(await bench.hear(like=frame)) == comparable(frame)
+
+
+def test_there_are_transcripts_of_every_kind_of_session() -> None:
+    kinds = {path.stem.partition("-")[2] for path in TRANSCRIPTS}
+    assert kinds >= {"accept", "accept-edited", "reject", "close", "new-file", "two-edits"}
+    assert kinds >= {"terminal-yes", "terminal-no", "selection", "mention", "diagnostics", "new-diagnostics"}
+
+
+def load(transcript: Path, project: Path) -> list[dict[str, Any]]:
+    """The lines behind the first one, as if they had been recorded in ``project``."""
+    _, *lines = transcript.read_text().replace("/project", str(project)).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def comparable(frame: Frame) -> Frame:
+    """Without what may change from version to version: our own, and what the tools' descriptions say."""
+    match frame:
+        case {"result": {"serverInfo": dict(), **result}}:
+            return {**frame, "result": result}
+        case {"result": {"tools": tools}}:
+            return {**frame, "result": {tool["name"]: sorted(tool["inputSchema"]["properties"]) for tool in tools}}
+        case _:
+            return frame

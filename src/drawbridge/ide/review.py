@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
-from collections.abc import Coroutine, Hashable
-from typing import Any, Final
+from collections.abc import Coroutine, Hashable, Iterator
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -22,8 +23,13 @@ FOLLOW_SECONDS: Final = 30.0
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
 """Seconds between looks at the file; the last one repeats."""
 
+SETTLED_SECONDS: Final = 0.2
+"""A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
+
 OPEN_LIMIT: Final = 50
 """Proposals that one agent may have open at once; the real CLI opens one at a time."""
+
+Kind: TypeAlias = Literal["change", "code"]
 
 logger = logging.getLogger("drawbridge.review")
 
@@ -85,9 +91,12 @@ def check_text(new_text: str) -> None:
 
 
 class _Review(Struct, eq=False):
+    """``shown``: the editor has heard of it. ``before``: the file's signature when it was decided."""
+
     approval: Approval[Decision]
     path: str
     decision: asyncio.Future[Decision]
+    shown: bool = False
     before: tuple[int, ...] | None = None
 
 
@@ -96,7 +105,7 @@ class Reviews:
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
-        self._open: dict[tuple[Hashable, str], _Review] = {}
+        self._open: dict[tuple[Hashable, Hashable], _Review] = {}
         self._by_id: dict[str, _Review] = {}
         self._numbers = itertools.count(1)
         self._background: set[asyncio.Task[None]] = set()
@@ -107,21 +116,20 @@ class Reviews:
         Raises ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors when it can't be shown.
         """
         check_text(new_text)
-        self._withdraw((owner, title), "the agent replaced it")
-        self._check_room(owner)
-        disk = await asyncio.to_thread(files.read_text, path)
-        unsaved = await self._editor.unsaved_text(path)
-        shown = await asyncio.to_thread(draft, disk, unsaved, new_text)
-        proposal = self._proposal(agent, title, path, shown)
-        return await self._ask((owner, title), proposal)
+        with self._opened((owner, title), path) as review:
+            disk = await asyncio.to_thread(files.read_text, path)
+            unsaved = await self._editor.unsaved_text(path)
+            drafted = await asyncio.to_thread(draft, disk, unsaved, new_text)
+            await self._show(review, agent, title, drafted)
+            return await review.decision
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
         """Ask whether ``code`` may be run; the person may change it first."""
         check_text(code)
-        self._check_room(owner)
-        shown = Draft("", code, hunks.diff([], text.split(code)[0]), None)
-        proposal = self._proposal(agent, "Run this code?", "", shown, kind="code")
-        decision = await self._ask((owner, proposal.id), proposal)
+        with self._opened((owner, object()), "") as review:
+            drafted = Draft("", code, hunks.diff([], text.split(code)[0]), None)
+            await self._show(review, agent, "Run this code?", drafted, kind="code")
+            decision = await review.decision
         return decision if isinstance(decision, Accepted) else None
 
     def decided(self, event: Decided) -> None:
@@ -147,48 +155,56 @@ class Reviews:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
-    def _check_room(self, owner: Hashable) -> None:
-        if sum(key[0] == owner for key in self._open) >= OPEN_LIMIT:
+    @contextlib.contextmanager
+    def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
+        """From the question to its answer. It is known before the first wait, so that a close that follows finds it."""
+        self._withdraw(key, "the agent replaced it")
+        if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first."
             )
-
-    def _proposal(self, agent: str, title: str, path: str, shown: Draft, *, kind: Any = "change") -> Proposal:
-        return Proposal(
-            id=str(next(self._numbers)),
-            agent=agent,
-            title=title,
-            path=path,
-            old_text=shown.old_text,
-            new_text=shown.new_text,
-            hunks=shown.hunks,
-            note=shown.note,
-            kind=kind,
-        )
-
-    async def _ask(self, key: tuple[Hashable, str], proposal: Proposal) -> Decision:
-        loop = asyncio.get_running_loop()
-        review = _Review(Approval(proposal.id), proposal.path, loop.create_future())
-        self._withdraw(key, "the agent replaced it")
-        self._open[key] = self._by_id[proposal.id] = review
+        review = _Review(Approval(str(next(self._numbers))), path, asyncio.get_running_loop().create_future())
+        self._open[key] = self._by_id[review.approval.id] = review
         try:
-            await self._editor.show(proposal)
-            return await review.decision
+            yield review
         except BaseException:
             # Cancelled (the agent went, or does not want the answer any more) or not shown at all.
-            if review.approval.withdraw("the agent went"):
-                self._spawn(self._editor.withdraw(proposal.id))
+            self._take_back(review, "the agent went")
             raise
         finally:
-            self._by_id.pop(proposal.id, None)
+            self._by_id.pop(review.approval.id, None)
             if self._open.get(key) is review:
                 del self._open[key]
 
-    def _withdraw(self, key: tuple[Hashable, str], reason: str) -> None:
+    async def _show(self, review: _Review, agent: str, title: str, drafted: Draft, *, kind: Kind = "change") -> None:
+        if review.decision.done():
+            return  # taken back while it was prepared
+        review.shown = True
+        await self._editor.show(
+            Proposal(
+                id=review.approval.id,
+                agent=agent,
+                title=title,
+                path=review.path,
+                old_text=drafted.old_text,
+                new_text=drafted.new_text,
+                hunks=drafted.hunks,
+                note=drafted.note,
+                kind=kind,
+            )
+        )
+
+    def _withdraw(self, key: tuple[Hashable, Hashable], reason: str) -> None:
         review = self._open.pop(key, None)
-        if review is not None and review.approval.withdraw(reason):
-            self._spawn(self._editor.withdraw(review.approval.id))
+        if review is not None and self._take_back(review, reason):
             self._settle(review, Withdrawn(reason))
+
+    def _take_back(self, review: _Review, reason: str) -> bool:
+        """False: it was decided already."""
+        taken = review.approval.withdraw(reason)
+        if taken and review.shown:
+            self._spawn(self._editor.withdraw(review.approval.id))
+        return taken
 
     def _settle(self, review: _Review, decision: Decision) -> None:
         review.before = _signature(review.path)
@@ -199,18 +215,14 @@ class Reviews:
 
     async def _follow(self, review: _Review, decision: Decision) -> None:
         """See the agent write the file, then let the editor show it."""
-        deadline = asyncio.get_running_loop().time() + FOLLOW_SECONDS
-        for step in itertools.count():
-            if asyncio.get_running_loop().time() > deadline:
-                return
-            await asyncio.sleep(FOLLOW_STEPS[min(step, len(FOLLOW_STEPS) - 1)])
-            if _signature(review.path) != review.before:
-                break
-        written = await asyncio.to_thread(files.read_text, review.path)
-        if isinstance(decision, Accepted) and written == decision.text:
+        accepted = decision.text if isinstance(decision, Accepted) else None
+        written = await _wait_for_write(review.path, review.before, accepted)
+        if written is None:
+            return
+        if written == accepted:
             review.approval.confirm()
-            await self._editor.written(review.path, decision.text, review.approval.id)
-        elif written is not None:
+            await self._editor.written(review.path, written, review.approval.id)
+        else:
             review.approval.overrule()
             await self._editor.written(review.path, written, "")
 
@@ -225,6 +237,33 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
         await work
     except DrawbridgeError as error:
         logger.warning("%s: %s", error.code, error)
+
+
+async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
+    """The file's text once it has changed: ``expected`` at once, another when it stays. None: nothing was written in time."""
+    clock = asyncio.get_running_loop().time
+    deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0
+    for step in itertools.count():
+        await asyncio.sleep(FOLLOW_STEPS[min(step, len(FOLLOW_STEPS) - 1)])
+        if clock() > deadline:
+            break
+        signature = _signature(path)
+        if signature == before:
+            continue
+        if signature != seen:
+            seen, seen_at = signature, clock()
+        written = await asyncio.to_thread(_read_if_text, path)
+        if written is not None and (written == expected or clock() - seen_at >= SETTLED_SECONDS):
+            return written
+    return None
+
+
+def _read_if_text(path: str) -> str | None:
+    """None also for what is no text, as a file may be for a moment while it is written."""
+    try:
+        return files.read_text(path)
+    except UnusableFile:
+        return None
 
 
 def _signature(path: str) -> tuple[int, ...] | None:

@@ -1,0 +1,494 @@
+"""A proposal's way: shown, decided once, taken back, and what the agent made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.editors.files import FILE_LIMIT
+from drawbridge.editors.memory import Memory
+from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
+from drawbridge.editors.text import BOM
+from drawbridge.errors import EditorHung, Refused, UnusableFile
+from drawbridge.ide import review
+from drawbridge.ide.review import OPEN_LIMIT, Reviews
+from tests.waiting import until
+
+TEXT = "one\ntwo\nthree\nfour\nfive\n"
+PROPOSED = "one\nTWO\nthree\nfour\nfive\n"
+
+
+class Watched(Memory):
+    """Remembers what it is told of written files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[tuple[str, str]] = []
+
+    async def written(self, path: str, text: str, proposal_id: str) -> None:
+        self.writes.append((text, proposal_id))
+        await super().written(path, text, proposal_id)
+
+
+@pytest.fixture
+async def editor() -> AsyncIterator[Watched]:
+    editor = Watched()
+    yield editor
+    await editor.close()
+
+
+@pytest.fixture
+async def reviews(editor: Watched) -> AsyncIterator[Reviews]:
+    reviews = Reviews(editor)
+    await editor.start(lambda event: reviews.decided(event) if isinstance(event, Decided) else None)
+    yield reviews
+    await reviews.stop()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "größe #1.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def propose(
+    reviews: Reviews, path: Path, text: str = PROPOSED, *, title: str = "tab", owner: str = "claude"
+) -> asyncio.Task[Decision]:
+    return asyncio.create_task(reviews.review(owner, "Claude Code", str(path), text, title))
+
+
+async def shown(editor: Memory, number: int = 1) -> Proposal:
+    """The newest of this many proposals, once they are all there to see."""
+    await until(lambda: len(editor.shown) == number, f"{number} shown, {len(editor.shown)} are")
+    return list(editor.shown.values())[-1]
+
+
+async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, reviews: Reviews, file: Path) -> None:
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    assert (proposal.agent, proposal.title, proposal.path) == ("Claude Code", "tab", str(file))
+    assert (proposal.old_text, proposal.new_text) == (TEXT, PROPOSED)
+    [hunk] = proposal.hunks
+    assert (hunk.old_start, hunk.old_count, hunk.new_start, hunk.new_count) == (1, 1, 1, 1)
+    assert proposal.note is None
+    assert not task.done()
+    editor.decide(proposal.id, Rejected())
+    await task
+
+
+@pytest.mark.parametrize("decision", [Accepted(PROPOSED), Accepted("one\nmine\n"), Accepted(""), Rejected()])
+async def test_the_decision_reaches_the_agent_as_it_was_made(
+    editor: Watched, reviews: Reviews, file: Path, decision: Accepted | Rejected
+) -> None:
+    task = propose(reviews, file)
+    editor.decide((await shown(editor)).id, decision)
+    assert await task == decision
+    assert file.read_text() == TEXT, "the agent writes, never we"
+
+
+async def test_a_second_decision_comes_too_late(editor: Watched, reviews: Reviews, file: Path) -> None:
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    editor.decide(proposal.id, Rejected())
+    reviews.decided(Decided(proposal.id, Accepted(PROPOSED)))
+    assert await task == Rejected()
+    reviews.decided(Decided(proposal.id, Accepted(PROPOSED)))
+    reviews.decided(Decided("no such id", Rejected()))
+
+
+async def test_a_new_file_is_compared_with_nothing(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
+    task = propose(reviews, tmp_path / "new" / "file.txt", "hello\n")
+    proposal = await shown(editor)
+    assert (proposal.old_text, proposal.new_text) == ("", "hello\n")
+    editor.decide(proposal.id, Accepted("hello\n"))
+    assert await task == Accepted("hello\n")
+    assert not (tmp_path / "new").exists()
+
+
+# taken back
+
+
+async def test_close_takes_the_view_away_and_answers_the_call(editor: Watched, reviews: Reviews, file: Path) -> None:
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    await reviews.close("claude", "tab")
+    assert isinstance(await task, Withdrawn)
+    await until(lambda: not editor.shown)
+    reviews.decided(Decided(proposal.id, Accepted(PROPOSED)))
+
+
+async def test_close_knows_only_the_agents_own_proposals_by_their_name(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    task = propose(reviews, file)
+    await shown(editor)
+    await reviews.close("claude", "another tab")
+    await reviews.close("another claude", "tab")
+    await reviews.close("claude", str(file))
+    assert await reviews.close_all("another claude") == 0
+    assert not task.done()
+    assert len(editor.shown) == 1
+    await reviews.close("claude", "tab")
+    await task
+
+
+async def test_close_right_behind_the_question_finds_it(editor: Watched, reviews: Reviews, file: Path) -> None:
+    """The person said yes in the terminal while the file was still being read."""
+    task = propose(reviews, file)
+    await asyncio.sleep(0)
+    await reviews.close("claude", "tab")
+    assert isinstance(await task, Withdrawn)
+    assert editor.shown == {}
+
+
+async def test_close_all_counts_and_closes_this_agents_proposals_alone(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    mine = [propose(reviews, file, title=f"tab {number}") for number in range(3)]
+    theirs = propose(reviews, file, owner="another claude")
+    await shown(editor, 4)
+    assert await reviews.close_all("claude") == 3
+    assert all(isinstance(decision, Withdrawn) for decision in await asyncio.gather(*mine))
+    await shown(editor, 1)
+    assert await reviews.close_all("claude") == 0
+    assert not theirs.done()
+    assert await reviews.close_all("another claude") == 1
+    await theirs
+
+
+async def test_the_same_name_again_replaces_the_first(editor: Watched, reviews: Reviews, file: Path) -> None:
+    first = propose(reviews, file, "first\n")
+    old = await shown(editor)
+    second = propose(reviews, file, "second\n")
+    assert isinstance(await first, Withdrawn)
+    await until(lambda: [each.new_text for each in editor.shown.values()] == ["second\n"])
+    reviews.decided(Decided(old.id, Accepted("first\n")))
+    assert not second.done()
+    editor.decide((await shown(editor)).id, Accepted("second\n"))
+    assert await second == Accepted("second\n")
+
+
+async def test_of_two_questions_in_one_breath_the_later_one_stays(
+    editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
+) -> None:
+    """Also when the earlier one takes longer to be read."""
+    (tmp_path / "large.txt").write_text("x\n" * 2_000_000)
+    first = propose(reviews, tmp_path / "large.txt", "first\n")
+    await asyncio.sleep(0)
+    second = propose(reviews, file, "second\n")
+    assert isinstance(await first, Withdrawn)
+    assert (await shown(editor)).new_text == "second\n"
+    assert not second.done()
+    await reviews.close("claude", "tab")
+    await second
+
+
+async def test_the_same_name_of_another_agent_is_another_proposal(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    tasks = [propose(reviews, file, owner=owner) for owner in ("one", "two")]
+    await shown(editor, 2)
+    await reviews.close("one", "tab")
+    await tasks[0]
+    assert not tasks[1].done()
+    await reviews.close("two", "tab")
+    await tasks[1]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_an_agent_that_goes_takes_its_view_along_whenever_it_goes(
+    editor: Watched, reviews: Reviews, file: Path, turns: int
+) -> None:
+    task = propose(reviews, file)
+    staying = propose(reviews, file, owner="staying")
+    for _ in range(turns):
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await shown(editor)).id
+    await until(lambda: not reviews._background)
+    assert len(editor.shown) == 1
+    assert not staying.done()
+    assert await reviews.close_all("claude") == 0
+    await reviews.close("staying", "tab")
+    await staying
+
+
+async def test_a_decision_for_an_agent_that_went_goes_nowhere(editor: Watched, reviews: Reviews, file: Path) -> None:
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    task.cancel()
+    editor.decide(proposal.id, Accepted(PROPOSED))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_nobody_can_fill_the_screen(editor: Watched, reviews: Reviews, file: Path) -> None:
+    tasks = [propose(reviews, file, title=str(number)) for number in range(OPEN_LIMIT)]
+    with pytest.raises(Refused, match="Nothing was opened"):
+        await propose(reviews, file, title="one more")
+    other = propose(reviews, file, owner="another claude")
+    await shown(editor, OPEN_LIMIT + 1)
+    replaced = propose(reviews, file, title="0")
+    assert isinstance(await tasks[0], Withdrawn)
+    await reviews.close_all("claude")
+    await reviews.close_all("another claude")
+    await asyncio.gather(*tasks, replaced, other)
+
+
+# what can't be shown
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a\0b", "NUL"),
+        ("half \ud83c", "not valid Unicode"),
+        ("x" * (FILE_LIMIT + 1), "16,777,217 bytes"),
+        ("é" * (FILE_LIMIT // 2 + 1), "16,777,218 bytes"),
+    ],
+)
+async def test_a_text_that_no_file_should_hold_is_refused(
+    editor: Watched, reviews: Reviews, file: Path, text: str, why: str
+) -> None:
+    with pytest.raises(UnusableFile, match=why):
+        await propose(reviews, file, text)
+    assert editor.shown == {}
+
+
+async def test_a_file_that_is_no_text_is_refused(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\x7fELF\0")
+    (tmp_path / "latin").write_bytes(b"gr\xf6\xdfe\n")
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(FILE_LIMIT + 1)
+    for name, why in [("binary", "binary"), ("latin", "not UTF-8"), ("large", "bytes"), (".", "a directory")]:
+        with pytest.raises(UnusableFile, match=why):
+            await propose(reviews, tmp_path / name)
+    assert editor.shown == {}
+    assert await reviews.close_all("claude") == 0
+
+
+async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    editor.hung = True
+    with pytest.raises(EditorHung):
+        await propose(reviews, file)
+    editor.hung = False
+    task = propose(reviews, file)
+    editor.decide((await shown(editor)).id, Rejected())
+    assert await task == Rejected()
+
+
+async def test_a_view_that_came_up_after_all_is_taken_down(editor: Watched, reviews: Reviews, file: Path) -> None:
+    """The editor showed it but did not say so in time."""
+    show = editor.show
+
+    async def show_and_hang(proposal: Proposal) -> None:
+        await show(proposal)
+        raise EditorHung("no answer")
+
+    editor.show = show_and_hang  # type: ignore[method-assign]
+    with pytest.raises(EditorHung):
+        await propose(reviews, file)
+    await until(lambda: not editor.shown)
+
+
+async def test_a_decision_made_while_the_editor_still_says_shown_counts(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    show = editor.show
+
+    async def show_slowly(proposal: Proposal) -> None:
+        await show(proposal)
+        editor.decide(proposal.id, Accepted("quick\n"))
+        await asyncio.sleep(0.01)
+
+    editor.show = show_slowly  # type: ignore[method-assign]
+    assert await propose(reviews, file) == Accepted("quick\n")
+
+
+# unsaved work
+
+
+async def test_unsaved_work_elsewhere_in_the_file_is_kept_and_the_person_is_told(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    editor.open(str(file))
+    editor.type(str(file), TEXT.replace("five", "FIVE, unsaved"))
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    assert proposal.old_text == "one\ntwo\nthree\nfour\nFIVE, unsaved\n"
+    assert proposal.new_text == "one\nTWO\nthree\nfour\nFIVE, unsaved\n"
+    assert len(proposal.hunks) == 1
+    assert proposal.note is not None
+    assert "unsaved" in proposal.note
+    editor.decide(proposal.id, Accepted(proposal.new_text))
+    assert await task == Accepted(proposal.new_text)
+
+
+async def test_unsaved_work_on_the_same_line_is_never_overwritten(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    editor.open(str(file))
+    editor.type(str(file), TEXT.replace("two", "zwei, unsaved"))
+    with pytest.raises(Refused, match=r"unsaved work in the editor \(line 2 of the saved file\)"):
+        await propose(reviews, file)
+    assert editor.shown == {}
+    assert editor.buffers[str(file)].text == TEXT.replace("two", "zwei, unsaved")
+    assert file.read_text() == TEXT
+
+
+async def test_the_same_change_on_both_sides_is_no_collision(editor: Watched, reviews: Reviews, file: Path) -> None:
+    editor.open(str(file))
+    editor.type(str(file), PROPOSED)
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    assert (proposal.old_text, proposal.new_text, proposal.hunks) == (PROPOSED, PROPOSED, ())
+    editor.decide(proposal.id, Rejected())
+    await task
+
+
+@pytest.mark.parametrize(
+    ("disk", "unsaved", "proposed", "merged"),
+    [
+        ("a\r\nb\r\nc\r\n", "a\r\nb\r\nC\r\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),
+        ("a\nb\nc", "a\nb\nC", "A\nb\nc", "A\nb\nC"),
+        (BOM + "a\nb\nc\n", BOM + "a\nb\nC\n", BOM + "A\nb\nc\n", BOM + "A\nb\nC\n"),
+        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the person changed the line ends
+        ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent did
+    ],
+)
+async def test_a_merge_keeps_line_ends_mark_and_final_newline(
+    editor: Watched, reviews: Reviews, file: Path, disk: str, unsaved: str, proposed: str, merged: str
+) -> None:
+    file.write_bytes(disk.encode())
+    editor.open(str(file))
+    editor.type(str(file), unsaved)
+    task = propose(reviews, file, proposed)
+    assert (await shown(editor)).new_text == merged
+    await reviews.close("claude", "tab")
+    await task
+
+
+# what the agent made of it
+
+
+async def test_the_editor_is_told_when_the_agent_has_written_the_accepted_text(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    editor.open(str(file))
+    task = propose(reviews, file)
+    proposal = await shown(editor)
+    editor.decide(proposal.id, Accepted("mine\n"))
+    await task
+    assert editor.writes == []
+    file.write_text("mine\n")
+    await until(lambda: editor.writes == [("mine\n", proposal.id)])
+    assert editor.buffers[str(file)].text == "mine\n"
+
+
+async def test_a_file_that_is_half_written_is_not_mistaken_for_the_result(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    text = "€uro\n" * 1_000
+    task = propose(reviews, file, text)
+    proposal = await shown(editor)
+    editor.decide(proposal.id, Accepted(text))
+    await task
+    data = text.encode()
+    with file.open("wb", buffering=0) as slow:
+        for at in range(0, len(data), 700):  # some cuts go through the middle of a character
+            slow.write(data[at : at + 700])
+            await asyncio.sleep(0.02)
+    await until(lambda: editor.writes)
+    assert editor.writes == [(text, proposal.id)]
+
+
+async def test_when_the_agent_wrote_something_else_the_editor_shows_that(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    editor.open(str(file))
+    task = propose(reviews, file)
+    editor.decide((await shown(editor)).id, Accepted(PROPOSED))
+    await task
+    file.write_text("something else\n")
+    await until(lambda: editor.writes == [("something else\n", "")])
+    assert editor.buffers[str(file)].text == "something else\n"
+
+
+async def test_what_was_decided_in_the_terminal_is_shown_as_well(editor: Watched, reviews: Reviews, file: Path) -> None:
+    editor.open(str(file))
+    task = propose(reviews, file)
+    await shown(editor)
+    await reviews.close("claude", "tab")
+    await task
+    file.write_text(PROPOSED)
+    await until(lambda: editor.buffers[str(file)].text == PROPOSED)
+
+
+async def test_after_a_no_nobody_watches_the_file(editor: Watched, reviews: Reviews, file: Path) -> None:
+    task = propose(reviews, file)
+    editor.decide((await shown(editor)).id, Rejected())
+    await task
+    assert not reviews._background
+
+
+async def test_an_agent_that_never_writes_is_not_waited_for_forever(
+    editor: Watched, reviews: Reviews, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "FOLLOW_SECONDS", 0.05)
+    task = propose(reviews, file)
+    editor.decide((await shown(editor)).id, Accepted(PROPOSED))
+    await task
+    await until(lambda: not reviews._background)
+    assert editor.writes == []
+
+
+async def test_an_editor_that_is_gone_by_then_is_only_logged(
+    editor: Watched, reviews: Reviews, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = propose(reviews, file)
+    editor.decide((await shown(editor)).id, Accepted(PROPOSED))
+    await task
+    editor.leave()
+    with caplog.at_level(logging.WARNING):
+        file.write_text(PROPOSED)
+        await until(lambda: not reviews._background)
+    assert "EDITOR_GONE" in caplog.text
+
+
+# code
+
+
+async def test_code_is_shown_as_code_and_the_person_may_change_it(editor: Watched, reviews: Reviews) -> None:
+    task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
+    proposal = await shown(editor)
+    assert (proposal.kind, proposal.path, proposal.old_text, proposal.new_text) == ("code", "", "", "print(1)\n")
+    editor.decide(proposal.id, Accepted("print(2)\n"))
+    assert await task == Accepted("print(2)\n")
+    assert not reviews._background
+
+
+async def test_code_that_is_rejected_or_taken_back_is_not_allowed(editor: Watched, reviews: Reviews) -> None:
+    task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
+    editor.decide((await shown(editor)).id, Rejected())
+    assert await task is None
+    task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
+    await shown(editor)
+    assert await reviews.close_all("claude") == 1
+    assert await task is None
+
+
+async def test_two_pieces_of_code_are_two_questions(editor: Watched, reviews: Reviews) -> None:
+    tasks = [asyncio.create_task(reviews.review_code("claude", "Claude Code", f"{n}\n")) for n in range(2)]
+    await shown(editor, 2)
+    for proposal in list(editor.shown.values()):
+        editor.decide(proposal.id, Accepted(proposal.new_text))
+    assert await asyncio.gather(*tasks) == [Accepted("0\n"), Accepted("1\n")]

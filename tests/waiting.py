@@ -1,0 +1,18 @@
+"""Waiting for what happens beside the test: never longer than a few seconds, never for a fixed time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 5.0
+"""Seconds after which something that should have happened has not."""
+
+
+async def until(condition: Callable[[], Any], what: str = "what was waited for") -> None:
+    """Returns as soon as ``condition`` is true."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"
+        await asyncio.sleep(0.002)

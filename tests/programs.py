@@ -1,8 +1,9 @@
 """The real programs that the tests talk to, and what to do where one is missing.
 
-They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them,
-``DRAWBRIDGE_TEST_CLAUDE``: one path), else in ``.cache/programs`` (``make programs``) and on PATH. A test whose program
-is missing is skipped with a sentence that names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
+They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them;
+``DRAWBRIDGE_TEST_CLAUDE`` and ``DRAWBRIDGE_TEST_GEMINI``: one path), else in ``.cache/programs`` (``make programs``) and
+on PATH. A test whose program is missing is skipped with a sentence that names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``,
+as in CI, it fails.
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ def claude() -> Path:
     named = os.environ.get("DRAWBRIDGE_TEST_CLAUDE")
     candidates = [Path(named)] if named else [FETCHED / "claude" / "claude", *_on_path("claude")]
     return next(filter(Path.exists, candidates), None) or missing(f"Claude Code's `claude` is missing: {FETCH}")
+
+
+def gemini() -> Path:
+    """Gemini CLI."""
+    named = os.environ.get("DRAWBRIDGE_TEST_GEMINI")
+    candidates = [Path(named)] if named else [FETCHED / "gemini" / "gemini", *_on_path("gemini")]
+    return next(filter(Path.exists, candidates), None) or missing(f"Gemini CLI (`gemini`) is missing: {FETCH}")
 
 
 def tmux() -> Path:

@@ -84,6 +84,8 @@ def programs(_arguments: list[str]) -> None:
     for suite in ("trixie", "forky"):
         step(["bash", "tools/install-nvim.sh", str(target / f"nvim-{suite}"), suite])
     step(["bash", "tools/install-claude.sh", str(target / "claude")])
+    step(["bash", "tools/install-node.sh", str(target / "node")])
+    step(["bash", "tools/install-gemini.sh", str(target / "gemini"), str(target / "node" / "node")])
 
 
 def clean(_arguments: list[str]) -> None:

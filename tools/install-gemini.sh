@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Puts Gemini CLI, the version that the tests know, into DIR; it is run by NODE (tools/install-node.sh):
+#
+#     tools/install-gemini.sh DIR NODE  ->  DIR/gemini
+#
+# No install script is run: those build native helpers (a terminal for its shell tool, a keyring) that it does without.
+set -Eeuo pipefail
+
+version=0.61.0
+
+[ $# = 2 ] || { sed -n '2,4p' "$0" >&2; exit 2; }
+[ -x "$2" ] || { echo "install-gemini.sh: $2 can't be run; get it with tools/install-node.sh." >&2; exit 1; }
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+node=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+
+fail() { echo "install-gemini.sh: $*" >&2; exit 1; }
+trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
+
+answer() ( # what DIR/gemini says of itself, with a home of its own
+  HOME=$(mktemp -d)
+  trap 'rm -rf "$HOME"' EXIT
+  export HOME GEMINI_CLI_NO_RELAUNCH=true
+  "$dir/gemini" --version 2>/dev/null
+)
+
+if [[ $(answer) == "$version" ]]; then
+  echo "gemini $version is in $dir already"
+  exit 0
+fi
+command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
+
+rm -rf "$dir/node_modules" "$dir/gemini"
+npm install --prefix "$dir" --ignore-scripts --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error \
+  "@google/gemini-cli@$version"
+cat >"$dir/gemini" <<LAUNCHER
+#!/bin/sh
+exec "$node" "$dir/node_modules/@google/gemini-cli/bundle/gemini.js" "\$@"
+LAUNCHER
+chmod +x "$dir/gemini"
+[[ $(answer) == "$version" ]] || fail "gemini $version is there but does not run here: try $dir/gemini --version"
+echo "gemini $version is in $dir"

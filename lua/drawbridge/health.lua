@@ -3,7 +3,7 @@ local config = require('drawbridge.config')
 
 local M = {}
 
-local WAIT = 2500 -- ms for each program that is asked
+local WAIT = 2000 -- ms for each program that is asked
 
 -- Neovim 0.7 has the old names only, and they are gone in newer ones.
 local reporter = vim.health or require('health')
@@ -30,7 +30,7 @@ local function ask(words)
   local code = vim.fn.jobwait({ job }, WAIT)[1]
   if code == -1 then
     vim.fn.jobstop(job)
-    return nil, ('it gave no answer in %.1f seconds'):format(WAIT / 1000)
+    return nil, ('it gave no answer in %d seconds'):format(WAIT / 1000)
   end
   local output = vim.trim(table.concat(said, '\n'))
   if code ~= 0 then

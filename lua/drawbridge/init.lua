@@ -7,6 +7,25 @@ local function say(text, level)
   require('drawbridge.say').answer(text, level)
 end
 
+local function start_once()
+  local server = require('drawbridge.server')
+  if not server.start() then
+    require('drawbridge.say').notice(server.status().problem, 'warn')
+  end
+end
+
+--- Starts the bridge once Neovim has started, so that its start is not slowed. A second call changes nothing.
+local function auto_start()
+  if vim.v.vim_did_enter == 1 then
+    return start_once()
+  end
+  vim.api.nvim_create_autocmd('VimEnter', {
+    group = vim.api.nvim_create_augroup('drawbridge_auto_start', {}),
+    once = true,
+    callback = start_once,
+  })
+end
+
 --- Takes the options over (`:help drawbridge-options`) and starts the bridge unless `auto_start` is off.
 ---
 --- Where an option can't be used all problems are named, none is taken over and nothing is started.
@@ -24,28 +43,19 @@ function M.setup(options)
     return false
   end
   if config.get().auto_start then
-    M.auto_start()
+    auto_start()
   end
   return true
 end
 
-local function start_once()
-  local server = require('drawbridge.server')
-  if not server.start() then
-    require('drawbridge.say').notice(server.status().problem, 'warn')
-  end
-end
-
---- Starts the bridge once Neovim has started, so that its start is not slowed. A second call changes nothing.
-function M.auto_start()
-  if vim.v.vim_did_enter == 1 then
-    return start_once()
-  end
-  vim.api.nvim_create_autocmd('VimEnter', {
-    group = vim.api.nvim_create_augroup('drawbridge_auto_start', {}),
-    once = true,
-    callback = start_once,
-  })
+local function start_and_say(command)
+  require('drawbridge.server').when_ready(function(port, problem)
+    if port then
+      say(('%s: the bridge listens on port %d'):format(command, port))
+    else
+      say(('%s: %s'):format(command, problem), 'error')
+    end
+  end)
 end
 
 --- `:DrawbridgeStart`.
@@ -55,24 +65,14 @@ function M.start()
   if phase == 'ready' or phase == 'starting' then
     return say((':DrawbridgeStart: the bridge runs already (%s)'):format(require('drawbridge.status').word()))
   end
-  M._report(':DrawbridgeStart')
+  start_and_say(':DrawbridgeStart')
 end
 
 --- `:DrawbridgeRestart`: same port and token, so that agents connect again by themselves.
 function M.restart()
   local server = require('drawbridge.server')
   server.stop()
-  M._report(':DrawbridgeRestart')
-end
-
-function M._report(command)
-  require('drawbridge.server').when_ready(function(port, problem)
-    if port then
-      say(('%s: the bridge listens on port %d'):format(command, port))
-    else
-      say(('%s: %s'):format(command, problem), 'error')
-    end
-  end)
+  start_and_say(':DrawbridgeRestart')
 end
 
 --- `:DrawbridgeStop`: until the next start nothing brings the bridge back.

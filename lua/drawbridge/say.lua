@@ -6,11 +6,11 @@ local M = {}
 local RANK = { debug = 1, info = 2, warn = 3, error = 4 }
 
 local function fitted(text)
-  local room = math.max(vim.v.echospace, 40)
+  local room = math.max(vim.v.echospace, 10)
   if vim.fn.strdisplaywidth(text) <= room then
     return text
   end
-  local ending = '... (:DrawbridgeLog)'
+  local ending = room > 40 and '... (:DrawbridgeLog)' or '...'
   return vim.fn.strcharpart(text, 0, room - #ending) .. ending
 end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -18,6 +19,13 @@ from .plugin_rig import Neovim, bridge_options, is_alive, neovim, starts, wait_u
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest) -> Iterator[Neovim]:
     with neovim(request.param) as started:
+        yield started
+
+
+@pytest.fixture
+def newest() -> Iterator[Neovim]:
+    """One version is enough where the test waits for seconds to pass."""
+    with neovim(programs.nvim()) as started:
         yield started
 
 
@@ -130,15 +138,15 @@ class TestDying:
         assert not editor.is_stuck
         assert editor.messages == [], "what mends itself is no news"
 
-    def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, editor: Neovim) -> None:
-        assert editor.setup(bridge_options("dies"))
-        editor.says("drawbridge: the bridge keeps ending: the chains broke")
-        assert editor.status()["state"] == "failed"
+    def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, newest: Neovim) -> None:
+        assert newest.setup(bridge_options("dies"))
+        newest.says("drawbridge: the bridge keeps ending: the chains broke")
+        assert newest.status()["state"] == "failed"
         assert len(starts()) == 6
-        assert sum("keeps ending" in line for line in editor.messages) == 1
-        editor.setup(bridge_options(more="auto_start = false"))
-        editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the bridge listens on port")
+        assert sum("keeps ending" in line for line in newest.messages) == 1
+        newest.setup(bridge_options(more="auto_start = false"))
+        newest.command("DrawbridgeStart")
+        newest.says(":DrawbridgeStart: the bridge listens on port")
 
     def test_its_last_lines_are_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
@@ -190,12 +198,12 @@ class TestStopping:
         editor.command("DrawbridgeRestart")
         editor.says(":DrawbridgeRestart: the bridge listens on port 41998")
 
-    def test_a_bridge_that_does_not_listen_to_its_stdin_is_ended_by_a_signal(self, editor: Neovim) -> None:
-        start(editor, "deaf")
+    def test_a_bridge_that_does_not_listen_to_its_stdin_is_ended_by_a_signal(self, newest: Neovim) -> None:
+        start(newest, "deaf")
         pid = starts()[0]["pid"]
-        editor.command("DrawbridgeStop")
+        newest.command("DrawbridgeStop")
         wait_until(lambda: not is_alive(pid), "the deaf bridge has ended")
-        wait_for_state(editor, "stopped")
+        wait_for_state(newest, "stopped")
 
     def test_stop_cancels_the_restart_of_a_dying_bridge(self, editor: Neovim) -> None:
         assert editor.setup(bridge_options("crashes"))
@@ -238,3 +246,52 @@ class TestLeaving:
             pid = starts()[0]["pid"]
             editor.kill()
             wait_until(lambda: not is_alive(pid), "the bridge has ended")
+
+
+class TestTheRealOne:
+    """`drawbridge ide`, found in the plugin's own .venv."""
+
+    @staticmethod
+    def lock(editor: Neovim) -> dict[str, object]:
+        return dict(json.loads(Path(editor.status()["lock_file"]).read_text()))
+
+    def test_it_is_found_and_comes_back_as_the_same_one(self, editor: Neovim, tmp_path: Path) -> None:
+        editor.lua("vim.cmd('cd ' .. ...)", str(tmp_path))
+        assert editor.setup("{}")
+        wait_until_attached(editor)
+        before = editor.status()
+        lock = self.lock(editor)
+        assert lock["workspaceFolders"] == [str(tmp_path)]
+        assert lock["pid"] == editor.lua("return vim.fn.getpid()")
+
+        os.kill(before["pid"], signal.SIGKILL)
+        wait_until(lambda: editor.status().get("pid") not in (None, before["pid"]), "another process serves")
+        wait_until_attached(editor)
+
+        assert editor.status()["port"] == before["port"]
+        assert self.lock(editor)["authToken"] == lock["authToken"]
+        assert editor.messages == []
+
+    def test_stop_takes_the_lock_file_along(self, editor: Neovim) -> None:
+        assert editor.setup("{}")
+        wait_until_attached(editor)
+        lock, pid = Path(editor.status()["lock_file"]), editor.status()["pid"]
+        assert lock.exists()
+        editor.command("DrawbridgeStop")
+        editor.says(":DrawbridgeStop: the bridge is stopped")
+        wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
+        assert editor.log[-1].endswith(":DrawbridgeStop: the bridge is stopped"), "it went without a complaint"
+
+    def test_it_takes_every_option_the_plugin_has(self, editor: Neovim, tmp_path: Path) -> None:
+        server = (
+            f"{{ port = 42123, workspace = [[{tmp_path}]], agent = 'claude', single_client = false, mention = 'all', "
+            f"reject = '1008', log_level = 'warn', log_file = [[{tmp_path}/log]], execute_code = false, context = true, "
+            "ignore = { '*.pem' } }"
+        )
+        assert editor.setup(f"{{ server = {server} }}")
+        wait_until_attached(editor)
+        assert self.lock(editor)["workspaceFolders"] == [str(tmp_path)]
+
+    def test_what_it_refuses_is_said(self, editor: Neovim) -> None:
+        assert editor.setup("{ server = { workspace = '/nowhere' } }")
+        editor.says("drawbridge: no bridge: /nowhere is no directory")

@@ -64,6 +64,25 @@ class TestSaysWhyNot:
         editor.says(":DrawbridgeSend: this buffer is no file, nothing was sent")
 
 
+class TestLongMessages:
+    LONG = "require('drawbridge.say').answer(('word '):rep(200) .. 'end')"
+
+    @pytest.mark.parametrize("columns", [40, 80, 200])
+    def test_they_are_cut_to_the_line_and_whole_in_the_log(self, editor: Neovim, columns: int) -> None:
+        editor.call("nvim_ui_try_resize", columns, 24)
+        editor.lua(self.LONG)
+        said = editor.says("word")
+        assert said.endswith("... (:DrawbridgeLog)" if columns > 60 else "...")
+        assert columns * 0.6 < len(said) < columns
+        assert editor.log[-1].endswith("word end")
+
+    def test_they_do_not_stop_a_neovim_without_a_command_line(self, editor: Neovim) -> None:
+        editor.lua("pcall(vim.cmd, 'set cmdheight=0')")
+        editor.lua(self.LONG)
+        editor.says("word")
+        assert not editor.is_stuck
+
+
 class TestSending:
     @pytest.fixture(autouse=True)
     def sent(self, editor: Neovim) -> None:

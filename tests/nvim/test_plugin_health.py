@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,15 @@ from .plugin_rig import Neovim, bridge_options, neovim, starts
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
+    with in_a_project(request.param, tmp_path) as started:
+        yield started
+
+
+@contextmanager
+def in_a_project(nvim: Path, project: Path) -> Iterator[Neovim]:
     """With a `claude` on PATH, in an empty project."""
-    program(tmp_path / "bin" / "claude", "echo '9.8.7 (Claude Code)'")
-    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    with neovim(request.param, cwd=tmp_path, environment=path) as started:
+    program(project / "bin" / "claude", "echo '9.8.7 (Claude Code)'")
+    with neovim(nvim, cwd=project, environment={"PATH": f"{project}/bin:{os.environ['PATH']}"}) as started:
         yield started
 
 
@@ -100,14 +106,15 @@ def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
     assert ":DrawbridgeRestart writes it anew" in report
 
 
-def test_programs_that_hang_do_not_hold_the_report_up(editor: Neovim, tmp_path: Path) -> None:
-    program(tmp_path / "bin" / "claude", "exec sleep 60")
-    program(tmp_path / "bin" / "slow", "exec sleep 60")
-    editor.lua("require('drawbridge.config').apply({ command = ... })", str(tmp_path / "bin" / "slow"))
-    before = time.monotonic()
-    report = health(editor)
-    assert time.monotonic() - before < 7
-    assert report.count("it gave no answer in 2.5 seconds") == 2
+def test_programs_that_hang_do_not_hold_the_report_up(tmp_path: Path) -> None:
+    with in_a_project(programs.nvim(), tmp_path) as editor:
+        program(tmp_path / "bin" / "claude", "exec sleep 60")
+        program(tmp_path / "bin" / "slow", "exec sleep 60")
+        editor.lua("require('drawbridge.config').apply({ command = ... })", str(tmp_path / "bin" / "slow"))
+        before = time.monotonic()
+        report = health(editor)
+        assert time.monotonic() - before < 6
+        assert report.count("it gave no answer in 2 seconds") == 2
 
 
 def test_no_claude_says_what_to_install(editor: Neovim) -> None:

@@ -31,17 +31,22 @@ done
 """
 
 
+def cli(directory: Path) -> None:
+    """Puts a `claude` into the directory's `bin`."""
+    program = directory / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(CLI)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
     """With `claude` on PATH, a bridge that starts on its own, and one file open."""
-    cli = tmp_path / "bin" / "claude"
-    cli.parent.mkdir()
-    cli.write_text(CLI)
-    cli.chmod(cli.stat().st_mode | stat.S_IXUSR)
+    cli(tmp_path)
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     path = {
-        "PATH": f"{cli.parent}:{os.environ['PATH']}",
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
         "no_proxy": "intern.example, localhost",
         "NO_PROXY": "10.0.0.1",
     }
@@ -247,13 +252,15 @@ class TestMissing:
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
         assert len(editor.messages) == 1
 
-    def test_a_bridge_that_never_gets_ready_is_not_waited_for_long(self, editor: Neovim) -> None:
-        editor.setup(bridge_options("silent"))
-        editor.command("DrawbridgeClaude")
-        editor.keys("xx")
-        editor.wait("return vim.bo.modified", why="the person goes on typing")
-        editor.says(":DrawbridgeClaude: not started: no bridge after 5 seconds")
-        assert editor.lua("return #vim.api.nvim_list_wins()") == 1
+    def test_a_bridge_that_never_gets_ready_is_not_waited_for_long(self, tmp_path: Path) -> None:
+        cli(tmp_path)
+        with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:
+            editor.setup(bridge_options("silent"))
+            editor.command("DrawbridgeClaude")
+            editor.keys("ix")
+            editor.wait("return vim.bo.modified", why="the person goes on typing")
+            editor.says(":DrawbridgeClaude: not started: no bridge after 5 seconds")
+            assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 
 def test_no_proxy_keeps_what_is_there_once(editor: Neovim) -> None:

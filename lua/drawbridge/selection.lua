@@ -100,10 +100,22 @@ local function between(line, low, high)
   return first or column, last or column
 end
 
-local function block(buffer, from, to, corners)
-  local low, high = math.min(corners[1], corners[3]), math.max(corners[2], corners[4])
-  if corners.to_line_ends then
-    high = math.huge
+--- First and last screen column of the character at a place of the current buffer.
+local function columns_of(place)
+  local line = line_at(0, place.row)
+  local before = vim.fn.strdisplaywidth(line:sub(1, place.column))
+  local character = line:sub(place.column + 1, behind_character(line, place.column))
+  return before + 1, before + math.max(vim.fn.strdisplaywidth(character, before), 1)
+end
+
+local function block(buffer, from, to)
+  local low_from, high_from = columns_of(from)
+  local low_to, high_to = columns_of(to)
+  local low, high = math.min(low_from, low_to), math.max(high_from, high_to)
+  if vim.fn.winsaveview().curswant >= 2147483647 then
+    high = math.huge -- `$`: to the end of each line
+  elseif vim.o.selection == 'exclusive' and high_to > high_from and low_to > high_from then
+    high = low_to - 1
   end
   local text = collect(buffer, from.row, to.row, function(line)
     local first, last = between(line, low, high)
@@ -112,21 +124,6 @@ local function block(buffer, from, to, corners)
   local start = between(line_at(buffer, from.row), low, high)
   local _, finish = between(line_at(buffer, to.row), low, high)
   return text, start, finish
-end
-
---- First and last screen column of a block's two corners.
-local function corners_of(anchor, cursor)
-  local function columns(where)
-    local found = vim.fn.virtcol({ where.row + 1, where.column + 1 })
-    local character = line_at(0, where.row):sub(where.column + 1, behind_character(line_at(0, where.row), where.column))
-    local wide = character == '' and 1 or vim.fn.strdisplaywidth(character, 0)
-    return found, wide
-  end
-  local last_a, wide_a = columns(anchor)
-  local last_b, wide_b = columns(cursor)
-  local corners = { last_a - wide_a + 1, last_a, last_b - wide_b + 1, last_b }
-  corners.to_line_ends = vim.fn.winsaveview().curswant >= 2147483647
-  return corners
 end
 
 local function place_of(mark)
@@ -147,7 +144,7 @@ local function selected(kind, anchor, cursor)
   elseif kind == 'v' then
     text, start, finish = characters(buffer, from, to)
   else
-    text, start, finish = block(buffer, from, to, corners_of(anchor, cursor))
+    text, start, finish = block(buffer, from, to)
   end
   return {
     path = vim.api.nvim_buf_get_name(buffer),

@@ -33,6 +33,8 @@ class Person:
         self._session = session
         self.address = address
         """Where the bridge connects to."""
+        self.kill: Callable[[], None] = lambda: None
+        """Ends Neovim as `kill -9` does."""
 
     async def call(self, method: str, *params: Any) -> Any:
         return await self._session.call(method, *params)
@@ -117,6 +119,7 @@ async def headless(program: Path, *arguments: str, cwd: Path | None = None) -> A
         )  # fmt: skip
         try:
             person = await _meet(address)
+            person.kill = process.kill
             await person.lua(SCREEN)
             yield person
             person.leave()

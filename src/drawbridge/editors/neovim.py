@@ -7,6 +7,7 @@ where the line's bytes up to there are ASCII, else as those bytes, and are count
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,9 @@ return require('drawbridge.link').REVISION
 REVISION: Final = 1
 """Of what the two halves say to each other; the same number stands in ``link.lua``."""
 
+CLOSE_SECONDS: Final = 1.0
+"""How long a busy Neovim is waited for at the end; it also sees the connection close."""
+
 SEVERITIES: Final[dict[int, Severity]] = {1: "Error", 2: "Warning", 3: "Info", 4: "Hint"}
 
 ERRORS: Final[dict[str, type[DrawbridgeError]]] = {"REFUSED": Refused, "UNUSABLE_FILE": UnusableFile}
@@ -66,6 +70,7 @@ class Neovim:
         self._session = session
         self._listener: Listener | None = None
         self._pid = 0
+        self._attached = False
         self._reviews = NeovimReviews(session, self._ask)
 
     @classmethod
@@ -99,15 +104,16 @@ class Neovim:
             )
         self._listener = listener
         answer = await self._ask("attach", channel=channel)
-        self._pid = answer["pid"]
+        self._pid, self._attached = answer["pid"], True
 
     async def close(self) -> None:
-        if not self._session.is_gone:
-            self._listener = None
+        self._listener = None
+        if self._attached and not self._session.is_gone:
             try:
-                await self._ask("detach")
-            except DrawbridgeError as error:
-                logger.info("Neovim did not take leave: %s", error)
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._ask("detach")
+            except (DrawbridgeError, TimeoutError) as error:
+                logger.info("Neovim did not take leave: %s", error or "no answer")
         self._session.close()
 
     async def announce(self, state: BridgeState) -> None:

@@ -48,7 +48,7 @@ class Session(asyncio.Protocol):
     def is_gone(self) -> bool:
         return self._gone
 
-    async def call(self, method: str, *params: Any, timeout: float = CALL_SECONDS) -> Any:
+    async def call(self, method: str, *params: Any) -> Any:
         """The result of an API function. Raises ``NeovimError``, ``EditorHung`` or ``EditorGone``.
 
         An answer that comes after ``EditorHung`` is dropped; what was asked may still happen then.
@@ -59,7 +59,7 @@ class Session(asyncio.Protocol):
         answer = self._pending[id] = asyncio.get_running_loop().create_future()
         try:
             self._send(data)
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(CALL_SECONDS):
                 return await answer
         except TimeoutError:
             raise EditorHung(HUNG) from None

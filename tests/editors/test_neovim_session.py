@@ -1,0 +1,261 @@
+"""The connection to a real Neovim: coming, going, being kept waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from drawbridge.editors import neovim_rpc
+from drawbridge.editors.neovim import Neovim
+from drawbridge.editors.port import BridgeState, EditorEvent, FoldersChanged, Gone, SelectionChanged
+from drawbridge.errors import EditorGone, EditorHung, Refused
+from tests.nvim.rig import Desk, headless, proposal, settled
+from tests.programs import each_nvim, nvim
+
+ROOT = Path(__file__).parents[2]
+
+BUSY = ":lua vim.loop.sleep(500)<CR>"
+"""Neovim answers nothing meanwhile."""
+
+
+@pytest.mark.parametrize("address", ["{folder}/nobody.sock", "127.0.0.1:1", "{folder}", "x" * 300, "nul\0here", ""])
+async def test_nobody_at_the_address_is_one_clear_line(tmp_path: Path, address: str) -> None:
+    with pytest.raises(EditorGone) as caught:
+        await Neovim.connect(address.format(folder=tmp_path))
+    assert str(caught.value).startswith("No Neovim answers at ")
+    assert "\n" not in str(caught.value)
+
+
+async def test_an_address_may_be_a_host_and_a_port() -> None:
+    async with headless(nvim()) as person:
+        address = await person.lua("return vim.fn.serverstart('127.0.0.1:0')")
+        editor = await Neovim.connect(address)
+        await editor.start(lambda event: None)
+        assert editor.pid == await person.lua("return vim.fn.getpid()")
+        await editor.close()
+
+
+async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(desk: Desk) -> None:
+    assert await desk.person.lua("return require('drawbridge.link').attached()") is True
+    assert str(ROOT) in await desk.person.lua("return vim.o.runtimepath")
+    assert desk.editor.pid == await desk.person.lua("return vim.fn.getpid()")
+    assert desk.editor.name == "Neovim"
+
+
+async def test_a_plugin_of_another_version_is_refused_and_left_alone() -> None:
+    async with headless(nvim()) as person:
+        await person.lua("package.loaded['drawbridge.link'] = { REVISION = 99 }")
+        editor = await Neovim.connect(person.address)
+        with pytest.raises(Refused, match=r"revision 99.*Nothing was started"):
+            await editor.start(lambda event: None)
+        await editor.close()
+
+
+async def test_a_second_bridge_is_refused_while_the_first_lives(desk: Desk) -> None:
+    second = await Neovim.connect(desk.person.address)
+    with pytest.raises(Refused, match="Another Drawbridge bridge"):
+        await second.start(lambda event: None)
+    await second.close()
+    assert await desk.editor.folders() == (str(desk.folder),)
+    await desk.editor.close()
+    third = await Neovim.connect(desk.person.address)
+    await third.start(lambda event: None)
+    await third.close()
+
+
+async def test_a_neovim_that_is_kept_busy_hangs_one_call_and_serves_the_next(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.1)
+    await desk.person.types(BUSY)
+    with pytest.raises(EditorHung, match="did not answer"):
+        await desk.editor.folders()
+    monkeypatch.undo()
+    await desk.quiet()
+    assert await desk.editor.folders() == (str(desk.folder),)
+
+
+async def test_a_proposal_that_came_too_late_does_not_open_later(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = await desk.opened("a.txt", "one\n")
+    before = await desk.picture()
+    monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.1)
+    await desk.person.types(BUSY)
+    with pytest.raises(EditorHung):
+        await desk.editor.show(proposal(path, "one\n", "two\n"))
+    monkeypatch.undo()
+    await desk.quiet()
+    assert await desk.person.lua("return #require('drawbridge.review').pending()") == 0
+    assert await desk.picture() == before
+
+
+@pytest.mark.parametrize("end", [":qa!<CR>", "kill"])
+async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(desk: Desk, end: str) -> None:
+    await desk.person.types(BUSY)
+    pending = asyncio.create_task(desk.editor.folders())
+    await asyncio.sleep(0)
+    if end == "kill":
+        desk.person.kill()
+    else:
+        await desk.person.types(end)
+    with pytest.raises(EditorGone):
+        await pending
+        await desk.editor.folders()
+    await settled(lambda: desk.events.count(Gone()) == 1, "the end")
+    with pytest.raises(EditorGone):
+        await desk.editor.folders()
+    await desk.editor.close()
+    assert desk.events[-1] == Gone()
+    assert desk.events.count(Gone()) == 1
+
+
+async def test_closing_is_no_end_and_may_be_done_twice(desk: Desk) -> None:
+    await desk.editor.close()
+    await desk.editor.close()
+    assert Gone() not in desk.events
+    with pytest.raises(EditorGone):
+        await desk.editor.folders()
+
+
+async def test_changes_of_the_directory_are_told(desk: Desk) -> None:
+    other = desk.folder / "other dir"
+    other.mkdir()
+    await desk.person.lua("vim.cmd('cd ' .. vim.fn.fnameescape(...))", str(other))
+    await settled(lambda: FoldersChanged((str(other),)) in desk.events, "the new folder")
+    assert await desk.editor.folders() == (str(other),)
+
+
+async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
+    await desk.person.lua(
+        """
+        Heard, Calls = {}, 0
+        require('drawbridge.link').on_state(function() Calls = Calls + 1 end)
+        for _, name in ipairs({ 'DrawbridgeConnected', 'DrawbridgeDisconnected' }) do
+          vim.api.nvim_create_autocmd('User', { pattern = name, callback = function(args)
+            table.insert(Heard, args.match .. ' ' .. vim.g.drawbridge_event.agent)
+          end })
+        end
+        """
+    )
+    await desk.editor.announce(BridgeState(4711, "token"))
+    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
+    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code", "Claude Code")))
+    assert await desk.person.lua("return require('drawbridge.link').state()") == {
+        "port": 4711,
+        "token": "token",
+        "agents": ["Claude Code", "Claude Code"],
+    }
+    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
+    assert await desk.person.lua("return Heard") == [
+        "DrawbridgeConnected Claude Code",
+        "DrawbridgeConnected Claude Code",
+        "DrawbridgeDisconnected Claude Code",
+    ]
+    assert await desk.person.lua("return Calls") == 4
+    await desk.editor.close()
+    await desk.person.until("return require('drawbridge.link').state() == nil")
+    assert await desk.person.lua("return #Heard") == 4
+
+
+async def test_a_notice_is_said_without_asking_for_a_key(desk: Desk) -> None:
+    await desk.editor.tell("Something happened. " * 20, "warn")
+    await desk.editor.tell("two\nlines", "info")
+    await desk.person.until("return vim.fn.execute('messages'):find('Something happened')")
+    assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
+
+
+async def test_nonsense_from_neovim_changes_nothing(desk: Desk) -> None:
+    await desk.person.lua(
+        """
+        local link = require('drawbridge.link')
+        link.send('selection', { path = 1 })
+        link.send('decided', { id = 'unknown', accepted = true })
+        link.send('nonsense', { a = 1 })
+        """
+    )
+    assert await desk.editor.folders() == (str(desk.folder),)
+    assert [event for event in desk.events if not isinstance(event, SelectionChanged)] == []
+
+
+async def test_neovim_gets_an_error_for_what_it_asks(desk: Desk) -> None:
+    answer = await desk.person.lua(
+        """
+        local channel
+        for _, info in ipairs(vim.api.nvim_list_chans()) do
+          if info.mode == 'rpc' and info.id ~= ... then channel = math.max(channel or 0, info.id) end
+        end
+        return { pcall(vim.rpcrequest, channel, 'anything') }
+        """,
+        (await desk.person.call("nvim_get_api_info"))[0],
+    )
+    assert answer[0] is False
+    assert "no function" in answer[1]
+
+
+@pytest.fixture
+async def broken() -> AsyncIterator[tuple[asyncio.Queue[bytes], str]]:
+    """A peer that answers whatever is put into the queue."""
+    answers: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            writer.write(await answers.get())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield answers, "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    server.close()
+
+
+@pytest.mark.parametrize("answer", [b"\xc1", b"HTTP/1.1 400 Bad Request\r\n\r\n", msgpack.packb([9, 9])])
+async def test_a_peer_that_is_no_neovim_is_gone(broken: tuple[asyncio.Queue[bytes], str], answer: bytes) -> None:
+    answers, address = broken
+    editor = await Neovim.connect(address)
+    answers.put_nowait(answer)
+    events: list[EditorEvent] = []
+    with pytest.raises(EditorGone):
+        await editor.start(events.append)
+    await editor.close()
+
+
+BRIDGE = """
+import asyncio, sys
+from drawbridge.editors.neovim import Neovim
+from drawbridge.editors.port import Gone
+
+async def main():
+    editor = await Neovim.stdio()
+    ended = asyncio.Event()
+    await editor.start(lambda event: ended.set() if event == Gone() else None)
+    print("this is no message", flush=True)
+    await editor.tell(f"hello from {editor.pid}")
+    await ended.wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_child_of_neovim_talks_over_stdin_and_stdout_and_ends_with_it(program: Path, tmp_path: Path) -> None:
+    script = tmp_path / "bridge.py"
+    script.write_text(BRIDGE)
+    async with headless(program) as person:
+        job = await person.lua(
+            """
+            Stderr = ''
+            return vim.fn.jobstart({ ... }, { rpc = true, detach = true, on_stderr = function(_, data)
+              Stderr = Stderr .. table.concat(data, ' ')
+            end })
+            """,
+            sys.executable,
+            str(script),
+        )
+        child = await person.lua("return vim.fn.jobpid(...)", job)
+        await person.until("return vim.fn.execute('messages'):find('hello from ' .. vim.fn.getpid())")
+        await person.until("return Stderr:find('this is no message')")
+        person.kill()
+        await settled(lambda: not Path(f"/proc/{child}").exists(), "the end of the child")

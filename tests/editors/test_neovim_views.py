@@ -281,7 +281,7 @@ async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(desk: D
         """
         Fired = {}
         vim.api.nvim_create_autocmd(
-          { 'BufReadPost', 'BufNewFile', 'BufReadCmd', 'FileType', 'BufWritePre', 'BufWritePost', 'BufAdd', 'BufNew', 'BufEnter' },
+          { 'BufReadPost', 'BufNewFile', 'BufReadCmd', 'FileType', 'BufWritePre', 'BufWritePost', 'BufAdd', 'BufEnter' },
           { callback = function(args) table.insert(Fired, args.event .. ' ' .. args.match) end })
         """
     )

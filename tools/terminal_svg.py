@@ -170,6 +170,10 @@ BLOCKS: dict[str, Sequence[tuple[float, float, float, float]]] = {
 }
 
 
+SQUARES = "⧉"
+"""The agent's sign for "in the editor", which few monospace fonts have: two joined squares."""
+
+
 def picture(grid: Grid, title: str, description: str) -> str:
     """The SVG document: the grid in a window with ``title`` in its bar; ``description`` is for who can't see it."""
     width = len(grid[0]) * CELL_WIDTH + 2 * MARGIN
@@ -207,6 +211,8 @@ def _row(cells: list[Cell], top: float) -> Iterator[str]:
         colour = _letter_colour(cell.style)
         if cell.character in ARMS:
             yield _lines(cell.character, x, top, colour)
+        if cell.character == SQUARES:
+            yield _squares(x, top, colour)
         for left, upper, across, down in BLOCKS.get(cell.character, ()):
             yield _rectangle(x + left, upper, across, down, top, colour)
     x = 0
@@ -219,7 +225,7 @@ def _row(cells: list[Cell], top: float) -> Iterator[str]:
 
 def _text_style(cell: Cell) -> Style | None:
     """None for what is no text: shapes are drawn, and blanks need no ink."""
-    if cell.character in ARMS or cell.character in BLOCKS:
+    if cell.character in ARMS or cell.character in BLOCKS or cell.character == SQUARES:
         return None
     return cell.style
 
@@ -274,7 +280,13 @@ def _lines(character: str, x: int, top: float, colour: str) -> str:
     }
     path = "".join(arms[arm] for arm in ARMS[character])
     dashes = ' stroke-dasharray="2.4 1.8"' if character in DASHED else ""
-    return f'<path d="{path}" stroke="{colour}" fill="none"{dashes}/>'
+    return f'<path d="{path}" stroke="{colour}" fill="none" shape-rendering="crispEdges"{dashes}/>'
+
+
+def _squares(x: int, top: float, colour: str) -> str:
+    left, upper = _x(x) + 0.7, top + 5
+    path = f"M{left:g} {upper + 2.5:g}h5v5.5h-5zM{left + 2:g} {upper + 2.5:g}v-2.5h5v5.5h-2"
+    return f'<path d="{path}" stroke="{colour}" fill="none"/>'
 
 
 def _rectangle(x: float, y: float, width: float, height: float, top: float, fill: str) -> str:

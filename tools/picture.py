@@ -1,0 +1,133 @@
+"""Take the picture of the README anew: the real CLI's proposal in a real Neovim, the CLI's question beside it.
+
+    python tools/picture.py [docs/images/diff.svg]
+
+It needs what the end-to-end tests need (tests/programs.py says where that is looked for) and lives in a home of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.e2e.claude_rig import EDIT_DIALOG  # noqa: E402
+from tests.e2e.desk import Desk  # noqa: E402
+from tests.e2e.messages_stub import MessagesStub, edit, read, text  # noqa: E402
+from tests.e2e.tmux import Pane, Tmux  # noqa: E402
+
+import terminal_svg  # noqa: E402
+
+ROWS = 26
+EDITOR_COLUMNS = 107
+CLAUDE_COLUMNS = 48
+
+LOOK = """
+vim.o.laststatus = 3
+vim.o.showtabline = 0
+vim.o.number = true
+vim.cmd('highlight WinSeparator guifg=#4f5258')
+vim.o.statusline = " %f %m%=%{v:lua.require'drawbridge'.statusline()}  %l,%c "
+"""
+"""What a person may have in their own settings; the status line as the manual shows it."""
+
+CONSTANTS = """\
+from datetime import datetime, time
+
+OPENS = time(6)
+CLOSES = time(22)
+
+
+"""
+OLD = """\
+def is_open(now):
+    return OPENS < now < CLOSES
+
+
+def next_opening(now):
+    if now < OPENS:
+        return "today at six"
+    return "tomorrow at six"
+"""
+NEW = '''\
+def is_open(now):
+    """From six sharp until ten."""
+    return OPENS <= now < CLOSES
+
+
+def next_opening(now):
+    if is_open(now):
+        return "it is down now"
+    if now < OPENS:
+        return "today at six"
+    return "tomorrow at six"
+'''
+REST = """\
+
+
+if __name__ == "__main__":
+    print(next_opening(datetime.now().time()))
+"""
+AT_REST = "▐▛███▛█   Claude Code"
+"""The CLI's emblem between two of its moves."""
+
+PROMPT = "At six sharp is_open says no. Fix it."
+ANSWER = "The comparison leaves out the opening minute. I include it:"
+
+DESCRIPTION = (
+    "A terminal with Neovim on the left and Claude Code on the right. Neovim shows a file and, beside it, the change that "
+    "Claude Code proposes; Claude Code says that it has opened the changes in Neovim and asks whether to make this edit."
+)
+
+
+def take(home: Path) -> str:
+    """The picture as SVG. Everything that runs for it lives in ``home`` and has ended afterwards."""
+    with MessagesStub() as model, Tmux.server() as tmux, Desk(home / "drawbridge", model, tmux) as desk:
+        file = desk.file("hours.py", CONSTANTS + OLD + REST)
+        neovim = desk.neovim(file)
+        neovim.lua(LOOK)
+        resize(tmux, neovim.pane, EDITOR_COLUMNS)
+        claude = desk.claude()
+        resize(tmux, claude.pane, CLAUDE_COLUMNS)
+        model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW))
+        claude.prompt(PROMPT)
+        neovim.wait_for_proposal()
+        neovim.pane.wait_for("From six sharp")
+        claude.pane.wait_for("Opened changes in Neovim", EDIT_DIALOG, AT_REST)
+        return terminal_svg.picture(
+            terminal_svg.beside(grid(tmux, neovim.pane, EDITOR_COLUMNS), grid(tmux, claude.pane, CLAUDE_COLUMNS)),
+            "Claude proposes, you decide",
+            DESCRIPTION,
+        )
+
+
+def resize(tmux: Tmux, pane: Pane, columns: int) -> None:
+    tmux.run("resize-window", "-t", pane.id, "-x", str(columns), "-y", str(ROWS))
+
+
+def grid(tmux: Tmux, pane: Pane, columns: int) -> terminal_svg.Grid:
+    captured = tmux.run("capture-pane", "-e", "-N", "-p", "-t", pane.id)
+    return terminal_svg.parse(captured, columns, ROWS)
+
+
+def main() -> None:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images" / "diff.svg"
+    with tempfile.TemporaryDirectory(prefix="db-picture-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        os.environ |= {"HOME": folder, "CLAUDE_CONFIG_DIR": f"{folder}/.claude"}
+        os.environ |= {
+            f"XDG_{kind}": f"{folder}/{kind}" for kind in ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME")
+        }
+        os.environ["XDG_RUNTIME_DIR"] = folder
+        drawing = take(home)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(drawing, encoding="utf-8")
+    print(f"{target}: {len(drawing.encode()) / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

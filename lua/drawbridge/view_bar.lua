@@ -56,7 +56,7 @@ end
 function M.define_highlights()
   local links = {
     DrawbridgeTitle = 'Title',
-    DrawbridgeBar = 'StatusLine',
+    DrawbridgeBar = OPTION == 'winbar' and 'WinBar' or 'StatusLine',
     DrawbridgeHint = 'Comment',
     DrawbridgePlus = vim.fn.hlexists('Added') == 1 and 'Added' or 'DiffAdd',
     DrawbridgeMinus = vim.fn.hlexists('Removed') == 1 and 'Removed' or 'DiffDelete',

@@ -90,12 +90,12 @@ def test_random_bytes_give_events_or_the_one_error(data: bytes) -> None:
 
 
 def test_a_message_that_is_too_large_is_refused_before_all_of_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(msgpack_rpc, "MESSAGE_LIMIT", 1_000)
+    monkeypatch.setattr(msgpack_rpc, "MESSAGE_LIMIT", 2_000_000)
     limited = Connection()
     # A notification whose parameter is a string of 2 GB.
-    assert limited.receive(b"\x93\x02\xa1m\xdb\x7f\xff\xff\xff" + b"x" * 900) == []
+    assert limited.receive(b"\x93\x02\xa1m\xdb\x7f\xff\xff\xff" + b"x" * 1_900_000) == []
     with pytest.raises(BadMessage, match="larger than"):
-        limited.receive(b"x" * 100)
+        limited.receive(b"x" * 200_000)
 
 
 @pytest.mark.parametrize("value", ["lone \ud800", 2**64, object()])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.editors.rigs import KINDS, Rig
 from tests.nvim.rig import Desk, desk
 from tests.programs import each_nvim
 
@@ -16,3 +17,12 @@ async def _desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """A Neovim of each version with a bridge at it."""
     async with desk(request.param, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(params=KINDS)
+async def editor_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """Every kind of editor with a bridge at it and a person who uses it, in an empty folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    async with request.param.start(folder) as rig:
+        yield rig

@@ -6,7 +6,6 @@ import random
 import time
 from itertools import pairwise
 from textwrap import dedent
-from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -70,7 +69,9 @@ class TestDiff:
     def test_it_keeps_these_promises_where_it_takes_a_short_cut(
         self, limits: dict[str, int], old: list[str], new: list[str]
     ) -> None:
-        with patch.multiple(linediff, **limits):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, limit in limits.items():
+                patch.setattr(linediff, name, limit)
             hunks = diff(old, new)
         assert_they_turn_old_into_new(hunks, old, new)
         assert_they_are_in_order_and_never_touch(hunks)

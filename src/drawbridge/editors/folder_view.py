@@ -38,7 +38,7 @@ SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 # What would drive a terminal, reorder what is read, or can't be seen: controls, bidirectional and invisible format
 # characters, separators, lone surrogates, tags. Joiners stay: emoji and several scripts are written with them.
 _STRANGE: Final = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 

@@ -42,7 +42,7 @@ def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]
     old_changed, new_changed = bytearray(len(old)), bytearray(len(new))
     for a, a_end, b, b_end in _walk_side_by_side(old, new):
         if a_end - a + b_end - b <= 2:
-            marks = b"\1" * (a_end - a), b"\1" * (b_end - b)
+            marks = bytearray(b"\1" * (a_end - a)), bytearray(b"\1" * (b_end - b))
         else:
             marks = _Comparison(old[a:a_end], new[b:b_end]).run()
         old_changed[a:a_end], new_changed[b:b_end] = marks

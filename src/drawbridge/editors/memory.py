@@ -238,14 +238,14 @@ def _line_count(text: str) -> int:
 
 
 def _text_in(text: str, selected: Range) -> str:
-    lines, form = split(text)
+    lines = split(text)[0]
     first, last = selected.start, selected.end
     chosen = lines[first.line : last.line + 1]
     if len(chosen) > last.line - first.line:
         chosen[-1] = _up_to(chosen[-1], last.character)
     if chosen:
         chosen[0] = chosen[0][len(_up_to(lines[first.line], first.character)) :]
-    return form.eol.join(chosen)
+    return "\n".join(chosen)
 
 
 def _up_to(line: str, units: int) -> str:

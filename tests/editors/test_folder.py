@@ -1,0 +1,496 @@
+"""The terminal as an editor: what a person reads there, what counts as their answer, what never reaches the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+import unicodedata
+from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, TextIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.editors.folder import Folder
+from drawbridge.editors.folder_view import ROW_LIMIT, ROWS_LIMIT, Canvas
+from drawbridge.editors.port import (
+    Accepted,
+    BridgeState,
+    Decided,
+    EditorEvent,
+    OpenRequest,
+    Proposal,
+    Rejected,
+)
+from drawbridge.errors import Refused, UnusableFile
+from tests.editors.rigs import FolderRig, folder_in_a_terminal, proposal
+from tests.waiting import until
+
+OLD, NEW = "one\ntwo\nthree\n", "one\nTWO\nthree\nfour\n"
+QUESTION = "Accept it? [y]es, [n]o, [e]dit: "
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[FolderRig]:
+    """A person at a terminal."""
+    async with folder_in_a_terminal(tmp_path) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def piped(folder: Path, sent: bytes | TextIO | None, **options: Any) -> AsyncIterator[Piped]:
+    """``sent``: all that is ever sent to it by a pipe, or what it has for stdin."""
+    if isinstance(sent, bytes):
+        reading, writing = os.pipe()
+        os.write(writing, sent)
+        os.close(writing)
+        sent = os.fdopen(reading)
+    made = Piped(folder, sent, options)
+    await made.editor.start(made.events.append)
+    try:
+        yield made
+    finally:
+        await made.editor.close()
+        if sent is not None:
+            sent.close()
+
+
+class Piped:
+    """The same without a terminal: a script gives the answers and a log keeps what is said."""
+
+    def __init__(self, folder: Path, sent: TextIO | None, options: dict[str, Any]) -> None:
+        self.log = io.StringIO()
+        self.editor = Folder(str(folder), input=sent, output=self.log, **options)
+        self.events: list[EditorEvent] = []
+
+    async def decided(self, *proposals: Proposal) -> list[Accepted | Rejected]:
+        """The decisions, in the order of the proposals."""
+        for proposed in proposals:
+            await self.editor.show(proposed)
+        await until(lambda: len(self.events) == len(proposals), "a decision")
+        decisions = {event.proposal_id: event.decision for event in self.events if isinstance(event, Decided)}
+        return [decisions[proposed.id] for proposed in proposals]
+
+
+def source(kind: str, folder: Path) -> TextIO | None:
+    """What a program may have been given for stdin; "y" can be read where anything can."""
+    (folder / "answers").write_text("y\n")
+    if kind == "none":
+        return None
+    if kind == "no descriptor":
+        return io.StringIO("y\n")
+    opened = Path(os.devnull if kind == "/dev/null" else folder / "answers").open()  # noqa: SIM115  `piped` closes it
+    if kind == "closed":
+        opened.close()
+    return opened
+
+
+class TestWhatAPersonReads:
+    async def test_a_proposal_is_a_diff_with_line_numbers_and_a_question(self, tmp_path: Path) -> None:
+        path = tmp_path / "src" / "app.py"
+        path.parent.mkdir()
+        old = "".join(f"line {number}\n" for number in range(1, 31))
+        path.write_text(old)
+        new = old.replace("line 5\n", "line five\nand more\n").replace("line 20\n", "")
+        async with piped(tmp_path, b"y\n") as at:
+            await at.decided(proposal(path, old, new, note="Your unsaved changes are part of this text."))
+            rule, _, rest = at.log.getvalue().partition("\n")
+            assert rule == "─" * len(rule)
+            assert rest == dedent("""\
+                Claude Code proposes to change src/app.py  +2 -2
+                  Your unsaved changes are part of this text.
+
+                  2  2 │   line 2
+                  3  3 │   line 3
+                  4  4 │   line 4
+                  5    │ - line 5
+                     5 │ + line five
+                     6 │ + and more
+                  6  7 │   line 6
+                  7  8 │   line 7
+                  8  9 │   line 8
+                   ···
+                 17 18 │   line 17
+                 18 19 │   line 18
+                 19 20 │   line 19
+                 20    │ - line 20
+                 21 21 │   line 21
+                 22 22 │   line 22
+                 23 23 │   line 23
+
+                Accept it? [y]es, [n]o, [e]dit: y
+                Accepted.
+                """).replace("\n                ", "\n")
+
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ("a\n", "a\r\n", "Line ends become CRLF."),
+            ("a\n", "\ufeffa\n", "A byte-order mark is added."),
+            ("a\n", "a", "The last line loses its newline."),
+        ],
+    )
+    async def test_a_change_that_lines_cannot_show_is_said(self, tmp_path: Path, old: str, new: str, said: str) -> None:
+        async with piped(tmp_path, b"y\n") as at:
+            assert await at.decided(proposal(tmp_path / "file.txt", old, new)) == [Accepted(new)]
+            assert said in at.log.getvalue()
+            assert "No line changes." in at.log.getvalue()
+
+    async def test_a_new_file_is_called_one(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"y\n") as at:
+            await at.decided(proposal(tmp_path / "new.txt", "", "a\n"))
+            assert "Claude Code proposes the new file new.txt  +1 -0" in at.log.getvalue()
+
+    async def test_code_is_asked_about_as_code(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"y\n") as at:
+            await at.decided(proposal("", "", "print(1)\n", kind="code"))
+            assert "Claude Code wants to run this code  +1 -0" in at.log.getvalue()
+            assert "Run it? [y]es, [n]o, [e]dit: y" in at.log.getvalue()
+
+    async def test_how_many_more_wait_is_said(self, rig: FolderRig) -> None:
+        for number in range(3):
+            await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
+        await rig.accept("0")
+        await rig.accept("1")
+        assert "2 more wait behind it." in rig.terminal.screen
+        assert "1 more waits behind it." in rig.terminal.screen
+
+    async def test_notices_come_above_an_open_question(self, rig: FolderRig) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        await rig.editor.tell("First line.\nSecond line.", "warn")
+        await rig.terminal.shows("Second line.")
+        assert uncoloured(rig.terminal.screen).endswith(
+            f"\n{QUESTION}\r\x1b[KFirst line.\n{QUESTION}\r\x1b[KSecond line.\n{QUESTION}"
+        )
+        await rig.accept("1")
+
+    async def test_agents_that_come_and_go_are_named(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"") as at:
+            for agents in ((), ("Claude Code",), ("Claude Code", "Gemini CLI"), ("Gemini CLI",)):
+                await at.editor.announce(BridgeState(4711, "secret-token", agents))
+            assert at.log.getvalue().splitlines() == [
+                f"Agents in {tmp_path} can connect (port 4711).",
+                "Claude Code is connected.",
+                "Gemini CLI is connected.",
+                "Claude Code left.",
+            ]
+
+    async def test_where_an_agent_points_at_is_said_with_the_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "file.txt"
+        path.write_text(OLD)
+        async with piped(tmp_path, b"") as at:
+            await at.editor.open_file(OpenRequest(str(path), start_text="two"))
+            await at.editor.announce(BridgeState(4711, "", ("Claude Code",)))
+            await at.editor.open_file(OpenRequest(str(path)))
+            await at.editor.open_file(OpenRequest(str(path), focus=False))
+            await at.editor.written(str(path), OLD, "1")
+            lines = at.log.getvalue().splitlines()
+            assert lines[0] == "An agent points at file.txt:2"
+            assert lines[3:] == ["Claude Code points at file.txt", "file.txt is written."]
+
+    async def test_a_file_that_is_none_is_not_pointed_at(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"") as at:
+            for path in (tmp_path, tmp_path / "missing"):
+                with pytest.raises(UnusableFile):
+                    await at.editor.open_file(OpenRequest(str(path)))
+            assert at.log.getvalue() == ""
+
+    async def test_saving_is_refused_with_the_reason(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"") as at:
+            with pytest.raises(Refused, match="not open in an editor here"):
+                await at.editor.save("/a")
+
+
+class TestWhatIsDrawn:
+    async def test_colour_is_for_terminals(self, rig: FolderRig, tmp_path: Path) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        assert "\x1b[31m- two\x1b[0m" in rig.terminal.screen
+        assert "\x1b[32m+ TWO\x1b[0m" in rig.terminal.screen
+        await rig.reject("1")
+        async with piped(tmp_path, b"y\n") as at:
+            await at.decided(proposal(tmp_path / "file.txt", OLD, NEW))
+            assert "\x1b" not in at.log.getvalue()
+
+    @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+    async def test_a_person_can_do_without_colour(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+    ) -> None:
+        monkeypatch.setenv(variable, value)
+        async with folder_in_a_terminal(tmp_path) as rig:
+            await rig.editor.show(proposal(tmp_path / "file.txt", OLD, NEW))
+            await rig.reject("1")
+            assert "\x1b" not in rig.terminal.screen
+
+    @given(st.text(st.characters(blacklist_categories=()), max_size=200))
+    def test_no_text_of_an_agent_drives_the_terminal(self, text: str) -> None:
+        canvas = Canvas(io.StringIO())
+        drawn = canvas.proposal(proposal(f"/a{text}", "", text, agent=text, note=text), text, 0)
+        assert not [character for character in drawn.replace("\n", "") if drives(character)]
+        assert drawn.count("\n") <= 7 + 2 * text.count("\n")
+
+    def test_every_character_that_drives_or_hides_is_written_out(self) -> None:
+        canvas = Canvas(io.StringIO())
+        every = "".join(chr(number) for number in range(sys.maxunicode + 1))
+        assert not [f"{ord(character):x}" for character in canvas.plain(every) if drives(character)]
+
+    def test_joined_emoji_and_foreign_scripts_are_left_alone(self) -> None:
+        text = "👩‍🚀 نمی‌خواهم ðŸ e\u0301 ️❤️"
+        assert Canvas(io.StringIO()).plain(text) == text
+
+    def test_strange_characters_are_shown_by_their_numbers(self) -> None:
+        drawn = Canvas(io.StringIO()).plain("a\x1b[31m\r\u202e\udce9\U000e0041")
+        assert drawn == "a\\x1b[31m\\x0d\\u202e\\udce9\\U000e0041"
+
+    async def test_a_long_change_is_cut_and_says_so(self, tmp_path: Path) -> None:
+        new = "".join(f"line {number}\n" for number in range(100_000))
+        async with piped(tmp_path, b"y\n") as at:
+            assert await at.decided(proposal(tmp_path / "file.txt", "", new)) == [Accepted(new)]
+            assert at.log.getvalue().count("\n") < ROWS_LIMIT + 10
+            assert f"{100_000 - ROWS_LIMIT:,} more rows are not drawn; e opens the whole text." in at.log.getvalue()
+
+    async def test_a_long_line_is_cut_and_says_so(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"y\n") as at:
+            await at.decided(proposal(tmp_path / "file.txt", "", "x" * 1_000_000))
+            assert len(at.log.getvalue()) < ROW_LIMIT + 500
+            assert f"{1_000_000 - ROW_LIMIT:,} more characters" in at.log.getvalue()
+
+    async def test_a_terminal_without_unicode_gets_what_it_can_show(self, tmp_path: Path) -> None:
+        output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        reading, writing = os.pipe()
+        os.close(writing)
+        with os.fdopen(reading) as nothing:
+            editor = Folder(str(tmp_path), input=nothing, output=output)
+            await editor.tell("größe 😀")
+            await editor.close()
+        output.seek(0)
+        assert output.read() == "gr\\xf6\\xdfe \\U0001f600\n"
+
+
+class TestWhatCountsAsAnAnswer:
+    @pytest.mark.parametrize(
+        ("keys", "decision"),
+        [("y", Accepted(NEW)), ("YES", Accepted(NEW)), (" y ", Accepted(NEW)), ("n", Rejected()), ("No", Rejected())],
+    )
+    async def test_yes_and_no(self, rig: FolderRig, keys: str, decision: Accepted | Rejected) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        rig.terminal.type(keys + "\n")
+        await rig.reported(0)
+        assert rig.decisions == [("1", decision)]
+
+    @pytest.mark.parametrize("keys", ["", "yy", "ja", "accept it", "\x1b[A", "y" * 4000])
+    async def test_nothing_else_is(self, rig: FolderRig, keys: str) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        rig.terminal.type(keys + "\n")
+        await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the question again")
+        assert rig.decisions == []
+        await rig.reject("1")
+
+    async def test_what_was_typed_before_the_question_is_none(self, rig: FolderRig) -> None:
+        rig.terminal.type("y\n")
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        await rig.reject("1")
+        assert rig.decisions == [("1", Rejected())]
+
+    async def test_half_an_answer_to_a_withdrawn_proposal_is_none_to_the_next(self, rig: FolderRig) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="first"))
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, "other\n", id="second"))
+        await rig.until_asked()
+        rig.terminal.type("y")
+        await rig.editor.withdraw("first")
+        await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the second question")
+        assert "Withdrawn: it needs no answer here any more." in rig.terminal.screen
+        rig.terminal.type("\n")
+        await until(lambda: rig.terminal.screen.count(QUESTION) == 3, "the second question again")
+        assert rig.decisions == []
+        await rig.accept("second")
+        assert rig.decisions == [("second", Accepted("other\n"))]
+
+    async def test_the_end_of_input_at_a_terminal_rejects_one_and_no_more(self, rig: FolderRig) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="first"))
+        await rig.close_view("first")
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="second"))
+        await rig.accept("second")
+        assert rig.decisions == [("first", Rejected()), ("second", Accepted(NEW))]
+
+    async def test_a_script_may_send_its_answers_ahead(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"y\nn\r\ny") as at:
+            proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
+            assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Accepted(NEW)]
+
+    async def test_without_more_answers_proposals_are_rejected_and_the_reason_is_said(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"y\n") as at:
+            proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
+            assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Rejected()]
+            assert at.log.getvalue().count("No answer can be read: the input has ended. So the answer is no.") == 2
+
+    @pytest.mark.parametrize(
+        ("kind", "decision"),
+        [
+            ("file", Accepted(NEW)),
+            ("/dev/null", Rejected()),
+            ("closed", Rejected()),
+            ("none", Rejected()),
+            ("no descriptor", Rejected()),
+        ],
+    )
+    async def test_answers_may_come_from_a_file_and_from_nowhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, decision: Accepted | Rejected
+    ) -> None:
+        monkeypatch.setattr(sys, "stdin", None)
+        async with piped(tmp_path, source(kind, tmp_path)) as at:
+            assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [decision]
+
+    @pytest.mark.parametrize(("decide", "decision"), [("accept", Accepted(NEW)), ("reject", Rejected())])
+    async def test_unattended_every_proposal_is_answered_alike(
+        self, tmp_path: Path, decide: str, decision: Accepted | Rejected
+    ) -> None:
+        async with piped(tmp_path, b"n\ny\n", decide=decide) as at:
+            proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "12"]
+            assert await at.decided(*proposals) == [decision, decision]
+            assert "[y]es" not in at.log.getvalue()
+            assert "+ four" in at.log.getvalue()
+
+    async def test_a_log_that_can_no_longer_be_written_stops_nobody(self, tmp_path: Path) -> None:
+        async with piped(tmp_path, b"y\n") as at:
+            at.log.close()
+            assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [Accepted(NEW)]
+
+    async def test_the_bridge_says_that_it_leaves_a_question_open(self, rig: FolderRig) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        await rig.editor.close()
+        await rig.terminal.shows("The bridge ends. The proposal is left undecided.")
+        assert rig.events == []
+
+
+class TestEditing:
+    def editor(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+        """The person's editor is a shell script; ``$1`` is the file."""
+        path = Path(os.environ["TMPDIR"], "my editor")
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o700)
+        monkeypatch.setenv("VISUAL", shlex.quote(str(path)))
+        monkeypatch.setenv("EDITOR", "false")
+
+    async def test_the_edited_text_is_shown_and_asked_again(
+        self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.editor(monkeypatch, "sed -i s/TWO/zwei/ $1")
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        rig.terminal.type("e\n")
+        await rig.terminal.shows("+ zwei")
+        await rig.accept("1")
+        assert rig.decisions == [("1", Accepted("one\nzwei\nthree\nfour\n"))]
+
+    async def test_the_editor_gets_a_private_file_of_the_same_name_that_is_gone_afterwards(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = tmp_path / "seen"
+        self.editor(monkeypatch, f'cp "$1" {seen}; stat -c %a "$(dirname "$1")" > {seen}.mode; echo "$1" > {seen}.path')
+        async with piped(tmp_path, b"e\ny\n") as at:
+            assert await at.decided(proposal(tmp_path / "sp ace #1.py", OLD, NEW)) == [Accepted(NEW)]
+        edited = Path(Path(f"{seen}.path").read_text().strip())
+        assert seen.read_text() == NEW
+        assert edited.name == "sp ace #1.py"
+        assert Path(f"{seen}.mode").read_text() == "700\n"
+        assert not edited.parent.exists()
+        assert not (tmp_path / "sp ace #1.py").exists()
+
+    async def test_the_editor_has_the_terminal(self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.editor(monkeypatch, 'test -t 0 && test -t 1 && echo "type:" && read line && echo "$line" > "$1"')
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        rig.terminal.type("e\n")
+        await rig.terminal.shows("type:")
+        rig.terminal.type("typed in the editor\n")
+        await rig.terminal.shows("+ typed in the editor")
+        await rig.accept("1")
+        assert rig.decisions == [("1", Accepted("typed in the editor\n"))]
+
+    @pytest.mark.parametrize(
+        ("script", "reason"),
+        [
+            ("echo changed > $1; exit 3", "ended with status 3"),
+            ("rm $1", "The file is gone"),
+            (r"printf 'a\000b' > $1", "is binary"),
+            (r"printf 'caf\351' > $1", "is not UTF-8"),
+        ],
+    )
+    async def test_an_edit_that_fails_changes_nothing_and_says_why(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+    ) -> None:
+        self.editor(monkeypatch, script)
+        async with piped(tmp_path, b"e\ny\n") as at:
+            assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [Accepted(NEW)]
+            assert reason in at.log.getvalue()
+            assert at.log.getvalue().count("Claude Code proposes") == 1
+
+    @pytest.mark.parametrize("command", ["/no/such/editor", "'unbalanced", " "])
+    async def test_an_editor_that_cannot_be_started_is_said_to_be_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    ) -> None:
+        monkeypatch.setenv("VISUAL", command)
+        async with piped(tmp_path, b"e\ny\n") as at:
+            assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [Accepted(NEW)]
+            assert "can't be started" in at.log.getvalue()
+            assert "set $VISUAL or $EDITOR" in at.log.getvalue()
+
+    async def test_what_is_said_meanwhile_waits_for_the_editor_to_end(
+        self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.editor(monkeypatch, "echo begin; read line; echo end")
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="first"))
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id="second"))
+        await rig.until_asked()
+        rig.terminal.type("e\n")
+        await rig.terminal.shows("begin")
+        await rig.editor.tell("By the way.")
+        await rig.editor.withdraw("first")
+        assert "By the way." not in rig.terminal.screen
+        rig.terminal.type("\n")
+        await rig.accept("second")
+        after = uncoloured(rig.terminal.screen).partition("begin")[2]
+        assert after.index("end\n") < after.index("By the way.\n") < after.index("Withdrawn:") < after.index(QUESTION)
+        assert rig.decisions == [("second", Accepted(NEW))]
+
+    async def test_an_editor_does_not_outlive_the_bridge(self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:
+        note = rig.folder / "note"
+        self.editor(monkeypatch, f'echo "$$ $1" > {note}.new; mv {note}.new {note}; exec sleep 60')
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.until_asked()
+        rig.terminal.type("e\n")
+        await until(note.exists, "the editor")
+        await rig.editor.close()
+        pid, file = note.read_text().split()
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+        assert not Path(file).parent.exists()
+        assert rig.events == []
+
+
+def uncoloured(screen: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen)
+
+
+# Format characters that have a shape, or that words are written with.
+SHAPED = re.compile("ARABIC (?!LETTER MARK)|SYRIAC|KAITHI|EGYPTIAN|ZERO WIDTH (NON-)?JOINER")
+
+
+def drives(character: str) -> bool:
+    """Whether it can do to a terminal or to a reader what can't be seen."""
+    if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return False
+    return not SHAPED.match(unicodedata.name(character, ""))

@@ -53,9 +53,8 @@ local function check_program()
   local server = require('drawbridge.server')
   local program, problem = server.program()
   if not program then
-    local setup = ('python3 %s/tools/dev.py setup'):format(home(server.root()))
-    return fault('Python side: ' .. problem, {
-      ('Run `%s` (Python 3.11 or newer is needed), then :DrawbridgeStart.'):format(setup),
+    return fault(config.get().command and problem or 'The Python side is missing', {
+      server.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
     })
   end

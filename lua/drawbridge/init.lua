@@ -7,22 +7,19 @@ local function say(text, level)
   require('drawbridge.say').answer(text, level)
 end
 
-local function start_once()
-  local server = require('drawbridge.server')
-  if not server.start() then
-    require('drawbridge.say').notice(server.status().problem, 'warn')
-  end
+local function start_bridge()
+  require('drawbridge.server').start()
 end
 
 --- Starts the bridge once Neovim has started, so that its start is not slowed. A second call changes nothing.
 local function auto_start()
   if vim.v.vim_did_enter == 1 then
-    return start_once()
+    return start_bridge()
   end
   vim.api.nvim_create_autocmd('VimEnter', {
     group = vim.api.nvim_create_augroup('drawbridge_auto_start', {}),
     once = true,
-    callback = start_once,
+    callback = start_bridge,
   })
 end
 

@@ -45,14 +45,14 @@ local function enter(phase)
   end)
 end
 
---- Gives up. Whoever waits for the bridge is told; a `notice` is for when nobody does.
-local function fail(problem, notice)
+--- Gives up and says so, once: to whoever waits for the bridge, else to the person, with `what` before the reason.
+local function fail(what, problem)
   state.problem = problem
   enter('failed')
   if #waiting > 0 then
     answer_waiting(nil, problem)
-  elseif notice then
-    say.notice(notice .. problem, 'error')
+  else
+    say.notice(what .. problem, 'error')
   end
 end
 
@@ -81,8 +81,16 @@ function M.program()
       return { candidate }
     end
   end
-  local root = vim.fn.fnamemodify(M.root(), ':~')
-  return nil, ('the Python side is missing; run: python3 %s/tools/dev.py setup'):format(root)
+  return nil, 'no Python side: see :checkhealth drawbridge'
+end
+
+--- What to do where the Python side is missing: too long for a message.
+function M.remedy()
+  local script = M.root() .. '/tools/dev.py'
+  if vim.fn.filereadable(script) == 1 then
+    return ('run: python3 %s setup'):format(vim.fn.fnamemodify(script, ':~'))
+  end
+  return 'put a drawbridge on PATH'
 end
 
 local function absolute(path)
@@ -173,7 +181,7 @@ local function pause_then_launch(code)
   end, state.restarts)
   local reason = state.last_line or ('exit code %d'):format(code)
   if #state.restarts >= RESTARTS then
-    return fail(reason, 'the bridge keeps ending: ')
+    return fail('the bridge keeps ending: ', reason)
   end
   say.notice('the bridge is started again: ' .. reason, 'info')
   table.insert(state.restarts, now)
@@ -203,7 +211,7 @@ local function exited(job, code)
     end
   elseif code == 2 then
     -- It was asked for something that can't be: trying again would not help.
-    fail(state.last_line or 'exit code 2', 'no bridge: ')
+    fail('no bridge: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
   end
@@ -237,7 +245,7 @@ function launch()
   state.launch_again, state.problem, state.last_line = false, nil, nil
   local program, problem = M.program()
   if not program then
-    return fail(problem)
+    return fail('', problem)
   end
   hook()
   state.program = program
@@ -254,14 +262,13 @@ function launch()
     on_exit = exited,
   })
   if not ok or job <= 0 then
-    return fail(("%s can't be run: %s"):format(program[1], ok and 'it is no program' or tostring(job)))
+    return fail('', ("%s can't be run: %s"):format(program[1], ok and 'it is no program' or tostring(job)))
   end
   state.job = job
   enter('starting')
 end
 
---- Starts the bridge unless it runs or is about to. A problem is in `status().problem`.
----@return boolean ok
+--- Starts the bridge unless it runs or is about to. Says so where that can't be.
 function M.start()
   if state.phase == 'stopping' then
     state.launch_again = true
@@ -269,7 +276,6 @@ function M.start()
     state.restarts = {}
     launch()
   end
-  return state.phase ~= 'failed'
 end
 
 local function close_stdin(job)
@@ -301,13 +307,6 @@ function M.stop()
   return was_running
 end
 
---- Stops the bridge and starts it again with the options of now and the same port and token.
----@return boolean ok
-function M.restart()
-  M.stop()
-  return M.start()
-end
-
 --- Neovim ends: the bridge sees its stdin close and follows. Nothing is waited for.
 function M.leave()
   state.phase = 'leaving'
@@ -322,9 +321,6 @@ function M.when_ready(callback)
   if state.phase == 'ready' then
     return callback(state.ready.port)
   end
-  if not M.start() then
-    return callback(nil, state.problem)
-  end
   local answered = false
   local function once(port, problem)
     if not answered then
@@ -333,6 +329,7 @@ function M.when_ready(callback)
     end
   end
   table.insert(waiting, once)
+  M.start()
   vim.defer_fn(function()
     once(nil, ('no bridge after %d seconds'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)

@@ -111,11 +111,18 @@ class TestWithoutThePythonSide:
         (tmp_path / "lua" / "drawbridge").mkdir()
         for module in (root / "lua" / "drawbridge").glob("*.lua"):
             (tmp_path / "lua" / "drawbridge" / module.name).write_bytes(module.read_bytes())
+        (tmp_path / "tools").mkdir()
+        (tmp_path / "tools" / "dev.py").touch()
         editor.lua("vim.opt.runtimepath:prepend(...) vim.env.PATH = '/nowhere'", str(tmp_path))
         assert editor.setup("{}")
-        editor.says("drawbridge: the Python side is missing; run")
-        command = f"python3 {tmp_path}/tools/dev.py setup"
-        assert editor.status()["problem"] == f"the Python side is missing; run: {command}"
+        editor.says("drawbridge: no Python side: see :checkhealth drawbridge")
+        editor.command("DrawbridgeStart")
+        editor.says(":DrawbridgeStart: no Python side: see :checkhealth drawbridge")
+        assert (
+            editor.lua("return require('drawbridge.server').remedy()") == f"run: python3 {tmp_path}/tools/dev.py setup"
+        )
+        (tmp_path / "tools" / "dev.py").unlink()
+        assert editor.lua("return require('drawbridge.server').remedy()") == "put a drawbridge on PATH"
 
     def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))

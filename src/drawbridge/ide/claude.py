@@ -76,6 +76,7 @@ class ClaudeClients:
         if self._single_client:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
+                other.closed(1000)  # at once: what the editor sends next is for the new one
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
@@ -183,13 +184,10 @@ class ClaudeClient:
     # what it is told
 
     def select(self, selection: Selection) -> None:
-        if not self.ready or selection == self._said_selection:
-            return
-        if self.websocket.congested:
-            self._held_selection = selection
-            return
-        self._said_selection = selection
-        self._notify("selection_changed", selection_changed(selection))
+        self._held_selection = selection if self.websocket.congested else None
+        if self.ready and self._held_selection is None and selection != self._said_selection:
+            self._said_selection = selection
+            self._notify("selection_changed", selection_changed(selection))
 
     def mention(self, mentioned: Mentioned) -> None:
         self._notify("at_mentioned", at_mentioned(mentioned))
@@ -225,7 +223,9 @@ class ClaudeClient:
         elif len(self._calls) >= CALL_LIMIT:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"{CALL_LIMIT} calls of this client are unanswered already.")
         else:
-            self._calls[call.id] = asyncio.get_running_loop().create_task(self._run(tool, call))
+            task = self._calls[call.id] = asyncio.get_running_loop().create_task(self._run(tool, call))
+            # Not at the end of ``_run``: a call that is cancelled in the same breath never begins.
+            task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
         """The one boundary between errors and the wire."""
@@ -242,8 +242,6 @@ class ClaudeClient:
         except Exception:
             logger.exception("%s failed", tool.name)
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"{tool.name} failed inside Drawbridge; its log says why.")
-        finally:
-            del self._calls[call.id]
 
     def _fail(self, call: mcp.Call, code: int, message: str) -> None:
         self.websocket.send(jsonrpc.error(call.id, code, message))

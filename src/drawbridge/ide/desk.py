@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
+import os
+import signal
 import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Hashable, Sequence
 from typing import Final
 
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
+from drawbridge.errors import Refused
 from drawbridge.ide.privacy import Privacy
 from drawbridge.ide.review import Reviews
 
 CODE_SECONDS: Final = 120.0
 CODE_OUTPUT_LIMIT: Final = 100_000
 """Bytes of output that go back to the agent."""
-
-logger = logging.getLogger("drawbridge.desk")
 
 
 class Workspace:
@@ -73,24 +75,41 @@ class AgentDesk:
         return await self._workspace.reviews.close_all(self._owner)
 
     async def run_code(self, code: str) -> str:
-        """A new interpreter for each call, in the first folder; stopped after ``CODE_SECONDS``."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-",
-            cwd=self._workspace.folders[0],
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        """A new interpreter for each call, in the first folder; after ``CODE_SECONDS`` it and what it started are ended."""
+        folder = self._workspace.folders[0]
         try:
-            output, _ = await asyncio.wait_for(process.communicate(code.encode()), CODE_SECONDS)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-", cwd=folder, stdin=PIPE, stdout=PIPE, stderr=STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            raise Refused(f"Python can't be started in {folder}: {error.strerror}. Nothing was run.") from None
+        output = bytearray()
+        try:
+            dropped = await asyncio.wait_for(_converse(process, code.encode(), output), CODE_SECONDS)
+            notes = [f"{dropped} more bytes"] if dropped else []
+            notes += [f"exit code {process.returncode}"] if process.returncode else []
         except TimeoutError:
-            return f"Stopped after {CODE_SECONDS:g} seconds."
+            notes = [f"stopped after {CODE_SECONDS:g} seconds"]
         finally:
             if process.returncode is None:
-                process.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
-        text = output[:CODE_OUTPUT_LIMIT].decode("utf-8", "replace")
-        cut = f"\n[{len(output) - CODE_OUTPUT_LIMIT} more bytes]" if len(output) > CODE_OUTPUT_LIMIT else ""
-        return f"{text}{cut}" + (f"\n[exit code {process.returncode}]" if process.returncode else "")
+        return "\n".join([output.decode("utf-8", "replace"), *(f"[{note}]" for note in notes)])
+
+
+async def _converse(process: asyncio.subprocess.Process, code: bytes, output: bytearray) -> int:
+    """Hand over the code and collect what it prints, up to the limit; the number of bytes that were dropped."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(code)
+        await process.stdin.drain()
+    process.stdin.close()
+    dropped = 0
+    while piece := await process.stdout.read(65_536):
+        kept = piece[: CODE_OUTPUT_LIMIT - len(output)]
+        output += kept
+        dropped += len(piece) - len(kept)
+    await process.wait()
+    return dropped

@@ -7,8 +7,8 @@ import contextlib
 import itertools
 import logging
 import os
-from collections.abc import Coroutine, Hashable, Iterator
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -203,7 +203,7 @@ class Reviews:
         """False: it was decided already."""
         taken = review.approval.withdraw(reason)
         if taken and review.shown:
-            self._spawn(self._editor.withdraw(review.approval.id))
+            self._spawn(self._editor.withdraw, review.approval.id)
         return taken
 
     def _settle(self, review: _Review, decision: Decision) -> None:
@@ -211,7 +211,7 @@ class Reviews:
         if not review.decision.done():
             review.decision.set_result(decision)
         if review.path and not isinstance(decision, Rejected):
-            self._spawn(self._follow(review, decision))
+            self._spawn(self._follow, review, decision)
 
     async def _follow(self, review: _Review, decision: Decision) -> None:
         """See the agent write the file, then let the editor show it."""
@@ -226,15 +226,15 @@ class Reviews:
             review.approval.overrule()
             await self._editor.written(review.path, written, "")
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_logged(work))
+    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        task = asyncio.get_running_loop().create_task(_logged(work, *arguments))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
 
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
+async def _logged(work: Callable[..., Awaitable[None]], *arguments: object) -> None:
     try:
-        await work
+        await work(*arguments)
     except DrawbridgeError as error:
         logger.warning("%s: %s", error.code, error)
 

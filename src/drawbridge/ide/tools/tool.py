@@ -89,7 +89,7 @@ class Tool(Struct, frozen=True):
             "description": self.description,
             "inputSchema": {
                 "type": "object",
-                "properties": schema["properties"],
+                "properties": {name: _plain(property) for name, property in schema["properties"].items()},
                 "required": schema["required"],
                 "additionalProperties": False,
                 "$schema": "http://json-schema.org/draft-07/schema#",
@@ -107,6 +107,12 @@ class Tool(Struct, frozen=True):
                 raise BadArgument(missing[1], f"{self.name} needs it.") from None
             place = re.search(r" - at `\$\.([^`]+)`", problem)
             raise BadArgument(place[1] if place else "arguments", problem.partition(" - at ")[0] + ".") from None
+
+
+def _plain(property: dict[str, Any]) -> dict[str, Any]:
+    """Null stands for "not given": it is taken, and not advertised."""
+    alternatives = property.get("anyOf")
+    return alternatives[0] if alternatives else property
 
 
 def json_text(value: object) -> Content:

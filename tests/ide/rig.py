@@ -1,0 +1,151 @@
+"""A bridge's agents' side without sockets: an agent says a message and hears what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from drawbridge.editors.memory import Memory
+from drawbridge.editors.port import Decided, EditorEvent
+from drawbridge.ide.claude import TOKEN_HEADER, ClaudeClient, ClaudeClients
+from drawbridge.ide.desk import Workspace
+from drawbridge.ide.privacy import Privacy
+from drawbridge.ide.tools import Toolbox
+from drawbridge.wire.gate import Head
+from tests.waiting import until
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+Answer = dict[str, Any]
+
+
+def head(**headers: str) -> Head:
+    """What a real agent's handshake says, with other or further headers (``_`` for ``-``)."""
+    given = {"host": "127.0.0.1:12345", TOKEN_HEADER: TOKEN}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return Head("GET", "/", tuple(given.items()))
+
+
+class FakeWebSocket:
+    """What a site sees of an open WebSocket; ``sent`` is what the agent got."""
+
+    def __init__(self) -> None:
+        self.sent: list[Answer] = []
+        self.closed: tuple[int, str] | None = None
+        self.congested = False
+
+    def send(self, data: bytes) -> None:
+        if self.closed is None:
+            self.sent.append(json.loads(data))
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        self.closed = (code, reason)
+
+
+class Agent:
+    """One connected agent."""
+
+    def __init__(self, clients: ClaudeClients) -> None:
+        self.socket = FakeWebSocket()
+        peer = clients.opened(head(), self.socket)
+        assert isinstance(peer, ClaudeClient)
+        self.peer = peer
+        self._ids = itertools.count()
+
+    def say(self, **members: Any) -> None:
+        self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
+
+    def greet(self) -> None:
+        """As the real CLI does, up to the point where it is ready."""
+        self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
+        self.say(method="notifications/initialized")
+
+    def ask(self, tool: str, **arguments: Any) -> int:
+        """Begin a call; its id."""
+        id = next(self._ids)
+        self.say(id=id, method="tools/call", params={"name": tool, "arguments": arguments})
+        return id
+
+    def answers(self, id: int | str) -> list[Answer]:
+        return [answer for answer in self.socket.sent if answer.get("id") == id and "method" not in answer]
+
+    async def answer(self, id: int | str) -> Answer:
+        await until(lambda: self.answers(id), f"an answer to call {id}")
+        [answer] = self.answers(id)
+        return answer
+
+    async def call(self, tool: str, **arguments: Any) -> Answer:
+        """The whole answer to one call."""
+        return await self.answer(self.ask(tool, **arguments))
+
+    async def texts(self, tool: str, **arguments: Any) -> list[str]:
+        """The text items of a call that went well."""
+        return texts(await self.call(tool, **arguments))
+
+    async def body(self, tool: str, **arguments: Any) -> Any:
+        """The JSON in the only text item of a call that went well."""
+        [text] = await self.texts(tool, **arguments)
+        return json.loads(text)
+
+    def heard(self, method: str) -> list[Answer]:
+        """The parameters of the notices of one kind."""
+        return [message["params"] for message in self.socket.sent if message.get("method") == method]
+
+    def vanish(self) -> None:
+        self.peer.closed(1006)
+
+
+def texts(answer: Answer) -> list[str]:
+    result = answer["result"]
+    assert "isError" not in result, result
+    assert all(item["type"] == "text" for item in result["content"])
+    return [item["text"] for item in result["content"]]
+
+
+def failure(answer: Answer) -> str:
+    """The text of a tool's failure."""
+    assert answer["result"]["isError"] is True
+    [item] = answer["result"]["content"]
+    text: str = item["text"]
+    return text
+
+
+class Desk:
+    """An in-memory editor, the workspace around it, and the agents at it."""
+
+    def __init__(
+        self, *folders: Path, privacy: Privacy | None = None, execute_code: bool = False, **options: Any
+    ) -> None:
+        self.editor = Memory([str(folder) for folder in folders])
+        self.workspace = Workspace(self.editor, [str(folder) for folder in folders], privacy or Privacy())
+        self.clients = ClaudeClients(self.workspace, Toolbox(execute_code=execute_code), TOKEN, "1.2.3", **options)
+
+    async def __aenter__(self) -> Desk:
+        await self.editor.start(self._on_event)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for client in list(self.clients._clients):
+            client.closed(1001)
+        await asyncio.sleep(0)
+        await until(lambda: not self.workspace.reviews._open)
+        await self.workspace.reviews.stop()
+        await self.editor.close()
+
+    def agent(self) -> Agent:
+        agent = Agent(self.clients)
+        agent.greet()
+        return agent
+
+    async def proposals(self, number: int = 1) -> Sequence[str]:
+        """The ids of this many proposals, once they are there to see."""
+        await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
+        return list(self.editor.shown)
+
+    def _on_event(self, event: EditorEvent) -> None:
+        if isinstance(event, Decided):
+            self.workspace.reviews.decided(event)

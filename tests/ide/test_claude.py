@@ -1,0 +1,372 @@
+"""Claude Code's dialect: who may enter, who hears what, and calls that are cancelled, replaced or too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.editors.files import to_uri
+from drawbridge.editors.port import Accepted, Mentioned, Position, Range, Selection
+from drawbridge.errors import EditorGone
+from drawbridge.ide.claude import CALL_LIMIT, MENTION_LIMIT, ClaudeClient
+from drawbridge.ide.tools.tool import Tool
+from drawbridge.wire.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN
+from tests.ide.rig import Agent, Desk, FakeWebSocket, head, texts
+from tests.waiting import until
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a b.txt"
+    path.write_text("one\ntwo\n")
+    return path
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with Desk(tmp_path) as desk:
+        yield desk
+
+
+def selection(path: Path | str = "/p/a b.txt", start: int = 0, end: int = 3, text: str = "one") -> Selection:
+    return Selection(str(path), text, Range(Position(0, start), Position(0, end)))
+
+
+def lines(agent: Agent) -> list[Any]:
+    return [(heard.get("lineStart"), heard.get("lineEnd")) for heard in agent.heard("at_mentioned")]
+
+
+# who may enter
+
+
+def test_the_gate_looks_at_place_and_token(desk: Desk) -> None:
+    admit = desk.clients.admit
+    assert admit(head(), True) is None
+    assert admit(head(origin="https://evil.example"), True) is FOREIGN_ORIGIN
+    assert admit(head(host="evil.example"), True) is FOREIGN_HOST
+    assert admit(head(x_claude_code_ide_authorization="wrong"), True) is BAD_TOKEN
+    assert admit(head(x_claude_code_ide_authorization="wrong"), False) is BAD_TOKEN
+
+
+async def test_by_setting_a_bad_token_is_refused_with_a_close_and_a_web_page_still_at_once(tmp_path: Path) -> None:
+    async with Desk(tmp_path, reject="1008") as desk:
+        bad = head(x_claude_code_ide_authorization="wrong")
+        assert desk.clients.admit(bad, True) is None
+        assert desk.clients.admit(bad, False) is BAD_TOKEN
+        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", origin="null"), True) is FOREIGN_ORIGIN
+        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", host="evil"), True) is FOREIGN_HOST
+        socket = FakeWebSocket()
+        peer = desk.clients.opened(bad, socket)
+        assert socket.closed == (1008, "Unauthorized")
+        assert not isinstance(peer, ClaudeClient)
+        peer.received('{"jsonrpc": "2.0", "id": 0, "method": "ping"}')
+        peer.drained()
+        peer.closed(1008)
+        assert socket.sent == []
+        assert desk.clients.names == ()
+
+
+@pytest.mark.parametrize(
+    ("offered", "confirmed"),
+    [("mcp", "mcp"), ("a, mcp ,b", "mcp"), ("mcp2", None), ("MCP", None), ("", None), (None, None)],
+)
+def test_the_subprotocol_is_confirmed_when_it_was_offered(
+    desk: Desk, offered: str | None, confirmed: str | None
+) -> None:
+    headers = {} if offered is None else {"sec_websocket_protocol": offered}
+    assert desk.clients.subprotocol(head(**headers)) == confirmed
+
+
+# the handshake
+
+
+async def test_a_client_counts_once_its_handshake_is_done(desk: Desk) -> None:
+    changes = []
+    desk.clients.on_change = lambda: changes.append(desk.clients.names)
+    agent = Agent(desk.clients)
+    assert changes == []
+    agent.greet()
+    agent.say(method="notifications/initialized")
+    assert changes == [("Claude Code",)]
+    agent.vanish()
+    assert changes == [("Claude Code",), ()]
+
+
+async def test_the_current_selection_is_said_on_ide_connected(desk: Desk) -> None:
+    desk.workspace.selection = selection()
+    agent = desk.agent()
+    assert agent.heard("selection_changed") == []
+    agent.say(method="ide_connected", params={"pid": 4711})
+    assert agent.peer.pid == 4711
+    assert agent.heard("selection_changed") == [
+        {
+            "text": "one",
+            "filePath": "/p/a b.txt",
+            "fileUrl": "file:///p/a%20b.txt",
+            "selection": {
+                "start": {"line": 0, "character": 0},
+                "end": {"line": 0, "character": 3},
+                "isEmpty": False,
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize("params", [None, {}, {"pid": None}, {"pid": "7"}, {"pid": [7]}, [7]])
+async def test_an_odd_ide_connected_is_taken_as_well(desk: Desk, params: Any) -> None:
+    desk.workspace.selection = selection()
+    agent = Agent(desk.clients)
+    agent.say(method="ide_connected", params=params)
+    assert agent.peer.pid is None
+    assert len(agent.heard("selection_changed")) == 1
+
+
+# selections
+
+
+async def test_every_ready_client_hears_of_a_new_selection_once(desk: Desk) -> None:
+    agents = [desk.agent(), desk.agent()]
+    stranger = Agent(desk.clients)
+    for chosen in [selection(), selection(), selection(end=2, text="on"), selection()]:
+        desk.clients.select(chosen)
+    for agent in agents:
+        assert [heard["text"] for heard in agent.heard("selection_changed")] == ["one", "on", "one"]
+    assert stranger.socket.sent == []
+
+
+async def test_a_bare_cursor_is_an_empty_selection(desk: Desk) -> None:
+    agent = desk.agent()
+    desk.clients.select(selection(start=2, end=2, text=""))
+    [heard] = agent.heard("selection_changed")
+    assert heard["text"] == ""
+    assert heard["selection"]["isEmpty"] is True
+
+
+async def test_a_slow_client_hears_the_last_selection_only_once_it_reads_again(desk: Desk) -> None:
+    slow, quick = desk.agent(), desk.agent()
+    slow.socket.congested = True
+    for end in (1, 2, 3):
+        desk.clients.select(selection(end=end))
+    assert slow.heard("selection_changed") == []
+    assert len(quick.heard("selection_changed")) == 3
+    slow.socket.congested = False
+    slow.peer.drained()
+    slow.peer.drained()
+    assert [heard["selection"]["end"]["character"] for heard in slow.heard("selection_changed")] == [3]
+
+
+async def test_a_slow_client_is_not_told_of_a_selection_that_has_passed(desk: Desk) -> None:
+    agent = desk.agent()
+    desk.clients.select(selection(end=1))
+    agent.socket.congested = True
+    desk.clients.select(selection(end=2))
+    desk.clients.select(selection(end=1))
+    agent.socket.congested = False
+    agent.peer.drained()
+    assert [heard["selection"]["end"]["character"] for heard in agent.heard("selection_changed")] == [1]
+
+
+async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(desk: Desk) -> None:
+    agent = desk.agent()
+    desk.clients.select(selection("/p/gr\udcfc#%.txt", text="byte \udcff"))
+    [heard] = agent.heard("selection_changed")
+    assert heard["fileUrl"] == "file:///p/gr%FC%23%25.txt" == to_uri("/p/gr\udcfc#%.txt")
+    assert heard["text"] == "byte \N{REPLACEMENT CHARACTER}"
+
+
+# mentions
+
+
+async def test_a_mention_goes_to_the_client_that_was_active_last(desk: Desk) -> None:
+    first, second = desk.agent(), desk.agent()
+    assert desk.clients.mention(Mentioned("/a", (0, 1)))
+    first.say(id="x", method="ping")
+    assert desk.clients.mention(Mentioned("/a", (2, 3)))
+    first.vanish()
+    assert desk.clients.mention(Mentioned("/a", None))
+    assert first.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 2, "lineEnd": 3}]
+    assert second.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 0, "lineEnd": 1}, {"filePath": "/a"}]
+
+
+async def test_by_setting_a_mention_goes_to_all(tmp_path: Path) -> None:
+    async with Desk(tmp_path, mention="all") as desk:
+        agents = [desk.agent(), desk.agent()]
+        stranger = Agent(desk.clients)
+        desk.clients.mention(Mentioned("/a", (0, 1)))
+        assert [lines(agent) for agent in agents] == [[(0, 1)], [(0, 1)]]
+        assert stranger.socket.sent == []
+
+
+async def test_a_mention_waits_for_the_first_client_that_is_ready(desk: Desk) -> None:
+    agent = Agent(desk.clients)
+    assert not desk.clients.mention(Mentioned("/a", (0, 0)))
+    assert not desk.clients.mention(Mentioned("/a", (1, 1)))
+    assert agent.socket.sent == []
+    agent.greet()
+    assert lines(agent) == [(0, 0), (1, 1)]
+    assert lines(desk.agent()) == []
+
+
+async def test_mentions_that_nobody_fetches_do_not_pile_up(desk: Desk) -> None:
+    for number in range(MENTION_LIMIT + 5):
+        desk.clients.mention(Mentioned("/a", (number, number)))
+    assert lines(desk.agent()) == [(number, number) for number in range(5, MENTION_LIMIT + 5)]
+
+
+# several clients
+
+
+async def test_each_client_has_its_own_ids_and_proposals(desk: Desk, file: Path) -> None:
+    agents = [desk.agent(), desk.agent()]
+    arguments = {"old_file_path": str(file), "new_file_path": str(file), "tab_name": "t"}
+    ids = [agent.ask("openDiff", **arguments, new_file_contents=f"{number}\n") for number, agent in enumerate(agents)]
+    assert ids[0] == ids[1]
+    for proposal in await desk.proposals(2):
+        desk.editor.decide(proposal, Accepted(desk.editor.shown[proposal].new_text))
+    for number, agent in enumerate(agents):
+        assert texts(await agent.answer(ids[number])) == ["FILE_SAVED", f"{number}\n"]
+
+
+async def test_a_client_that_goes_takes_its_proposals_and_only_its(desk: Desk, file: Path) -> None:
+    staying, going = desk.agent(), desk.agent()
+    arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
+    for agent in (staying, going):
+        for name in ("a", "b"):
+            agent.ask("openDiff", **arguments, tab_name=name)
+    await desk.proposals(4)
+    going.vanish()
+    left = await desk.proposals(2)
+    for proposal in left:
+        desk.editor.decide(proposal, Accepted("x\n"))
+    await until(lambda: len(staying.socket.sent) == 3)
+    assert len(going.socket.sent) == 1, "only the answer to initialize"
+
+
+async def test_with_one_client_at_a_time_the_newer_one_wins_and_the_older_ones_proposals_go(
+    tmp_path: Path, file: Path
+) -> None:
+    async with Desk(tmp_path, single_client=True) as desk:
+        old = desk.agent()
+        arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
+        old.ask("openDiff", **arguments, tab_name="t")
+        await desk.proposals(1)
+        new = Agent(desk.clients)
+        assert old.socket.closed == (1000, "replaced by a newer connection")
+        await desk.proposals(0)
+        assert not desk.clients.mention(Mentioned("/a", (0, 0))), "it is kept for the newer one"
+        new.greet()
+        assert lines(new) == [(0, 0)]
+        assert lines(old) == []
+        assert desk.clients.names == ("Claude Code",)
+        old.vanish()
+        assert desk.clients.names == ("Claude Code",)
+
+
+async def test_several_clients_are_the_default(desk: Desk) -> None:
+    first, second = desk.agent(), desk.agent()
+    assert first.socket.closed is None
+    assert desk.clients.names == ("Claude Code", "Claude Code")
+    assert await second.body("getOpenEditors") == await first.body("getOpenEditors")
+
+
+# calls
+
+
+async def test_a_cancelled_call_gets_no_answer_and_its_view_goes(desk: Desk, file: Path) -> None:
+    agent = desk.agent()
+    arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
+    id = agent.ask("openDiff", **arguments, tab_name="t")
+    await desk.proposals(1)
+    agent.say(method="notifications/cancelled", params={"requestId": id, "reason": "Esc"})
+    await desk.proposals(0)
+    assert await agent.texts("closeAllDiffTabs") == ["CLOSED_0_DIFF_TABS"]
+    assert agent.answers(id) == []
+
+
+async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind(desk: Desk, file: Path) -> None:
+    agent = desk.agent()
+    for _ in range(CALL_LIMIT + 1):
+        id = agent.ask("getOpenEditors")
+        agent.say(method="notifications/cancelled", params={"requestId": id})
+        await asyncio.sleep(0)
+    assert await agent.body("getOpenEditors") == {"tabs": []}
+    assert agent.peer._calls == {}
+
+
+async def test_cancelling_what_is_over_or_never_was_changes_nothing(desk: Desk) -> None:
+    agent = desk.agent()
+    id = agent.ask("getOpenEditors")
+    await agent.answer(id)
+    for other in (id, 999, "999", ""):
+        agent.say(method="notifications/cancelled", params={"requestId": other})
+    assert await agent.body("getOpenEditors") == {"tabs": []}
+
+
+async def test_a_number_and_a_text_are_two_ids(desk: Desk) -> None:
+    agent = desk.agent()
+    agent.socket.sent.clear()
+    for id in (7, "7", 0, ""):
+        agent.say(id=id, method="tools/call", params={"name": "getOpenEditors"})
+    for id in (7, "7", 0, ""):
+        await agent.answer(id)
+
+
+async def test_an_id_in_use_is_an_error_and_the_first_call_goes_on(desk: Desk, file: Path) -> None:
+    agent = desk.agent()
+    arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n", "tab_name": "t"}
+    for _ in range(2):
+        agent.say(id="d", method="tools/call", params={"name": "openDiff", "arguments": arguments})
+    assert (await agent.answer("d"))["error"]["code"] == -32600
+    agent.socket.sent.clear()
+    [proposal] = await desk.proposals()
+    desk.editor.decide(proposal, Accepted("x\n"))
+    assert texts(await agent.answer("d")) == ["FILE_SAVED", "x\n"]
+
+
+async def test_too_many_calls_at_once_are_refused_and_later_ones_work(desk: Desk, file: Path) -> None:
+    agent = desk.agent()
+    ids = [agent.ask("getOpenEditors") for _ in range(CALL_LIMIT)]
+    refused = agent.ask("getOpenEditors")
+    assert (await agent.answer(refused))["error"]["code"] == -32603
+    for id in ids:
+        assert texts(await agent.answer(id)) == ['{"tabs":[]}']
+    assert await agent.body("getOpenEditors") == {"tabs": []}
+
+
+async def test_a_fault_of_ours_is_an_error_without_its_details_and_is_logged(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object) -> list[str]:
+        raise RuntimeError("secret details")
+
+    [tool] = [tool for tool in desk.clients.toolbox._tools.values() if tool.name == "getOpenEditors"]
+    broken = Tool(tool.name, tool.description, tool.arguments, fail)
+    monkeypatch.setitem(desk.clients.toolbox._tools, tool.name, broken)
+    agent = desk.agent()
+    error = (await agent.call("getOpenEditors"))["error"]
+    assert error["code"] == -32603
+    assert "secret" not in error["message"]
+    assert "secret details" in caplog.text
+    assert (await agent.body("getWorkspaceFolders"))["success"] is True
+
+
+async def test_an_editor_that_is_gone_is_a_failure_that_says_so(desk: Desk) -> None:
+    agent = desk.agent()
+    desk.editor.leave()
+    answer = await agent.call("getOpenEditors")
+    assert answer["result"]["isError"] is True
+    assert "editor is gone" in answer["result"]["content"][0]["text"]
+    assert EditorGone.code == "EDITOR_GONE"
+
+
+async def test_a_bad_message_is_answered_and_harms_nobody(desk: Desk) -> None:
+    bad, good = desk.agent(), desk.agent()
+    for text in ["{", "[" * 100_000, "[]", "null", '{"jsonrpc": "2.0", "id": null, "method": 5}', "\ud800"]:
+        bad.peer.received(text)
+        assert bad.socket.sent[-1]["error"]["code"] in (-32700, -32600)
+        assert bad.socket.sent[-1]["id"] is None
+    assert await good.body("getOpenEditors") == await bad.body("getOpenEditors")

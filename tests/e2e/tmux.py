@@ -82,7 +82,8 @@ class Pane:
             dead, status = self._tmux.run(
                 "display-message", "-p", "-t", self.id, "#{pane_dead} #{pane_dead_status}"
             ).split(" ")
-            return status.strip() if dead == "1" else None
+            # tmux sees the terminal close a moment before it hears how the program ended.
+            return status.strip() or None if dead == "1" else None
 
         return int(self._wait(ended, "did not end", timeout))
 

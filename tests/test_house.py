@@ -31,6 +31,7 @@ ALLOWED_LONGER: dict[str, str] = {}
 """Path or path:function → why it is better in one piece."""
 
 
+@cache
 def modules() -> dict[str, Path]:
     """ "wire.http" → its file, for every module of the package."""
     files = (SRC / "drawbridge").rglob("*.py")
@@ -56,10 +57,11 @@ def imports(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def known(name: str) -> set[str]:
+@cache
+def known(name: str) -> frozenset[str]:
     """The modules of ours that the module imports, by the names that ``modules`` has."""
     ours = (imported.removeprefix("drawbridge.") for imported in imports(modules()[name]))
-    return set(ours) & set(modules()) - {name}
+    return frozenset(ours) & set(modules()) - {name}
 
 
 def belongs(name: str, groups: tuple[str, ...]) -> bool:

@@ -68,6 +68,18 @@ def gemini() -> Path:
     return next(filter(Path.exists, candidates), None) or missing(f"Gemini CLI (`gemini`) is missing: {FETCH}")
 
 
+def mcp_conformance() -> Path:
+    """The MCP conformance suite."""
+    suite = FETCHED / "mcp-conformance" / "conformance"
+    return suite if suite.exists() else missing(f"The MCP conformance suite is missing: {FETCH}")
+
+
+def mcp_client() -> Path:
+    """A Python that has the official MCP client."""
+    python = FETCHED / "mcp-client" / "bin" / "python"
+    return python if python.exists() else missing(f"The official MCP client is missing: {FETCH}")
+
+
 def tmux() -> Path:
     return next(iter(_on_path("tmux")), None) or missing("tmux is missing: install the package tmux")
 

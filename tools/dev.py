@@ -26,6 +26,7 @@ from pathlib import Path
 import bootstrap
 from bootstrap import CACHE, ROOT, SetupError
 
+MCP_CLIENT = "2.3.0"
 MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
 
 
@@ -85,7 +86,19 @@ def programs(_arguments: list[str]) -> None:
         step(["bash", "tools/install-nvim.sh", str(target / f"nvim-{suite}"), suite])
     step(["bash", "tools/install-claude.sh", str(target / "claude")])
     step(["bash", "tools/install-node.sh", str(target / "node")])
-    step(["bash", "tools/install-gemini.sh", str(target / "gemini"), str(target / "node" / "node")])
+    node = str(target / "node" / "node")
+    for name in ("gemini", "mcp-conformance"):
+        step(["bash", f"tools/install-{name}.sh", str(target / name), node])
+    _mcp_client(target / "mcp-client")
+
+
+def _mcp_client(directory: Path) -> None:
+    """The official one, for Python; in an environment of its own, since it brings some thirty packages along."""
+    python = str(directory / "bin" / "python")
+    probe = f"from importlib.metadata import version; raise SystemExit(version('mcp') != '{MCP_CLIENT}')"
+    if not Path(python).exists() or subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode:
+        bootstrap.make_venv(directory)
+        bootstrap.run([python, "-m", "pip", "install", "--quiet", f"mcp=={MCP_CLIENT}"])
 
 
 def clean(_arguments: list[str]) -> None:

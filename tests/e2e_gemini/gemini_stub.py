@@ -1,0 +1,155 @@
+"""A stand-in for the Gemini API on 127.0.0.1: it says what a test scripted and remembers what it was told.
+
+Only what Gemini CLI asks for, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of the
+conversation, and plain ones for its housekeeping (which model to take, a title for the last session).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+Part = dict[str, Any]
+"""A part of the API's content: ``{"text": ...}`` or ``{"functionCall": ...}``."""
+
+HOUSEKEEPING = json.dumps({"reasoning": "It is plain.", "model_choice": "flash", "title": "A title"})
+"""Fits the schemas of the CLI's own questions."""
+
+
+def text(words: str) -> Part:
+    return {"text": words}
+
+
+def function_call(name: str, **arguments: object) -> Part:
+    """The model wants the tool ``name`` called with ``arguments``."""
+    return {"functionCall": {"name": name, "args": arguments}}
+
+
+def replace(file: Path, old: str, new: str) -> Part:
+    return function_call("replace", file_path=str(file), instruction="As asked.", old_string=old, new_string=new)
+
+
+def write_file(file: Path, content: str) -> Part:
+    return function_call("write_file", file_path=str(file), content=content)
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One request to the model. ``news`` are the parts that were said since the model last spoke."""
+
+    body: dict[str, Any]
+
+    @property
+    def news(self) -> list[Part]:
+        contents: list[dict[str, Any]] = self.body["contents"]
+        spoken = [number for number, content in enumerate(contents) if content["role"] == "model"]
+        return [part for content in contents[spoken[-1] + 1 if spoken else 0 :] for part in content["parts"]]
+
+    @property
+    def told(self) -> str:
+        """Everything the model is newly told in words: by the person, by the CLI, about the editor."""
+        return "\n".join(part["text"] for part in self.news if "text" in part)
+
+    @property
+    def tool_results(self) -> list[str]:
+        """What the tools that the model called have answered, in order."""
+        responses = [part["functionResponse"]["response"] for part in self.news if "functionResponse" in part]
+        return [response.get("output") or response.get("error", "") for response in responses]
+
+    @property
+    def editor(self) -> dict[str, Any] | None:
+        """The editor's context as the model is newly told it: all of it, or ``{"changes": ...}`` since the last time."""
+        for part in reversed(self.news):
+            words = part.get("text", "")
+            if "editor context" in words and "```json" in words:
+                context: dict[str, Any] = json.loads(words.partition("```json")[2].partition("```")[0])
+                return context
+        return None
+
+
+class GeminiStub:
+    """Answers each request of a conversation with the next scripted turn (a list of parts). A context manager.
+
+    What the CLI asks for itself takes no turn and is not among ``requests``: only the conversation is streamed.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[ModelRequest] = []
+        self._turns: list[list[Part]] = []
+        self._changed = threading.Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="gemini-stub"
+        )
+
+    def __enter__(self) -> GeminiStub:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def will_say(self, *turns: Part | list[Part]) -> None:
+        """Script the next turns of the model; a turn is one part or a list of them."""
+        with self._changed:
+            self._turns += [turn if isinstance(turn, list) else [turn] for turn in turns]
+
+    def wait_for_request(self, number: int, *, timeout: float = 15) -> ModelRequest:
+        """The ``number``-th request of the conversation, counted from 1."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):
+                raise AssertionError(f"no request {number} to the model in {timeout} s, only {len(self.requests)}")
+            return self.requests[number - 1]
+
+    def answer(self, body: dict[str, Any]) -> list[Part]:
+        """What the model says to a request of the conversation: called by the HTTP handler."""
+        with self._changed:
+            self.requests.append(ModelRequest(body))
+            self._changed.notify_all()
+            return self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]
+
+
+def _handler_of(stub: GeminiStub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        # HTTP/1.0, a connection for each request: none is left when the test ends.
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            method = urlsplit(self.path).path.rpartition(":")[2]
+            if method == "streamGenerateContent":
+                event = json.dumps(_response(stub.answer(body)))
+                self._reply("text/event-stream", f"data: {event}\n\n".encode())
+            elif method == "generateContent":
+                self._reply("application/json", json.dumps(_response([text(HOUSEKEEPING)])).encode())
+            else:
+                self.send_error(404)
+
+        def _reply(self, content_type: str, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Silent: what came in is in ``requests``."""
+
+    return Handler
+
+
+def _response(parts: list[Part]) -> dict[str, Any]:
+    return {
+        "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110},
+    }

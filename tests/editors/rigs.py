@@ -239,9 +239,14 @@ class FolderRig(Rig):
 
     async def _answer(self, keys: str) -> None:
         await self._until_asked()
-        before = len(self.events)
+        events, outcomes = len(self.events), self._outcomes()
         self.terminal.type(keys)
-        await self.reported(before)
+        await self.reported(events)
+        # The report may be quicker than the screen, where the answered question would still look open.
+        await until(lambda: self._outcomes() > outcomes, "the outcome on the screen")
+
+    def _outcomes(self) -> int:
+        return self.terminal.screen.count("Accepted.") + self.terminal.screen.count("Rejected.")
 
     async def _until_asked(self) -> None:
         await until(self._question_is_open, "a question")

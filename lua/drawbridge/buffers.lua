@@ -45,9 +45,10 @@ end
 --- Whether saving the buffer would write nothing at all: Neovim shows no lines and one empty line alike.
 ---@param buffer integer
 function M.is_empty(buffer)
-  return vim.api.nvim_buf_call(buffer, function()
-    return vim.fn.line2byte(1) == -1
-  end)
+  if vim.api.nvim_buf_line_count(buffer) > 1 or vim.api.nvim_buf_get_lines(buffer, 0, 1, false)[1] ~= '' then
+    return false
+  end
+  return vim.api.nvim_buf_call(buffer, vim.fn.wordcount).bytes == 0
 end
 
 --- A place in a buffer as the bridge takes it.
@@ -147,49 +148,6 @@ function M.diagnostics(params)
     end
   end
   return answer
-end
-
---- Reads a buffer anew from disk without a question; it keeps cursor, folds and undo.
-local function read_again(buffer, existed)
-  local views = {}
-  for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
-    views[window] = vim.api.nvim_win_call(window, vim.fn.winsaveview)
-  end
-  local global, reload_limit = vim.o.autoread, vim.o.undoreload
-  vim.o.undoreload = -1
-  vim.bo[buffer].autoread = true
-  vim.api.nvim_buf_call(buffer, function()
-    -- A file that was not there when the buffer was made is asked about by :checktime, whatever 'autoread' says.
-    vim.cmd(existed and 'silent! checktime %' or 'silent! edit')
-  end)
-  vim.o.undoreload = reload_limit
-  vim.api.nvim_buf_call(buffer, function()
-    vim.cmd('setlocal autoread<')
-  end)
-  vim.o.autoread = global
-  for window, view in pairs(views) do
-    vim.api.nvim_win_call(window, function()
-      vim.fn.winrestview(view)
-    end)
-  end
-end
-
---- Shows a file as it is on disk now. Unsaved work goes only where it is just what the proposal started from.
----@param path string
----@param known {buffer: integer, tick: integer, existed: boolean}? How the buffer was when the proposal was shown.
-function M.reload(path, known)
-  local buffer = M.find(path)
-  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
-    return
-  end
-  local same = known and known.buffer == buffer
-  if vim.bo[buffer].modified then
-    if not same or vim.api.nvim_buf_get_changedtick(buffer) ~= known.tick then
-      return
-    end
-    vim.bo[buffer].modified = false
-  end
-  read_again(buffer, not same or known.existed)
 end
 
 return M

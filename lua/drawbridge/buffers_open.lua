@@ -10,7 +10,21 @@ local function refuse(message)
   error({ code = 'UNUSABLE_FILE', message = message .. ' Nothing was opened.' }, 0)
 end
 
---- The buffer of a file, read. A swap file of another program makes it read-only instead of asking.
+--- Reads a buffer. One whose swap file shows another editor at work becomes read-only; Neovim would fail half-way.
+local function read(buffer)
+  local ok, problem = pcall(vim.fn.bufload, buffer)
+  if not ok and tostring(problem):find('E325') then
+    local shortmess = vim.o.shortmess
+    vim.api.nvim_buf_delete(buffer, { unload = true })
+    vim.o.shortmess = shortmess .. 'A'
+    ok, problem = pcall(vim.fn.bufload, buffer)
+    vim.o.shortmess = shortmess
+    vim.bo[buffer].readonly = true
+  end
+  return not ok and (tostring(problem):match('E%d+:.*') or problem) or nil
+end
+
+--- The buffer of a file, read and listed.
 local function load(path)
   local buffer = buffers.find(path)
   if buffer and vim.api.nvim_buf_is_loaded(buffer) then
@@ -23,15 +37,9 @@ local function load(path)
     refuse(('%s is a directory.'):format(path))
   end
   buffer = buffer or vim.fn.bufadd(path)
-  local swap = vim.api.nvim_create_autocmd('SwapExists', {
-    callback = function()
-      vim.v.swapchoice = 'o'
-    end,
-  })
-  local ok, problem = pcall(vim.fn.bufload, buffer)
-  vim.api.nvim_del_autocmd(swap)
-  if not ok then
-    refuse(('Neovim could not read %s: %s.'):format(path, tostring(problem):match('E%d+:.*') or problem))
+  local problem = read(buffer)
+  if problem then
+    refuse(('Neovim could not read %s: %s.'):format(path, problem))
   end
   vim.bo[buffer].buflisted = true
   return buffer

@@ -63,19 +63,29 @@ local function check(buffer, path)
   end
 end
 
+-- With "!" Neovim asks nothing; what it would ask or refuse has been checked before.
+local WRITE = [[
+  let g:drawbridge_problem = ''
+  try
+    silent lockmarks write!
+  catch
+    let g:drawbridge_problem = v:exception
+  endtry
+]]
+
 --- Saves the buffer of a file. Errors say why not.
 ---@param params {path: string}
 function M.save(params)
   local buffer = buffers.find(params.path)
   check(buffer, params.path)
-  local ok, problem = pcall(vim.api.nvim_buf_call, buffer, function()
-    -- With "!" Neovim asks nothing. What it would ask or refuse has been checked above.
-    vim.cmd('silent lockmarks write!')
+  vim.api.nvim_buf_call(buffer, function()
+    vim.cmd(WRITE)
   end)
-  if not ok then
-    refuse(('Neovim could not save %s: %s.'):format(params.path, tostring(problem):match('E%d+:.*') or problem))
-  end
-  if vim.bo[buffer].modified then
+  local problem = vim.g.drawbridge_problem:gsub('^Vim%b():', '')
+  vim.g.drawbridge_problem = nil
+  if problem ~= '' then
+    refuse(('Neovim could not save %s: %s.'):format(params.path, problem))
+  elseif vim.bo[buffer].modified then
     refuse(('Neovim did not save %s.'):format(params.path))
   end
 end

@@ -183,7 +183,8 @@ local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },
   buffers_save = { 'save' },
-  review = { 'propose', 'ready', 'mark', 'put_back', 'withdraw', 'written' },
+  buffers_written = { 'written' },
+  review = { 'propose', 'ready', 'mark', 'put_back', 'withdraw' },
 }
 for name, methods in pairs(MODULES) do
   for _, method in ipairs(methods) do

@@ -5,6 +5,7 @@ local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
 local view = require('drawbridge.view')
+local written = require('drawbridge.buffers_written')
 
 local M = {}
 
@@ -26,7 +27,7 @@ local M = {}
 ---@field proposed integer The buffer of the proposed text.
 ---@field old integer? The buffer of the present text, for diff mode.
 ---@field inline boolean
----@field target {buffer: integer, tick: integer, existed: boolean}? The person's own buffer of the file.
+---@field target drawbridge.Target?
 ---@field filled integer? The changedtick of the proposed text as it came.
 ---@field windows {proposed: integer, old: integer?}? While it is shown.
 ---@field tab integer? The tab page of its own.
@@ -39,10 +40,7 @@ local M = {}
 ---@field told boolean? Whether the person knows that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the person was in the view when they decided.
 
-local KEPT = 50 -- targets of decided proposals that the agent may still write
-
 local entries = {} ---@type drawbridge.Entry[] Oldest first.
-local targets = {} ---@type {id: string, target: table}[]
 local waiting_notice
 local watching = false
 
@@ -119,12 +117,7 @@ local function remove(entry, decision)
   entry.decided = true
   table.remove(entries, index)
   focus.forget(entry.id)
-  if entry.target then
-    table.insert(targets, { id = entry.id, target = entry.target })
-    if #targets > KEPT then
-      table.remove(targets, 1)
-    end
-  end
+  written.keep(entry.id, entry.target)
   local was_shown = entry.windows ~= nil
   view.close(entry)
   update_notice()
@@ -147,7 +140,7 @@ local function with_text(entry, answer)
   local options = vim.bo[entry.proposed]
   local lines = vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false)
   answer.text = table.concat(lines, '\n')
-  answer.empty = #lines == 1 and lines[1] == ''
+  answer.empty = require('drawbridge.buffers').is_empty(entry.proposed)
   answer.dos = options.fileformat == 'dos'
   answer.bom = options.bomb
   answer.final_newline = options.endofline
@@ -227,18 +220,6 @@ local function lapsed(given)
   end
 end
 
-local function target_of(path)
-  local buffer = path ~= '' and require('drawbridge.buffers').find(path)
-  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
-    return nil
-  end
-  return {
-    buffer = buffer,
-    tick = vim.api.nvim_buf_get_changedtick(buffer),
-    existed = (vim.uv or vim.loop).fs_stat(vim.api.nvim_buf_get_name(buffer)) ~= nil,
-  }
-end
-
 --- Takes a proposal up; its text is filled into the buffers that are answered, then it is `ready`.
 ---@return {proposed: integer, old: integer?, inline: boolean}
 function M.propose(params)
@@ -252,7 +233,7 @@ function M.propose(params)
   entry.name = params.kind == 'code' and 'code' or vim.fn.fnamemodify(params.path, ':t')
   entry.changes = params.changes or {}
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
-  entry.target = target_of(params.path)
+  entry.target = written.target(params.path)
   view.create_buffers(entry)
   table.insert(entries, entry)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
@@ -296,18 +277,6 @@ function M.put_back(params)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
     vim.api.nvim_buf_set_lines(entry.proposed, params.first, params.last, false, params.lines)
   end
-end
-
---- The agent has written the file.
-function M.written(params)
-  local known
-  for index, one in ipairs(targets) do
-    if one.id == params.id then
-      known = table.remove(targets, index).target
-      break
-    end
-  end
-  require('drawbridge.buffers').reload(params.path, known)
 end
 
 local function answer(text)
@@ -397,7 +366,7 @@ function M.close_all()
   for index = #entries, 1, -1 do
     remove(entries[index], 'withdrawn')
   end
-  targets = {}
+  written.forget_all()
 end
 
 return M

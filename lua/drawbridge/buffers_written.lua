@@ -1,0 +1,102 @@
+--- Showing a file as the agent wrote it, without a question and without losing work.
+local buffers = require('drawbridge.buffers')
+
+local M = {}
+
+local KEPT = 50 -- buffers of decided proposals whose files may still be written
+
+local kept = {} ---@type {id: string, target: drawbridge.Target}[]
+
+---@class drawbridge.Target The person's own buffer of a file as it was when a proposal for it came.
+---@field buffer integer
+---@field tick integer Its changedtick.
+---@field existed boolean Whether the file was there.
+
+---@param path string
+---@return drawbridge.Target?
+function M.target(path)
+  local buffer = path ~= '' and buffers.find(path)
+  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
+    return nil
+  end
+  return {
+    buffer = buffer,
+    tick = vim.api.nvim_buf_get_changedtick(buffer),
+    existed = (vim.uv or vim.loop).fs_stat(vim.api.nvim_buf_get_name(buffer)) ~= nil,
+  }
+end
+
+--- Remembers the buffer of a decided proposal until the file is written.
+---@param id string
+---@param target drawbridge.Target?
+function M.keep(id, target)
+  if target then
+    table.insert(kept, { id = id, target = target })
+  end
+  if #kept > KEPT then
+    table.remove(kept, 1)
+  end
+end
+
+function M.forget_all()
+  kept = {}
+end
+
+local function take(id)
+  for index, one in ipairs(kept) do
+    if one.id == id then
+      return table.remove(kept, index).target
+    end
+  end
+end
+
+local function in_all_windows(buffer, run)
+  for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
+    vim.api.nvim_win_call(window, function()
+      run(window)
+    end)
+  end
+end
+
+--- Reads the file anew, undoably, as 'autoread' would; cursors stay where they are.
+local function read_again(buffer, existed)
+  local views = {}
+  in_all_windows(buffer, function(window)
+    views[window] = vim.fn.winsaveview()
+  end)
+  local undoreload = vim.o.undoreload
+  vim.o.undoreload = -1
+  vim.api.nvim_buf_call(buffer, function()
+    local autoread = vim.api.nvim_get_option_value('autoread', { scope = 'local' })
+    vim.cmd('setlocal autoread')
+    -- :checktime asks about a file that was not there before, whatever 'autoread' says.
+    vim.cmd(existed and 'silent! checktime %' or 'silent! edit')
+    vim.api.nvim_set_option_value('autoread', autoread, { scope = 'local' })
+  end)
+  vim.o.undoreload = undoreload
+  in_all_windows(buffer, function(window)
+    if views[window] then
+      vim.fn.winrestview(views[window])
+    end
+  end)
+end
+
+--- The agent has written the file. Unsaved work gives way only where it is just what the proposal started from.
+---@param params {path: string, id: string}
+function M.written(params)
+  local known = take(params.id)
+  local buffer = buffers.find(params.path)
+  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
+    return
+  end
+  local same = known and known.buffer == buffer
+  if vim.bo[buffer].modified then
+    if not same or vim.api.nvim_buf_get_changedtick(buffer) ~= known.tick then
+      return
+    end
+    vim.bo[buffer].modified = false
+  end
+  read_again(buffer, not same or known.existed)
+end
+
+return M

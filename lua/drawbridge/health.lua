@@ -27,6 +27,7 @@ local function ask(words)
   if not started or job <= 0 then
     return nil, "it can't be run"
   end
+  pcall(vim.fn.chanclose, job, 'stdin') -- nobody will answer a question of its
   local code = vim.fn.jobwait({ job }, WAIT)[1]
   if code == -1 then
     vim.fn.jobstop(job)

@@ -123,7 +123,8 @@ function M.invocation(options, last)
   add('--agent', config.list(server.agent))
   add('--mention', { server.mention })
   add('--reject', { server.reject })
-  add('--log-level', { LEVELS[server.log_level or options.log_level] })
+  -- "warn" is the bridge's own default too.
+  add('--log-level', { LEVELS[server.log_level or (options.log_level ~= 'warn' and options.log_level)] })
   add('--log-file', { server.log_file and absolute(server.log_file) })
   add('--ignore', config.list(server.ignore))
   for _, switch in ipairs(SWITCHES) do

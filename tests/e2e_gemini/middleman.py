@@ -37,7 +37,7 @@ class Middleman(contextlib.AbstractContextManager["Middleman"]):
         self._changed = threading.Condition()
         self._passable = threading.Event()
         self._passable.set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
+        self._server = _Server(self)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="middleman"
         )
@@ -117,69 +117,76 @@ class Middleman(contextlib.AbstractContextManager["Middleman"]):
         return http.client.HTTPConnection("127.0.0.1", self._bridge_port)
 
 
-def _handler_of(middleman: Middleman) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        # HTTP/1.0, a connection for each request: cutting that of the event stream cuts nothing else.
+class _Server(ThreadingHTTPServer):
+    def __init__(self, middleman: Middleman) -> None:
+        self.middleman = middleman
+        super().__init__(("127.0.0.1", 0), _Handler)
 
-        def do_POST(self) -> None:
-            with contextlib.closing(middleman.bridge()) as bridge:
-                response = self._ask(bridge)
-                body = response.read()
-                shown = json.loads(body) if body else None
-                middleman.note("bridge", self.exchange, answer=_answer(response) | {"body": shown})
-                self._begin(response)
-                self.wfile.write(body)
 
-        do_DELETE = do_POST  # noqa: N815 - the library looks for this name
+class _Handler(BaseHTTPRequestHandler):
+    # HTTP/1.0, a connection for each request: cutting that of the event stream cuts nothing else.
+    server: _Server
 
-        def do_GET(self) -> None:
-            middleman.wait_until_passable()
-            with contextlib.closing(middleman.bridge()) as bridge:
-                response = self._ask(bridge)
-                middleman.note("bridge", self.exchange, answer=_answer(response))
-                self._begin(response)
-                middleman.stream_opened(self.connection)
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    self._pass_events_on(response)
-                middleman.note("bridge", self.exchange, closed=True)
+    @property
+    def middleman(self) -> Middleman:
+        return self.server.middleman
 
-        def _ask(self, bridge: http.client.HTTPConnection) -> http.client.HTTPResponse:
-            self.exchange = middleman.next_exchange()
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            shown: dict[str, Any] = {
-                "method": self.command,
-                "path": self.path,
-                "headers": shown_headers(self.headers.items()),
-            }
-            middleman.note("gemini", self.exchange, request=shown | ({"body": json.loads(body)} if body else {}))
-            bridge.request(self.command, self.path, body or None, middleman.lent | dict(self.headers))
-            response = bridge.getresponse()
-            middleman.learn_session(response.headers["mcp-session-id"])
-            return response
+    def do_POST(self) -> None:
+        with contextlib.closing(self.middleman.bridge()) as bridge:
+            response = self._ask(bridge)
+            body = response.read()
+            shown = json.loads(body) if body else None
+            self.middleman.note("bridge", self.exchange, answer=_answer(response) | {"body": shown})
+            self._begin(response)
+            self.wfile.write(body)
 
-        def _begin(self, response: http.client.HTTPResponse) -> None:
-            self.send_response(response.status)
-            for name, value in response.getheaders():
-                if name.lower() not in HOP_BY_HOP:
-                    self.send_header(name, value)
-            self.end_headers()
+    do_DELETE = do_POST  # noqa: N815 - the library looks for this name
 
-        def _pass_events_on(self, response: http.client.HTTPResponse) -> None:
-            event: dict[str, Any] = {}
-            while line := response.readline():
-                self.wfile.write(line)
-                name, _, value = line.decode().rstrip("\n").partition(": ")
-                if name in ("id", "data"):
-                    event[name] = json.loads(value)
-                elif not name and event:
-                    middleman.event_passed(event["data"])
-                    middleman.note("bridge", self.exchange, event=event)
-                    event = {}
+    def do_GET(self) -> None:
+        self.middleman.wait_until_passable()
+        with contextlib.closing(self.middleman.bridge()) as bridge:
+            response = self._ask(bridge)
+            self.middleman.note("bridge", self.exchange, answer=_answer(response))
+            self._begin(response)
+            self.middleman.stream_opened(self.connection)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._pass_events_on(response)
+            self.middleman.note("bridge", self.exchange, closed=True)
 
-        def log_message(self, *_: object) -> None:
-            """Silent: what came in is in the transcript."""
+    def _ask(self, bridge: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        self.exchange = self.middleman.next_exchange()
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        shown: dict[str, Any] = {"method": self.command, "path": self.path}
+        shown["headers"] = shown_headers(self.headers.items())
+        if body:
+            shown["body"] = json.loads(body)
+        self.middleman.note("gemini", self.exchange, request=shown)
+        bridge.request(self.command, self.path, body or None, self.middleman.lent | dict(self.headers))
+        response = bridge.getresponse()
+        self.middleman.learn_session(response.headers["mcp-session-id"])
+        return response
 
-    return Handler
+    def _begin(self, response: http.client.HTTPResponse) -> None:
+        self.send_response(response.status)
+        for name, value in response.getheaders():
+            if name.lower() not in HOP_BY_HOP:
+                self.send_header(name, value)
+        self.end_headers()
+
+    def _pass_events_on(self, response: http.client.HTTPResponse) -> None:
+        event: dict[str, Any] = {}
+        while line := response.readline():
+            self.wfile.write(line)
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name in ("id", "data"):
+                event[name] = json.loads(value)
+            elif not name and event:
+                self.middleman.event_passed(event["data"])
+                self.middleman.note("bridge", self.exchange, event=event)
+                event = {}
+
+    def log_message(self, *_: object) -> None:
+        """Silent: what came in is in the transcript."""
 
 
 def _answer(response: http.client.HTTPResponse) -> dict[str, Any]:

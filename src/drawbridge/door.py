@@ -28,7 +28,7 @@ CLOSING_SECONDS: Final = 2.0
 """How long a peer may take for its half of a close."""
 
 CONNECTION_LIMIT: Final = 64
-"""Connections at once at one door, strangers included; far above what one person's agents need."""
+"""Connections at once at one door, far above what one person's agents need. Strangers give way, the oldest first."""
 
 HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting for a slow peer above which nothing is read from it and ``WebSocket.congested`` is true."""
@@ -107,7 +107,7 @@ class Door:
         self.site = site
         self._listener = listener
         self._server: asyncio.Server | None = None
-        self.connections: set[_Connection] = set()
+        self.connections: dict[_Connection, None] = {}
 
     async def __aenter__(self) -> Door:
         loop = asyncio.get_running_loop()
@@ -122,8 +122,24 @@ class Door:
             connection.close(1001, "the editor is going away")
         if connections:
             await asyncio.wait([connection.lost for connection in connections], timeout=CLOSING_SECONDS)
-        for connection in list(self.connections):
+        left = list(self.connections)
+        for connection in left:
             connection.abort()
+        if left:
+            await asyncio.wait([connection.lost for connection in left])
+
+    def make_room(self) -> bool:
+        """For one connection more. False: all places are taken by peers that were let in."""
+        if len(self.connections) < CONNECTION_LIMIT:
+            return True
+        stranger = next((connection for connection in self.connections if not connection.admitted), None)
+        logger.warning(
+            "%d connections are open: %s", CONNECTION_LIMIT, "refused one" if stranger is None else "cut one"
+        )
+        if stranger is not None:
+            del self.connections[stranger]
+            stranger.abort()
+        return stranger is not None
 
 
 class _Connection(asyncio.Protocol):
@@ -135,6 +151,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.admitted = False
         self.congested = False
 
     # asyncio
@@ -142,11 +159,10 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if len(self._door.connections) >= CONNECTION_LIMIT:
-            logger.warning("refused a connection: %d are open already", CONNECTION_LIMIT)
+        if not self._door.make_room():
             transport.abort()
             return
-        self._door.connections.add(self)
+        self._door.connections[self] = None
         transport.set_write_buffer_limits(HIGH_WATER)
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -163,7 +179,7 @@ class _Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.connections.discard(self)
+        self._door.connections.pop(self, None)
         self._stop_timer()
         self._handle(self._http.receive(b""))
         if not self.lost.done():
@@ -256,7 +272,9 @@ class _Connection(asyncio.Protocol):
         if refusal is not None:
             logger.warning("refused a request: %s", refusal.reason)
             self._http.refuse(refusal)
-        elif asked.upgrade:
+            return
+        self.admitted = True
+        if asked.upgrade:
             self._open_websocket(head)
         else:
             self._end_in(BODY_SECONDS)

@@ -1,0 +1,602 @@
+"""The door on real sockets: who is let in, in what time, at what cost, and that nobody harms another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.frames import Frame, Opcode
+from websockets.protocol import CLIENT, OPEN, Protocol
+
+from drawbridge import door as door_module
+from drawbridge.door import HIGH_WATER, Door, Exchange, WebSocket
+from drawbridge.wire.gate import Gate, Head, Refusal
+from drawbridge.wire.http import HEAD_LIMIT
+from tests.waiting import PATIENCE, until
+from tests.wire.bytes_of import close, frame, giant_frame_head, more, ping, request, text
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+class Echo:
+    """A peer that says back what it hears, and remembers."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self.websocket = websocket
+        self.heard: list[str] = []
+        self.ends: list[int] = []
+        self.drains = 0
+
+    def received(self, text: str) -> None:
+        assert self.ends == [], "nothing comes after the end"
+        self.heard.append(text)
+        self.websocket.send(text.encode())
+
+    def drained(self) -> None:
+        self.drains += 1
+
+    def closed(self, code: int) -> None:
+        self.ends.append(code)
+
+
+class Site:
+    def __init__(self) -> None:
+        self.gate = Gate(TOKEN, "x-token")
+        self.asked = 0
+        self.peers: list[Echo] = []
+        self.exchanges: list[Exchange] = []
+
+    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+        self.asked += 1
+        return self.gate.check(head)
+
+    def subprotocol(self, head: Head) -> str | None:
+        return "mcp" if "mcp" in head.tokens("sec-websocket-protocol") else None
+
+    def opened(self, head: Head, websocket: WebSocket) -> Echo:
+        self.peers.append(Echo(websocket))
+        return self.peers[-1]
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        self.exchanges.append(exchange)
+        if head.path == "/echo":
+            exchange.answer(200, body)
+
+
+class Client:
+    """A connection on which any bytes can be sent."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._frames = Protocol(CLIENT, state=OPEN, max_size=None)
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def rest(self) -> bytes:
+        """All that still comes until the server ends the connection, in whatever way."""
+        received = bytearray()
+        async with asyncio.timeout(PATIENCE):
+            with contextlib.suppress(ConnectionError):
+                while piece := await self.reader.read(65_536):
+                    received += piece
+        return bytes(received)
+
+    async def status(self) -> int:
+        return int((await self.rest()).split()[1])
+
+    async def head(self) -> bytes:
+        async with asyncio.timeout(PATIENCE):
+            return await self.reader.readuntil(b"\r\n\r\n")
+
+    async def hear(self) -> Frame:
+        """The next frame."""
+        while not self._frames.events:
+            async with asyncio.timeout(PATIENCE):
+                piece = await self.reader.read(65_536)
+            assert piece, "the server ended the connection"
+            self._frames.receive_data(piece)
+        frame = self._frames.events.pop(0)
+        assert isinstance(frame, Frame)
+        return frame
+
+    async def hear_text(self) -> str:
+        frame = await self.hear()
+        assert frame.opcode is Opcode.TEXT
+        return bytes(frame.data).decode()
+
+    async def hear_close(self) -> int:
+        frame = await self.hear()
+        assert frame.opcode is Opcode.CLOSE
+        return int.from_bytes(frame.data[:2], "big")
+
+    def cut(self) -> None:
+        """End without a word."""
+        transport = self.writer.transport
+        transport.abort()
+
+
+class House:
+    """A door with a site behind it."""
+
+    def __init__(self) -> None:
+        self.site = Site()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener.setblocking(False)
+        self.port: int = self.listener.getsockname()[1]
+        self.door = Door(self.site, self.listener)
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20))
+        self._clients.append(client)
+        return client
+
+    async def raw(self, data: bytes) -> Client:
+        client = await self.client()
+        client.send(data)
+        return client
+
+    async def websocket(self, **headers: Any) -> Client:
+        client = await self.raw(handshake(**headers))
+        assert (await client.head()).startswith(b"HTTP/1.1 101 ")
+        return client
+
+    def dial(self) -> connect:
+        return connect(
+            f"ws://127.0.0.1:{self.port}/",
+            additional_headers={"x-token": TOKEN},
+            compression=None,
+            proxy=None,
+            max_size=None,
+        )
+
+    async def leave(self) -> None:
+        for client in self._clients:
+            client.cut()
+        for client in self._clients:
+            with contextlib.suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = House()
+    async with house.door:
+        yield house
+        await house.leave()
+
+
+def handshake(**headers: Any) -> bytes:
+    return request({"x-token": TOKEN, **{name.replace("_", "-"): value for name, value in headers.items()}})
+
+
+def plain(path: str, body: bytes = b"") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.fixture
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HANDSHAKE_SECONDS", "CLOSING_SECONDS", "BODY_SECONDS", "IDLE_SECONDS"):
+        monkeypatch.setattr(door_module, name, 0.1)
+
+
+# who is let in
+
+
+async def test_a_real_client_talks_and_leaves(house: House) -> None:
+    async with house.dial() as client:
+        await client.send("hello")
+        assert await client.recv() == "hello"
+    await until(lambda: house.site.peers[0].ends == [1000])
+    await until(lambda: not house.door.connections)
+
+
+async def test_a_handshake_in_single_bytes_is_one(house: House) -> None:
+    client = await house.client()
+    for byte in handshake():
+        client.send(bytes([byte]))
+        await client.writer.drain()
+        await asyncio.sleep(0)
+    assert (await client.head()).startswith(b"HTTP/1.1 101 ")
+    client.send(text("hello"))
+    assert await client.hear_text() == "hello"
+
+
+@pytest.mark.parametrize(
+    ("offered", "confirmed"),
+    [
+        ("mcp", b"\r\nSec-WebSocket-Protocol: mcp\r\n"),
+        ("chat, mcp", b"\r\nSec-WebSocket-Protocol: mcp\r\n"),
+        ("chat", None),
+    ],
+)
+async def test_a_subprotocol_is_confirmed_only_when_it_was_offered(
+    house: House, offered: str, confirmed: bytes | None
+) -> None:
+    client = await house.raw(handshake(Sec_WebSocket_Protocol=offered))
+    sent = await client.head()
+    assert (confirmed in sent) if confirmed else (b"Sec-WebSocket-Protocol" not in sent)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "https://evil.example", "x-token": None}, 403),
+        ({"Origin": ""}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example", "x-token": "wrong"}, 403),
+        ({"Host": None}, 400),
+        ({"Host": ["localhost", "localhost"]}, 400),
+        ({"x-token": None}, 401),
+        ({"x-token": "wrong"}, 401),
+        ({"x-token": [TOKEN, TOKEN]}, 401),
+        ({"x-token": None, "Upgrade": None}, 401),
+        ({"x-token": None, "Sec-WebSocket-Key": "bad"}, 401),
+        ({"x-token": None, "Sec-WebSocket-Version": "8"}, 401),
+        ({"Sec-WebSocket-Version": "8"}, 426),
+        ({"Sec-WebSocket-Key": "bad"}, 400),
+    ],
+)
+async def test_who_may_not_enter_is_told_why_and_nothing_is_opened(
+    house: House, headers: dict[str, Any], status: int
+) -> None:
+    """The gate before the protocol, and a web page before a wrong name before a wrong token."""
+    client = await house.raw(request({"x-token": TOKEN, **headers}, body=text("ignored")))
+    assert await client.status() == status
+    assert house.site.peers == []
+    await until(lambda: not house.door.connections)
+
+
+@pytest.mark.parametrize("body", [b"{not json", bytes(1_000), b"x" * 200_000])
+async def test_a_strangers_body_is_never_read(house: House, body: bytes) -> None:
+    client = await house.raw(plain("/echo", body).replace(TOKEN.encode(), b"wrong"))
+    assert (await client.head()).startswith(b"HTTP/1.1 401 ")
+    assert house.site.exchanges == []
+
+
+async def test_what_is_sent_right_behind_the_handshake_is_heard(house: House) -> None:
+    client = await house.raw(handshake() + text("one") + text("two"))
+    await client.head()
+    assert [await client.hear_text(), await client.hear_text()] == ["one", "two"]
+
+
+async def test_a_head_that_is_too_long_is_refused(house: House) -> None:
+    client = await house.raw(request({"x-token": TOKEN, "X-Filler": "x" * HEAD_LIMIT}))
+    assert (await client.head()).startswith(b"HTTP/1.1 431 ")
+    assert house.site.asked == 0
+
+
+@pytest.mark.usefixtures("short_times")
+@pytest.mark.parametrize("sent", [b"", b"GET", handshake()[:-1], b"\r\n"])
+async def test_who_does_not_finish_its_head_is_cut_off(house: House, sent: bytes) -> None:
+    client = await house.raw(sent)
+    await client.rest()
+    await until(lambda: not house.door.connections)
+    assert house.site.peers == []
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_dripping_bytes_buys_no_time(house: House) -> None:
+    client = await house.client()
+    with contextlib.suppress(ConnectionError):
+        for byte in handshake():
+            client.send(bytes([byte]))
+            await client.writer.drain()
+            await asyncio.sleep(0.01)
+    await client.rest()
+    assert house.site.asked == 0
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_an_open_websocket_is_not_timed(house: House) -> None:
+    client = await house.websocket()
+    await asyncio.sleep(0.25)
+    client.send(text("still there"))
+    assert await client.hear_text() == "still there"
+
+
+# how many
+
+
+async def test_strangers_never_keep_others_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "CONNECTION_LIMIT", 4)
+    friend = await house.websocket()
+    strangers = [await house.raw(b"GET / HT") for _ in range(20)]
+    await until(lambda: len(house.door.connections) == 4)
+    newcomer = await house.websocket()
+    for client in (friend, newcomer):
+        client.send(text("hello"))
+        assert await client.hear_text() == "hello"
+    await strangers[0].rest()
+    assert len(house.door.connections) <= 4
+
+
+async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "CONNECTION_LIMIT", 2)
+    friends = [await house.websocket() for _ in range(2)]
+    refused = await house.raw(handshake())
+    assert await refused.rest() == b""
+    for friend in friends:
+        friend.send(text("hello"))
+        assert await friend.hear_text() == "hello"
+    friends[0].cut()
+    await until(lambda: len(house.door.connections) == 1)
+    await house.websocket()
+
+
+# messages
+
+
+async def test_a_message_in_fragments_with_pings_between_is_one(house: House) -> None:
+    client = await house.websocket()
+    for data in (text("gr\u00fc".encode()[:3], fin=False), ping(b"1"), more(b"\xbc", fin=False), ping(b"2"), more("n")):
+        client.send(data)
+        await client.writer.drain()
+    assert [bytes((await client.hear()).data) for _ in range(2)] == [b"1", b"2"]
+    assert await client.hear_text() == "grün"
+
+
+async def test_a_large_message_goes_there_and_back(house: House) -> None:
+    """Its limit of 64 MB is held to in tests/wire/test_http.py, where it costs less."""
+    message = "x" * (8 * 1024 * 1024)
+    async with house.dial() as client:
+        await client.send([message[:1_000_000], message[1_000_000:]])
+        assert await client.recv() == message
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (frame(Opcode.TEXT, b"x", masked=False), 1002),
+        (frame(Opcode.TEXT, b"x", reserved=4), 1002),
+        (text(b"\xff"), 1007),
+        (text("€".encode()[:1], fin=False) + more("x"), 1007),
+        (giant_frame_head(2**63), 1009),
+    ],
+)
+async def test_a_broken_frame_ends_that_connection_with_its_code_and_no_other(
+    house: House, data: bytes, code: int
+) -> None:
+    other = await house.websocket()
+    client = await house.websocket()
+    client.send(data)
+    assert await client.hear_close() == code
+    assert await client.rest() == b""
+    await until(lambda: house.site.peers[1].ends == [code])
+    other.send(text("unharmed"))
+    assert await other.hear_text() == "unharmed"
+
+
+# slow readers
+
+
+async def flood(client: Client, data: bytes, *, limit: int) -> int:
+    """Send until the server takes no more; how many bytes it has taken (up to the limit)."""
+    sent = 0
+    client.writer.transport.set_write_buffer_limits(0)
+    while sent < limit:
+        client.send(data)
+        sent += len(data)
+        try:
+            await asyncio.wait_for(client.writer.drain(), 0.3)
+        except TimeoutError:
+            return sent
+    return sent
+
+
+async def test_who_does_not_read_is_not_read_from_and_slows_nobody(house: House) -> None:
+    quick = await house.websocket()
+    slow = await house.websocket()
+    slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    sent = await flood(slow, text("x" * 60_000), limit=200_000_000)
+    assert sent < 50_000_000, "the server takes what it can't answer"
+    [connection] = [each for each in house.door.connections if each.congested]
+    assert connection._transport is not None
+    assert connection._transport.get_write_buffer_size() < HIGH_WATER + 1_000_000
+    peer = house.site.peers[1]
+    assert peer.drains == 0
+    for _ in range(20):
+        quick.send(text("hello"))
+        async with asyncio.timeout(1):
+            assert await quick.hear_text() == "hello"
+    slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    received = asyncio.create_task(slow.rest())
+    await until(lambda: peer.drains == 1)
+    assert not connection.congested
+    slow.send(close())
+    await received
+    assert peer.heard.count("x" * 60_000) == len(peer.heard) >= sent // 60_100
+
+
+async def test_pings_that_nobody_reads_the_answers_of_cost_bounded_memory(house: House) -> None:
+    client = await house.websocket()
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    assert await flood(client, ping(b"x" * 125) * 500, limit=100_000_000) < 50_000_000
+    [connection] = house.door.connections
+    assert connection._transport is not None
+    assert connection._transport.get_write_buffer_size() < HIGH_WATER + 1_000_000
+
+
+# the end
+
+
+async def test_a_client_that_is_cut_off_is_told_once(house: House) -> None:
+    client = await house.websocket()
+    client.send(text("half")[:-2])
+    await client.writer.drain()
+    client.cut()
+    await until(lambda: house.site.peers[0].ends == [1006])
+    await until(lambda: not house.door.connections)
+    house.site.peers[0].websocket.send(b"to nobody")
+    house.site.peers[0].websocket.close()
+
+
+async def test_our_close_and_the_clients_answer(house: House) -> None:
+    client = await house.websocket()
+    house.site.peers[0].websocket.close(1001, "the editor is going away")
+    assert await client.hear_close() == 1001
+    client.send(text("too late") + close(1001))
+    assert await client.rest() == b""
+    assert house.site.peers[0].ends == [1001]
+    assert house.site.peers[0].heard == []
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_a_client_that_never_answers_a_close_is_cut_off(house: House) -> None:
+    client = await house.websocket()
+    house.site.peers[0].websocket.close(1000)
+    assert await client.hear_close() == 1000
+    await client.rest()
+    await until(lambda: house.site.peers[0].ends == [1000])
+    await until(lambda: not house.door.connections)
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_a_client_that_closes_and_stays_is_cut_off(house: House) -> None:
+    client = await house.websocket()
+    client.send(close())
+    assert await client.hear_close() == 1000
+    assert await client.rest() == b""
+    await until(lambda: not house.door.connections)
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_a_client_that_neither_reads_nor_goes_is_cut_off(house: House) -> None:
+    client = await house.websocket()
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await flood(client, text("x" * 60_000), limit=200_000_000)
+    house.site.peers[0].websocket.close(1000)
+    await until(lambda: not house.door.connections)
+    assert house.site.peers[0].ends == [1000]
+
+
+async def test_when_the_door_closes_all_are_told_and_nobody_is_left() -> None:
+    house = House()
+    async with house.door:
+        clients = [await house.websocket() for _ in range(3)]
+        stranger = await house.raw(b"GET / HT")
+        await until(lambda: len(house.door.connections) == 4)
+        answering = [asyncio.create_task(answer_close(client)) for client in clients]
+    assert await asyncio.gather(*answering) == [1001, 1001, 1001]
+    assert [peer.ends for peer in house.site.peers] == [[1001]] * 3
+    assert not house.door.connections
+    await stranger.rest()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", house.port)
+    await house.leave()
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_a_door_waits_for_nobody_forever_and_tells_every_peer_before_it_is_closed() -> None:
+    house = House()
+    async with house.door:
+        silent = await house.websocket()
+    assert house.site.peers[0].ends == [1001]
+    assert not house.door.connections
+    await silent.rest()
+    await house.leave()
+
+
+async def answer_close(client: Client) -> int:
+    code = await client.hear_close()
+    client.send(close(code))
+    return code
+
+
+async def test_a_fault_in_the_site_harms_that_connection_alone(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, other = await house.websocket(), await house.websocket()
+
+    def fail(text: str) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(house.site.peers[0], "received", fail)
+    victim.send(text("x"))
+    await victim.rest()
+    assert house.site.peers[0].ends == [1006]
+    assert "a fault of ours" in caplog.text
+    other.send(text("unharmed"))
+    assert await other.hear_text() == "unharmed"
+
+
+# plain requests
+
+
+async def test_requests_are_answered_one_after_the_other_on_one_connection(house: House) -> None:
+    client = await house.raw(plain("/echo", b"one") + plain("/echo", b"two"))
+    for body in (b"one", b"two"):
+        assert (await client.head()).startswith(b"HTTP/1.1 200 ")
+        assert await client.reader.readexactly(3) == body
+
+
+async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(house: House) -> None:
+    ended: list[int] = []
+    client = await house.raw(plain("/stream"))
+    await until(lambda: house.site.exchanges)
+    [exchange] = house.site.exchanges
+    exchange.begin_stream([("Content-Type", "text/event-stream")], lambda: ended.append(1))
+    assert b"text/event-stream" in await client.head()
+    exchange.stream(b"data: 1\n\n")
+    assert await client.reader.readuntil(b"1\n\n\r\n")
+    client.cut()
+    await until(lambda: ended == [1])
+    exchange.stream(b"to nobody")
+    exchange.end_stream()
+    assert ended == [1]
+
+
+async def test_an_answer_for_a_client_that_went_goes_nowhere(house: House) -> None:
+    client = await house.raw(plain("/later"))
+    await until(lambda: house.site.exchanges)
+    client.cut()
+    await until(lambda: not house.door.connections)
+    house.site.exchanges[0].answer(200, b"late")
+    ended: list[int] = []
+    house.site.exchanges[0].begin_stream([], lambda: ended.append(1))
+    assert ended == [1]
+
+
+@pytest.mark.usefixtures("short_times")
+@pytest.mark.parametrize("sent", [plain("/echo", b"12345")[:-1], plain("/echo", b"done")], ids=["body", "idle"])
+async def test_plain_connections_are_timed_too(house: House, sent: bytes) -> None:
+    client = await house.raw(sent)
+    await client.rest()
+    await until(lambda: not house.door.connections)
+
+
+@pytest.mark.usefixtures("short_times")
+async def test_a_last_answer_that_nobody_reads_is_not_kept_forever(house: House) -> None:
+    client = await house.client()
+    client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(plain("/echo", b"x" * 20_000_000).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    await until(lambda: house.site.exchanges)
+    await until(lambda: not house.door.connections)
+
+
+async def test_a_tour_of_many_short_visits_leaves_nothing(house: House) -> None:
+    """Files, tasks and threads that stay are found by the test's own house-keeping."""
+    visits: list[Callable[[], Any]] = [
+        lambda: house.raw(b""),
+        lambda: house.raw(b"nonsense\r\n\r\n"),
+        lambda: house.raw(handshake(x_token="wrong")),
+        lambda: house.raw(handshake()),
+        lambda: house.raw(handshake() + text("x") + close()),
+        lambda: house.raw(plain("/echo", b"x")),
+    ]
+    for _ in range(30):
+        for visit in visits:
+            client = await visit()
+            client.cut()
+    await until(lambda: not house.door.connections)
+    assert all(len(peer.ends) == 1 for peer in house.site.peers)

@@ -184,7 +184,7 @@ local MODULES = {
   buffers_open = { 'open' },
   buffers_save = { 'save' },
   buffers_written = { 'written' },
-  review = { 'propose', 'ready', 'mark', 'put_back', 'withdraw' },
+  review = { 'propose', 'ready', 'mark', 'put_back', 'proposed', 'withdraw' },
 }
 for name, methods in pairs(MODULES) do
   for _, method in ipairs(methods) do

@@ -255,6 +255,14 @@ function M.ready(params)
   update_notice()
 end
 
+--- The proposed text as the person has made it so far; nothing of it where they left it as it came.
+function M.proposed(params)
+  local entry = find(params.id)
+  if entry and entry.filled and not entry.decided then
+    return edited(entry) and with_text(entry, { id = entry.id }) or { id = entry.id }
+  end
+end
+
 --- Takes a proposal back without a decision. Unknown ids are ignored.
 function M.withdraw(params)
   local entry = find(params.id)

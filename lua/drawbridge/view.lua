@@ -195,6 +195,7 @@ local function to_first_change(entry)
   vim.api.nvim_win_call(entry.windows.proposed, function()
     vim.cmd('normal! zvzz')
   end)
+  inline.make_room_at_top(entry.proposed)
 end
 
 --- Opens the view in front of the person. `closed` is called when a part of it goes, by whatever hand.

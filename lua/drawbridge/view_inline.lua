@@ -43,6 +43,21 @@ local function removed_lines(hunk, tabstop)
   return lines
 end
 
+--- Lines above the first line are only to be seen where the window leaves room for them.
+function M.make_room_at_top(buffer)
+  local above = 0
+  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, MARKS, { 0, 0 }, { 0, -1 }, { details = true })) do
+    above = above + (mark[4].virt_lines_above and #mark[4].virt_lines or 0)
+  end
+  for _, window in ipairs(above > 0 and vim.fn.win_findbuf(buffer) or {}) do
+    vim.api.nvim_win_call(window, function()
+      if vim.fn.winsaveview().topline == 1 then
+        vim.fn.winrestview({ topfill = math.min(above, vim.api.nvim_win_get_height(window) - 1) })
+      end
+    end)
+  end
+end
+
 --- Shows hunks, `first` and `last` (exclusive) in lines of the proposed text, from 0.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer}[]
@@ -70,6 +85,7 @@ function M.mark(buffer, hunks, clear)
       })
     end
   end
+  M.make_room_at_top(buffer)
 end
 
 return M

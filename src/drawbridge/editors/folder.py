@@ -67,7 +67,7 @@ class Folder:
         self._worker: asyncio.Task[None] | None = None
         self._waiting: dict[str, Proposal] = {}
         self._more = asyncio.Event()
-        self._asked: str | None = None
+        self._asked: Proposal | None = None
         self._taken_back = asyncio.Event()
         self._prompt = ""
         self._held: list[str] | None = None
@@ -145,9 +145,13 @@ class Folder:
         self._waiting[proposal.id] = proposal
         self._more.set()
 
+    async def proposed_text(self, proposal_id: str) -> str | None:
+        proposal = self._asked if self._asked and self._asked.id == proposal_id else self._waiting.get(proposal_id)
+        return proposal.new_text if proposal else None
+
     async def withdraw(self, proposal_id: str) -> None:
         self._waiting.pop(proposal_id, None)
-        if proposal_id == self._asked:
+        if self._asked and proposal_id == self._asked.id:
             self._taken_back.set()
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
@@ -163,7 +167,7 @@ class Folder:
                 self._more.clear()
                 await self._more.wait()
             proposal = self._waiting.pop(next(iter(self._waiting)))
-            self._asked = proposal.id
+            self._asked = proposal
             self._taken_back.clear()
             try:
                 decision = await self._decide(proposal)
@@ -176,7 +180,7 @@ class Folder:
                 self._listener(Decided(proposal.id, decision))
 
     async def _decide(self, proposal: Proposal) -> Accepted | Rejected:
-        self._draw(proposal)
+        await self._draw(proposal)
         answer: str | None = self._decide_all
         while answer not in ("y", "yes", "accept"):
             if answer in ("n", "no", "reject"):
@@ -185,8 +189,8 @@ class Folder:
             if answer in ("e", "edit"):
                 edited = await self._edit(proposal)
                 if edited != proposal:
-                    proposal = edited
-                    self._draw(proposal)
+                    proposal = self._asked = edited
+                    await self._draw(proposal)
             answer = await self._ask(QUESTIONS[proposal.kind])
         self._say("Accepted.", "accepted")
         return Accepted(proposal.new_text)
@@ -234,8 +238,12 @@ class Folder:
         found = await asyncio.to_thread(_difference, proposal.old_text, changed)
         return msgspec.structs.replace(proposal, new_text=changed, hunks=found)
 
-    def _draw(self, proposal: Proposal) -> None:
-        self._canvas.write(self._canvas.proposal(proposal, self._shown(proposal.path), len(self._waiting)))
+    async def _draw(self, proposal: Proposal) -> None:
+        shown_path = self._shown(proposal.path)
+        picture = await asyncio.to_thread(self._canvas.proposal, proposal, shown_path, len(self._waiting))
+        if self._taken_back.is_set():
+            raise _TakenBack
+        self._canvas.write(picture)
 
     def _shown(self, path: str) -> str:
         inside = self._directory.rstrip("/") + "/"

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from drawbridge.editors import files
@@ -97,6 +98,10 @@ class Memory:
 
     def mention(self, path: str, lines: tuple[int, int] | None = None) -> None:
         self._report(Mentioned(path, lines))
+
+    def edit(self, proposal_id: str, text: str) -> None:
+        """Change a proposed text before it is decided."""
+        self.shown[proposal_id] = msgspec.structs.replace(self.shown[proposal_id], new_text=text)
 
     def decide(self, proposal_id: str, decision: Accepted | Rejected) -> None:
         """Raises ``KeyError`` for a proposal that is not shown."""
@@ -195,6 +200,11 @@ class Memory:
         buffer = self.buffers.get(proposal.path)
         self._before[proposal.id] = buffer.text if buffer else None
         self.shown[proposal.id] = proposal
+
+    async def proposed_text(self, proposal_id: str) -> str | None:
+        self._answer()
+        proposal = self.shown.get(proposal_id)
+        return proposal.new_text if proposal else None
 
     async def withdraw(self, proposal_id: str) -> None:
         self._answer()

@@ -166,6 +166,9 @@ class Neovim:
     async def show(self, proposal: Proposal) -> None:
         await self._reviews.show(proposal)
 
+    async def proposed_text(self, proposal_id: str) -> str | None:
+        return await self._reviews.proposed_text(proposal_id)
+
     async def withdraw(self, proposal_id: str) -> None:
         await self._reviews.withdraw(proposal_id)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -74,6 +75,13 @@ class NeovimReviews:
             self._session.notify_lua("withdraw", {"id": proposal.id})
             raise
 
+    async def proposed_text(self, proposal_id: str) -> str | None:
+        shown = self._shown.get(proposal_id)
+        if shown is None:
+            return None
+        found = await self._ask("proposed", id=proposal_id)
+        return _text(shown.proposal, found) if found else None
+
     async def withdraw(self, proposal_id: str) -> None:
         self._shown.pop(proposal_id, None)
         await self._ask("withdraw", id=proposal_id)
@@ -125,9 +133,11 @@ class NeovimReviews:
         await self._fill(shown.buffer, new_lines)
         if "old" in view:
             await self._fill(view["old"], shown.old_lines)
+        portions = _marks(proposal.hunks, shown.old_lines) if shown.inline else iter(())
+        # The first ones are there when the view opens, the others follow it.
+        await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
-        if shown.inline:
-            await self._mark(shown, proposal.hunks, None)
+        await self._mark(shown, portions, clear=False)
 
     async def _fill(self, buffer: Any, lines: Sequence[str]) -> None:
         at = 0
@@ -135,10 +145,11 @@ class NeovimReviews:
             await self._session.call("nvim_buf_set_lines", buffer, at, -1, False, chunk)
             at += len(chunk)
 
-    async def _mark(self, shown: _Shown, found: Sequence[Hunk], tick: int | None) -> None:
+    async def _mark(
+        self, shown: _Shown, portions: Iterable[list[dict[str, Any]]], *, clear: bool, tick: int | None = None
+    ) -> None:
         """Show hunks in the inline view; with ``tick``, only as long as the buffer is at it."""
-        clear = True
-        for marks in _marks(found, shown.old_lines):
+        for marks in portions:
             await self._ask("mark", id=shown.proposal.id, tick=tick, clear=clear, hunks=marks)
             clear = False
 
@@ -150,7 +161,7 @@ class NeovimReviews:
                 shown.edited = False
                 lines, tick = await self._current(shown)
                 found = await asyncio.to_thread(hunks.diff, shown.old_lines, lines)
-                await self._mark(shown, found, tick)
+                await self._mark(shown, _marks(found, shown.old_lines), clear=True, tick=tick)
         finally:
             shown.marking = False
 
@@ -222,11 +233,16 @@ def _check(proposal: Proposal) -> None:
 def _decision(proposal: Proposal, payload: dict[str, Any]) -> Accepted | Rejected:
     if not payload["accepted"]:
         return Rejected()
+    return Accepted(_text(proposal, payload))
+
+
+def _text(proposal: Proposal, payload: dict[str, Any]) -> str:
+    """What the view holds; where nothing was edited that is the very text that was proposed."""
     if "text" not in payload:
-        return Accepted(proposal.new_text)
+        return proposal.new_text
     lines = [] if payload["empty"] else payload["text"].split("\n")
     form = text.Format("\r\n" if payload["dos"] else "\n", payload["bom"], payload["final_newline"])
-    return Accepted(text.join(lines, form))
+    return text.join(lines, form)
 
 
 def _chunks(lines: Sequence[str]) -> Iterator[list[str]]:

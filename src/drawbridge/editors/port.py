@@ -248,6 +248,10 @@ class Editor(Protocol):
         """Show a proposal and return; the decision comes as ``Decided``. The file itself is never touched."""
         ...
 
+    async def proposed_text(self, proposal_id: str) -> str | None:
+        """The text of an open proposal as the person has made it so far; None for one that is not shown."""
+        ...
+
     async def withdraw(self, proposal_id: str) -> None:
         """Close the view of a proposal without a decision, and nothing else. Unknown ids are ignored."""
         ...

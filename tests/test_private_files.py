@@ -180,7 +180,7 @@ def test_a_process_is_alive_until_it_is_gone() -> None:
     assert not process_alive(child.pid)
 
 
-@pytest.mark.parametrize("pid", [0, -1, -os.getpid(), 2**31, 2**63, 10**30])
+@pytest.mark.parametrize("pid", [0, -1, pytest.param(-os.getpid(), id="minus ours"), 2**31, 2**63, 10**30])
 def test_what_is_no_process_id_is_not_alive(pid: int) -> None:
     assert not process_alive(pid)
 

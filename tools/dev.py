@@ -42,7 +42,9 @@ def serve(arguments: list[str]) -> None:
 
 def test(arguments: list[str]) -> None:
     check([])
-    become([bootstrap.ensure("dev"), "-m", "pytest", *arguments])
+    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs most of their time
+    parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
+    become([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
 
 
 def slow(arguments: list[str]) -> None:

@@ -234,4 +234,13 @@ function M.list(value)
   return type(value) == 'table' and vim.deepcopy(value) or { value }
 end
 
+--- A command as a list of words; a `~` at its start is the home directory.
+---@param value string|string[]
+---@return string[]
+function M.words(value)
+  local words = M.list(value)
+  words[1] = words[1]:sub(1, 1) == '~' and vim.fn.expand(words[1]) or words[1]
+  return words
+end
+
 return M

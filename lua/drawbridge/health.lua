@@ -51,11 +51,11 @@ local function check_neovim()
 end
 
 local function check_program()
-  local server = require('drawbridge.server')
-  local program, problem = server.program()
+  local source = require('drawbridge.program')
+  local program, problem = source.find()
   if not program then
     return fault(config.get().command and problem or 'The Python side is missing', {
-      server.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
+      source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
     })
   end
@@ -108,7 +108,7 @@ local function check_bridge()
 end
 
 local function check_claude()
-  local program = config.list(config.get().terminal.command)
+  local program = config.words(config.get().terminal.command)
   if vim.fn.executable(program[1]) == 0 then
     return warn(("%s can't be run"):format(program[1]), {
       'npm install -g @anthropic-ai/claude-code',

@@ -1,6 +1,7 @@
 --- The bridge as a job of this Neovim: found, started, restarted with the same port and token, stopped.
 local config = require('drawbridge.config')
 local log = require('drawbridge.log')
+local program = require('drawbridge.program')
 local say = require('drawbridge.say')
 
 local M = {}
@@ -8,7 +9,6 @@ local M = {}
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most so many in so many seconds
-local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- ours, and the bridge's
 local FIRST_PAUSE = 100 -- ms before the first restart; each further one waits twice as long
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
@@ -54,88 +54,6 @@ local function fail(what, problem)
   else
     say.notice(what .. problem, 'error')
   end
-end
-
---- The folder of the plugin: where `lua/` and, after `tools/dev.py setup`, `.venv/` lie.
-function M.root()
-  local source = debug.getinfo(1, 'S').source:sub(2)
-  return vim.fn.fnamemodify(vim.loop.fs_realpath(source) or source, ':h:h:h')
-end
-
---- How the Python side is run: the option `command`, else the plugin's own `.venv`, else PATH.
----@return string[]? program
----@return string? problem What is missing, and what to do.
-function M.program()
-  local set = config.get().command
-  if set then
-    local words = config.list(set)
-    words[1] = words[1]:sub(1, 1) == '~' and vim.fn.expand(words[1]) or words[1]
-    if vim.fn.executable(words[1]) == 1 then
-      return words
-    end
-    return nil, ("command: %s can't be run"):format(words[1])
-  end
-  local own = M.root() .. '/.venv/bin/drawbridge'
-  for _, candidate in ipairs({ own, vim.fn.exepath('drawbridge') }) do
-    if vim.fn.executable(candidate) == 1 then
-      return { candidate }
-    end
-  end
-  return nil, 'no Python side: see :checkhealth drawbridge'
-end
-
---- What to do where the Python side is missing: too long for a message.
-function M.remedy()
-  local script = M.root() .. '/tools/dev.py'
-  if vim.fn.filereadable(script) == 1 then
-    return ('run: python3 %s setup'):format(vim.fn.fnamemodify(script, ':~'))
-  end
-  return 'put a drawbridge on PATH'
-end
-
-local function absolute(path)
-  local full = vim.fn.fnamemodify(path, ':p')
-  return #full > 1 and (full:gsub('/$', '')) or full
-end
-
--- How a switch is given: with a flag one way, and the other way, lest the bridge's settings file decide, in its environment.
-local SWITCHES = {
-  { 'single_client', '--single-client', true },
-  { 'execute_code', '--execute-code', true },
-  { 'context', '--no-context', false },
-}
-
---- What `drawbridge ide` is told. Only what the person has set: the rest may be in the bridge's own settings file.
----@param options table As from `config.get()`.
----@param last {port: integer?, token: string?} Of the former bridge of this Neovim.
----@return string[] arguments
----@return table<string, string> environment In addition to Neovim's own.
-function M.invocation(options, last)
-  local server = options.server
-  local arguments, environment = { 'ide', '--nvim', 'stdio' }, { DRAWBRIDGE_TOKEN = last.token }
-  local function add(flag, values)
-    for _, value in ipairs(values) do
-      vim.list_extend(arguments, { flag, tostring(value) })
-    end
-  end
-  add('--workspace', vim.tbl_map(absolute, config.list(server.workspace)))
-  add('--port', { last.port or server.port })
-  add('--agent', config.list(server.agent))
-  add('--mention', { server.mention })
-  add('--reject', { server.reject })
-  -- "warn" is the bridge's own default too.
-  add('--log-level', { LEVELS[server.log_level or (options.log_level ~= 'warn' and options.log_level)] })
-  add('--log-file', { server.log_file and absolute(server.log_file) })
-  add('--ignore', config.list(server.ignore))
-  for _, switch in ipairs(SWITCHES) do
-    local name, flag, flagged = unpack(switch)
-    if server[name] == flagged then
-      table.insert(arguments, flag)
-    elseif server[name] ~= nil then
-      environment['DRAWBRIDGE_' .. name:upper()] = tostring(server[name])
-    end
-  end
-  return arguments, environment
 end
 
 local function became_ready(event)
@@ -244,17 +162,17 @@ end
 
 function launch()
   state.launch_again, state.problem, state.last_line = false, nil, nil
-  local program, problem = M.program()
-  if not program then
+  local words, problem = program.find()
+  if not words then
     return fail('', problem)
   end
   hook()
-  state.program = program
+  state.program = words
   if config.get().server.port ~= kept.asked then
     kept.asked, kept.port = config.get().server.port, nil
   end
-  local arguments, environment = M.invocation(config.get(), kept)
-  local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(program), arguments), {
+  local arguments, environment = program.invocation(config.get(), kept)
+  local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
     -- Neovim would wait for a child of its own when it ends; this one ends by itself when its stdin closes.
     detach = true,
@@ -263,7 +181,7 @@ function launch()
     on_exit = exited,
   })
   if not ok or job <= 0 then
-    return fail('', ("%s can't be run: %s"):format(program[1], ok and 'it is no program' or tostring(job)))
+    return fail('', ("%s can't be run: %s"):format(words[1], ok and 'it is no program' or tostring(job)))
   end
   state.job = job
   enter('starting')

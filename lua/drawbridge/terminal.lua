@@ -78,8 +78,7 @@ end
 ---@param arguments string[]
 ---@return string[]
 function M.command(command, arguments)
-  local words = config.list(command)
-  words[1] = words[1]:sub(1, 1) == '~' and vim.fn.expand(words[1]) or words[1]
+  local words = config.words(command)
   if not chooses_mode(words) and not chooses_mode(arguments) then
     vim.list_extend(words, { '--permission-mode', 'default' })
   end

@@ -119,10 +119,10 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeStart")
         editor.says(":DrawbridgeStart: no Python side: see :checkhealth drawbridge")
         assert (
-            editor.lua("return require('drawbridge.server').remedy()") == f"run: python3 {tmp_path}/tools/dev.py setup"
+            editor.lua("return require('drawbridge.program').remedy()") == f"run: python3 {tmp_path}/tools/dev.py setup"
         )
         (tmp_path / "tools" / "dev.py").unlink()
-        assert editor.lua("return require('drawbridge.server').remedy()") == "put a drawbridge on PATH"
+        assert editor.lua("return require('drawbridge.program').remedy()") == "put a drawbridge on PATH"
 
     def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))

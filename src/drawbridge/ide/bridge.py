@@ -42,13 +42,13 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
 
 async def _serve(launched: Launched, folders: list[str], folder: str | None) -> int:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stop.set)
     editor = await _editor(launched.values, folder)
     bridge = Bridge(launched, editor, folders, stop)
     try:
         await bridge.open()
+        # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with Door(bridge.claude, launched.listener):
             await stop.wait()
             launched.lock.remove()

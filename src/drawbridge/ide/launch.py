@@ -52,7 +52,7 @@ def launch(values: dict[str, Any]) -> int:
         # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
         folders = [os.path.realpath(path) for path in values["workspace"]] or [folder or os.getcwd()]
-        launched.lock.write(editor_pid, "Neovim" if address else "Drawbridge", folders)
+        launched.lock.write(editor_pid, "Neovim" if address else "Terminal", folders)
         launched.announce()
 
         from drawbridge.ide.bridge import run

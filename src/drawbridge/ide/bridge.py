@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 from importlib.metadata import version
 from typing import Any
@@ -23,7 +22,7 @@ from drawbridge.editors.port import (
 from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.desk import Workspace
-from drawbridge.ide.launch import Launched
+from drawbridge.ide.launch import SIGNALS, Launched
 from drawbridge.ide.privacy import DEFAULT_PATTERNS, Privacy
 from drawbridge.ide.tools import Toolbox
 
@@ -47,7 +46,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     try:
         await bridge.open()
         # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with Door(bridge.claude, launched.listener):
             await stop.wait()

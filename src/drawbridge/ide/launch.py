@@ -18,6 +18,9 @@ from drawbridge.ide.discovery import LockFile, lock_directory, sweep
 PORTS: Final = range(10_000, 65_536)
 """Where a free port is looked for (CON-02 of the connection spec)."""
 
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Those that end a bridge in good order."""
+
 TOKEN_LENGTH: Final = 32
 """Least characters of a token that is handed over by ``DRAWBRIDGE_TOKEN``."""
 
@@ -40,7 +43,7 @@ class Launched:
 
 def launch(values: dict[str, Any]) -> int:
     """Run a bridge until its editor or a signal ends it; the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, _leave)
     folder = _folder(values)
     address = values["nvim"]
@@ -129,4 +132,6 @@ def _check_address(address: str) -> None:
 
 
 def _leave(number: int, frame: object) -> None:
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # one is enough: a second must not cut the cleaning up short
     raise SystemExit(0)

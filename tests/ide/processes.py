@@ -1,0 +1,96 @@
+"""``drawbridge ide`` as a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import connect
+
+from drawbridge.ide.claude import TOKEN_HEADER
+from tests.waiting import PATIENCE
+
+COMMAND = [sys.executable, "-m", "drawbridge"]
+
+
+class Bridge:
+    """A running bridge that has said that it is ready."""
+
+    def __init__(self, process: asyncio.subprocess.Process, ready: dict[str, Any]) -> None:
+        self.process = process
+        self.ready = ready
+        self.port: int = ready["port"]
+        self.lock = Path(ready["lock_file"])
+        self.token: str = self.content["authToken"]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What the lock file says."""
+        content: dict[str, Any] = json.loads(self.lock.read_bytes())
+        return content
+
+    def dial(self, **headers: str) -> connect:
+        """A connection as the real CLI makes one."""
+        return connect(
+            f"ws://127.0.0.1:{self.port}/",
+            additional_headers={TOKEN_HEADER: self.token, **headers},
+            subprotocols=["mcp"],  # type: ignore[list-item]
+            compression=None,
+            proxy=None,
+        )
+
+    async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:
+        """Its exit code, and what it had said on stderr."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(PATIENCE):
+            _, errors = await self.process.communicate()
+        return self.process.returncode, errors.decode()
+
+
+async def start(*arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *map(str, arguments),
+        env={**os.environ, **variables},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@contextlib.asynccontextmanager
+async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Bridge]:
+    """``drawbridge ide`` with these flags and variables, from its ready line to its end."""
+    process = await start("ide", *arguments, **variables)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            line = await process.stdout.readline()
+        assert line, (await process.communicate())[1].decode()
+        yield Bridge(process, json.loads(line))
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.communicate()
+            raise
+
+
+async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str, str]:
+    """The command to its end: exit code, stdout, stderr."""
+    process = await start(*arguments, **variables)
+    async with asyncio.timeout(2 * PATIENCE):
+        output, errors = await process.communicate()
+    return process.returncode, output.decode(), errors.decode()

@@ -1,0 +1,322 @@
+"""The bridge as a process: ready at once, found by its lock file, gone without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from drawbridge.errors import BadSetting, NoPort
+from drawbridge.ide import launch
+from drawbridge.ide.launch import _token, listen
+from tests.ide.processes import bridge, run
+from tests.waiting import PATIENCE, until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    (folder / "poem.txt").write_text("one\ntwo\n")
+    return folder
+
+
+@pytest.fixture
+def locks() -> Path:
+    return Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
+
+
+async def call(client: Any, tool: str, **arguments: Any) -> list[str]:
+    request = {"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    await client.send(json.dumps(request))
+    async with asyncio.timeout(PATIENCE):
+        while "result" not in (answer := json.loads(await client.recv())):
+            pass
+    return [item["text"] for item in answer["result"]["content"]]
+
+
+# ready
+
+
+async def test_the_ready_line_tells_where_it_is(folder: Path, locks: Path) -> None:
+    async with bridge("--folder", folder) as running:
+        assert list(running.ready) == ["event", "port", "pid", "lock_file"]
+        assert running.ready["event"] == "ready"
+        assert running.ready["pid"] == running.process.pid
+        assert running.lock == locks / f"{running.port}.lock"
+        assert running.port in launch.PORTS
+
+
+async def test_the_lock_file_is_there_with_the_ready_line(folder: Path, locks: Path) -> None:
+    async with bridge("--folder", folder) as running:
+        assert running.content == {
+            "pid": running.process.pid,
+            "workspaceFolders": [str(folder)],
+            "ideName": "Terminal",
+            "transport": "ws",
+            "runningInWindows": False,
+            "authToken": running.token,
+            "drawbridgePid": running.process.pid,
+        }
+        assert uuid.UUID(running.token).version == 4
+        assert stat.S_IMODE(running.lock.stat().st_mode) == 0o600
+        assert stat.S_IMODE(locks.stat().st_mode) == 0o700
+        assert os.listdir(locks) == [running.lock.name]
+
+
+async def test_who_comes_with_the_ready_line_is_served(folder: Path) -> None:
+    """Its socket listens already; what it says waits until the rest is loaded."""
+    async with bridge("--folder", folder) as running, running.dial() as client:
+        assert client.subprotocol == "mcp"
+        [text] = await call(client, "getWorkspaceFolders")
+        assert json.loads(text)["rootPath"] == str(folder)
+
+
+async def test_only_this_machine_can_reach_it(folder: Path) -> None:
+    async with bridge("--folder", folder) as running:
+        wanted = f"{running.port:04X}"
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            rows = [row.split() for row in Path(table).read_text().splitlines()[1:]]
+            listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{wanted}")]
+            assert listening == ([f"0100007F:{wanted}"] if table == "/proc/net/tcp" else [])
+
+
+async def test_a_directory_that_was_open_to_others_is_closed_to_them(folder: Path, locks: Path) -> None:
+    locks.mkdir(parents=True)
+    locks.chmod(0o755)
+    async with bridge("--folder", folder):
+        assert stat.S_IMODE(locks.stat().st_mode) == 0o700
+
+
+async def test_claudes_own_directory_may_be_elsewhere(folder: Path, tmp_path: Path, home: Path) -> None:
+    async with bridge("--folder", folder, CLAUDE_CONFIG_DIR=str(tmp_path / "else where")) as running:
+        assert running.lock.parent == tmp_path / "else where" / "ide"
+    async with bridge("--folder", folder, CLAUDE_CONFIG_DIR="") as running:
+        assert running.lock.parent == home / ".claude" / "ide"
+
+
+async def test_folders_are_told_as_agents_know_them(folder: Path, tmp_path: Path) -> None:
+    """The real CLI compares with its own directory, in which every link is resolved."""
+    (tmp_path / "link").symlink_to(folder)
+    async with bridge("--folder", tmp_path / "link") as running:
+        assert running.content["workspaceFolders"] == [str(folder)]
+    async with bridge("--folder", folder, "--workspace", tmp_path, "--workspace", tmp_path / "link") as running:
+        assert running.content["workspaceFolders"] == [str(tmp_path), str(folder)]
+
+
+async def test_every_session_has_its_own_token_and_port(folder: Path) -> None:
+    async with bridge("--folder", folder) as one, bridge("--folder", folder) as two:
+        assert one.token != two.token
+        assert one.port != two.port
+
+
+async def test_a_restarted_bridge_can_keep_port_and_token(folder: Path) -> None:
+    token = "0123456789abcdef0123456789abcdef"
+    async with bridge("--folder", folder) as running:
+        port = running.port
+        client = await running.dial()
+    async with bridge("--folder", folder, "--port", str(port), DRAWBRIDGE_TOKEN=token) as running:
+        assert (running.port, running.token) == (port, token)
+        async with running.dial():
+            pass
+    await client.close()
+
+
+async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
+    async with bridge("--folder", folder) as one:
+        async with bridge("--folder", folder, "--port", str(one.port)) as two:
+            assert two.port > one.port or one.port == launch.PORTS[-1]
+        assert one.lock.exists()
+
+
+# it can't start
+
+
+async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    code, output, errors = await run("ide", "--folder", folder, CLAUDE_CONFIG_DIR=str(tmp_path / "file"))
+    assert code == 3
+    assert output == ""
+    assert errors.startswith(f"drawbridge ide: {tmp_path}/file/ide can't be made a private directory: not a directory")
+    assert errors.count("\n") == 1
+
+
+# it ends
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_signal_ends_it_and_its_clients_are_told(folder: Path, locks: Path, number: int) -> None:
+    async with bridge("--folder", folder, "--log-level", "info") as running, running.dial() as client:
+        await call(client, "getWorkspaceFolders")
+        code, errors = await running.end(number)
+        assert code == 0
+        assert "Traceback" not in errors
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1001
+        assert os.listdir(locks) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_signal_while_it_still_loads_leaves_nothing_either(folder: Path, locks: Path, number: int) -> None:
+    async with bridge("--folder", folder) as running:
+        code, errors = await running.end(number)
+        assert code == 0
+        assert "Traceback" not in errors
+        assert os.listdir(locks) == []
+
+
+async def test_a_signal_while_a_question_is_open_ends_it_too(folder: Path, locks: Path) -> None:
+    async with bridge("--folder", folder) as running, running.dial() as client:
+        path = str(folder / "poem.txt")
+        arguments = {"old_file_path": path, "new_file_path": path, "new_file_contents": "x\n", "tab_name": "t"}
+        params = {"name": "openDiff", "arguments": arguments}
+        await client.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+        await call(client, "getWorkspaceFolders")
+        code, errors = await running.end()
+        assert code == 0
+        for word in ("Traceback", "never awaited", "destroyed"):
+            assert word not in errors
+        assert os.listdir(locks) == []
+
+
+async def test_a_second_signal_changes_nothing(folder: Path, locks: Path) -> None:
+    async with bridge("--folder", folder) as running, running.dial() as client:
+        await call(client, "getWorkspaceFolders")
+        running.process.terminate()
+        code, errors = await running.end(signal.SIGINT)
+        assert code == 0
+        assert "Traceback" not in errors
+        assert os.listdir(locks) == []
+
+
+async def test_what_a_killed_bridge_left_is_swept_by_the_next_one_and_nothing_else(folder: Path, locks: Path) -> None:
+    async with bridge("--folder", folder) as living:
+        async with bridge("--folder", folder) as killed:
+            await killed.end(signal.SIGKILL)
+            assert killed.lock.exists()
+        foreign = locks / "12345.lock"
+        foreign.write_text('{"pid": 1, "ideName": "Visual Studio Code"}')
+        async with bridge("--folder", folder) as next_one:
+            assert sorted(os.listdir(locks)) == sorted([living.lock.name, foreign.name, next_one.lock.name])
+        assert living.lock.exists()
+        assert foreign.exists()
+
+
+@pytest.fixture
+def hung_editor(tmp_path: Path) -> Iterator[Path]:
+    """A socket at which somebody listens and never says a word."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "hung.sock"))
+        listener.listen()
+        yield tmp_path / "hung.sock"
+
+
+async def test_an_editor_that_hangs_from_the_start_is_not_waited_for_forever(hung_editor: Path, locks: Path) -> None:
+    code, output, errors = await run("ide", "--nvim", hung_editor)
+    assert code == 3
+    assert json.loads(output)["event"] == "ready"
+    assert errors.count("\n") == 1
+    assert "did not answer within 5 seconds" in errors
+    assert os.listdir(locks) == []
+
+
+async def test_a_signal_is_heard_while_the_editor_hangs(hung_editor: Path, locks: Path) -> None:
+    async with bridge("--nvim", hung_editor) as running:
+        began = asyncio.get_running_loop().time()
+        assert await running.end() == (0, "")
+        assert asyncio.get_running_loop().time() - began < 2
+        assert os.listdir(locks) == []
+
+
+# it works
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer"), [("accept", ["FILE_SAVED", "new\r\n"]), ("reject", ["DIFF_REJECTED", "t"])]
+)
+async def test_a_folder_without_a_person_decides_as_it_was_told(folder: Path, decision: str, answer: list[str]) -> None:
+    async with bridge("--folder", folder, "--decide", decision) as running, running.dial() as client:
+        path = str(folder / "poem.txt")
+        arguments = {"old_file_path": path, "new_file_path": path, "new_file_contents": "new\r\n", "tab_name": "t"}
+        assert await call(client, "openDiff", **arguments) == answer
+        assert (folder / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_by_setting_a_bad_token_is_refused_with_1008(folder: Path) -> None:
+    async with bridge("--folder", folder, "--reject", "1008") as running:
+        running.token = "wrong"
+        async with running.dial() as client:
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.recv()
+            assert closed.value.rcvd is not None
+            assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "Unauthorized")
+
+
+async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "bridge.log"
+    async with bridge("--folder", folder, "--log-level", "debug", "--log-file", log) as running:
+        async with running.dial() as client:
+            await call(client, "getWorkspaceFolders")
+        token, running.token = running.token, "wrong-token"
+        with pytest.raises(InvalidStatus):
+            await running.dial()
+        await until(lambda: "the token is missing or wrong" in log.read_text())
+        code, errors = await running.end()
+        assert code == 0
+    for told in (log.read_text(), errors):
+        assert token not in told
+        assert "wrong-token" not in told
+
+
+# its parts
+
+
+def test_a_free_port_is_found_in_the_range_that_the_spec_asks_for() -> None:
+    with listen(None) as listener:
+        host, port = listener.getsockname()
+        assert host == "127.0.0.1"
+        assert port in launch.PORTS
+
+
+def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen(None) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(launch, "PORTS", range(port, port + 1))
+        for wanted in (None, port):
+            with pytest.raises(NoPort, match="Nothing was started"):
+                listen(wanted)
+
+
+def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen(None) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(launch, "PORTS", range(port - 1, port + 1))
+        with listen(port) as listener:
+            assert listener.getsockname()[1] == port - 1
+
+
+def test_a_token_that_was_handed_over_does_not_reach_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = "0123456789abcdef0123456789abcdef"
+    monkeypatch.setenv("DRAWBRIDGE_TOKEN", given)
+    assert _token() == given
+    assert "DRAWBRIDGE_TOKEN" not in os.environ
+    assert uuid.UUID(_token()).version == 4
+
+
+@pytest.mark.parametrize("token", ["", "short", "x" * 31, "y" * 31 + " ", "ü" * 32, "z" * 40 + "\n"])
+def test_a_token_that_no_header_could_carry_is_refused(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("DRAWBRIDGE_TOKEN", token)
+    with pytest.raises(BadSetting, match="DRAWBRIDGE_TOKEN"):
+        _token()

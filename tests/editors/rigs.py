@@ -63,7 +63,8 @@ class Rig:
         """Without a word for or against it."""
         raise NotImplementedError
 
-    async def edit_then_accept(self, proposal_id: str, text: str) -> None:
+    async def edit(self, proposal_id: str, text: str) -> None:
+        """Change the proposed text, undecided; its line ends stay what they are."""
         raise NotImplementedError
 
     async def is_asked(self) -> bool:
@@ -138,8 +139,8 @@ class MemoryRig(Rig):
     async def close_view(self, proposal_id: str) -> None:
         self.editor.decide(proposal_id, Rejected())
 
-    async def edit_then_accept(self, proposal_id: str, text: str) -> None:
-        self.editor.decide(proposal_id, Accepted(text))
+    async def edit(self, proposal_id: str, text: str) -> None:
+        self.editor.edit(proposal_id, text)
 
     async def is_asked(self) -> bool:
         return bool(self.editor.shown)
@@ -224,7 +225,7 @@ class FolderRig(Rig):
     async def close_view(self, proposal_id: str) -> None:
         await self._answer("\x04")  # Ctrl-D
 
-    async def edit_then_accept(self, proposal_id: str, text: str) -> None:
+    async def edit(self, proposal_id: str, text: str) -> None:
         edited = Path(os.environ["TMPDIR"], "edited")
         await asyncio.to_thread(edited.write_bytes, text.encode())
         os.environ["EDITOR"] = f"cp '{edited}'"  # puts it where the proposed text was
@@ -232,7 +233,6 @@ class FolderRig(Rig):
         drawn = self.terminal.screen.count("[e]dit:")
         self.terminal.type("e\n")
         await until(lambda: self.terminal.screen.count("[e]dit:") > drawn, "the question after the edit")
-        await self._answer("y\n")
 
     async def is_asked(self) -> bool:
         return self._question_is_open()
@@ -278,10 +278,9 @@ class NeovimRig(Rig):
         await self._at.person.types(":q<CR>")
         await self.reported(before)
 
-    async def edit_then_accept(self, proposal_id: str, text: str) -> None:
+    async def edit(self, proposal_id: str, text: str) -> None:
         await self._shown(proposal_id)
         await self._at.person.call("nvim_buf_set_lines", 0, 0, -1, False, split(text)[0])
-        await self._decide("accept")
 
     async def is_asked(self) -> bool:
         return bool(await self._at.person.lua("return #require('drawbridge.review').pending() > 0"))

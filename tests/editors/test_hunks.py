@@ -66,6 +66,7 @@ class TestDiff:
         ],
     )
     @given(old=some_lines, new=some_lines)
+    @example(old=list("aaaccb"), new=list("bacbc"))
     def test_it_keeps_these_promises_where_it_takes_a_short_cut(
         self, limits: dict[str, int], old: list[str], new: list[str]
     ) -> None:

@@ -77,9 +77,22 @@ class TestProposals:
     ) -> None:
         path = a_file(editor_rig, "file.txt", old)
         await editor_rig.editor.show(proposal(path, old, new))
-        await editor_rig.edit_then_accept("1", edited)
+        await editor_rig.edit("1", edited)
+        assert await editor_rig.editor.proposed_text("1") == edited
+        assert editor_rig.decisions == []
+        await editor_rig.accept("1")
         assert editor_rig.decisions == [("1", Accepted(edited))]
         assert path.read_bytes() == old.encode()
+
+    async def test_its_text_can_be_read_until_it_is_decided(self, editor_rig: Rig) -> None:
+        path = a_file(editor_rig, "file.txt", OLD)
+        await editor_rig.editor.show(proposal(path, OLD, NEW, id="first"))
+        await editor_rig.editor.show(proposal(path, OLD, "other\n", id="second"))
+        assert await editor_rig.editor.proposed_text("first") == NEW
+        assert await editor_rig.editor.proposed_text("second") == "other\n"
+        await editor_rig.accept("first")
+        assert await editor_rig.editor.proposed_text("first") is None
+        assert await editor_rig.editor.proposed_text("unknown") is None
 
     async def test_a_rejected_one_is_reported_once(self, editor_rig: Rig) -> None:
         path = a_file(editor_rig, "file.txt", OLD)

@@ -1,4 +1,5 @@
 --- The view of one proposal: its buffers and windows, opened and taken away without a trace.
+local bar = require('drawbridge.view_bar')
 local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
 local notice = require('drawbridge.view_notice')
@@ -127,6 +128,7 @@ local function close_windows(entry)
         close_window(window)
       end
     end
+    bar.clean()
     place.come_back(entry.place, with_focus, entry.borrowed and entry.windows.old)
     entry.windows, entry.tab, entry.borrowed = nil, nil, nil
   end)

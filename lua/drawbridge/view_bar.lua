@@ -2,71 +2,134 @@
 local M = {}
 
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
+local LINE = "%{%v:lua.require'drawbridge.view_bar'.line()%}"
+
+local lines = {} ---@type table<integer, fun(width: integer): string> By window.
 
 local function escaped(text)
   return (text:gsub('%c', '?'):gsub('%%', '%%%%'))
 end
 
-local function count(entry)
-  return ('%%#DrawbridgePlus#+%d %%#DrawbridgeMinus#−%d%%#DrawbridgeBar#'):format(entry.added, entry.removed)
+--- Text in a highlight group.
+local function as(group, text)
+  return ('%%#Drawbridge%s#%s'):format(group, text)
 end
 
-local function answers()
-  local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
-  return ('%%#DrawbridgeHint#%s accepts · :q rejects '):format(accept)
+local function width_of(line)
+  return vim.fn.strdisplaywidth((line:gsub('%%#%w+#', ''):gsub('%%<', ''):gsub('%%=', ''):gsub('%%%%', '%%')))
 end
 
-local function title(entry)
-  if entry.kind == 'code' then
-    return escaped(entry.agent) .. ': Run this code?'
+--- The first of `variants` that fits, else the last one, cut.
+local function fitting(variants, width)
+  for _, line in ipairs(variants) do
+    if width_of(line) <= width then
+      return line
+    end
   end
-  return escaped(entry.agent) .. ' proposes'
+  return '%<' .. variants[#variants]
+end
+
+local function proposed_line(entry, with_name, width)
+  local code = entry.kind == 'code'
+  local who = as('Title', ' ' .. escaped(entry.agent) .. (code and ': Run this code?' or ' proposes'))
+  local short = as('Title', code and ' Run this code?' or ' Proposed')
+  local name = with_name and not code and as('Bar', '  ' .. escaped(entry.name)) or ''
+  local count = code and ''
+    or as('Bar', '  ') .. as('Plus', '+' .. entry.added) .. as('Bar', ' ') .. as('Minus', '−' .. entry.removed)
+  local beside = #entry.changes > 0 and as('Bar', '  ' .. escaped(table.concat(entry.changes, ', '))) or ''
+  local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
+  local answers = '%=' .. as('Hint', ('  %s accepts · :q rejects '):format(accept))
+  return fitting({
+    who .. name .. count .. beside .. answers,
+    who .. name .. count .. answers,
+    short .. name .. count .. answers,
+    short .. count .. answers,
+    short .. answers,
+    answers,
+  }, width)
+end
+
+--- What the line of the window says that is being drawn. Called at each redraw, so that it always fits.
+function M.line()
+  local window = vim.api.nvim_get_current_win()
+  return lines[window] and lines[window](vim.api.nvim_win_get_width(window)) or ''
 end
 
 --- Puts the line on the window of the proposed text.
+---@param entry drawbridge.Entry
+---@param window integer
+---@param with_name boolean Whether it names the file; beside the present text that one does.
 function M.on_proposed(entry, window, with_name)
-  local name = with_name and entry.kind ~= 'code' and (escaped(entry.name) .. '  ') or ''
-  local changes = entry.kind == 'code' and '' or count(entry)
-  local beside = #entry.changes > 0 and ('  ' .. escaped(table.concat(entry.changes, ', '))) or ''
-  vim.wo[window][OPTION] = '%#DrawbridgeTitle# '
-    .. title(entry)
-    .. '%#DrawbridgeBar#  '
-    .. name
-    .. changes
-    .. beside
-    .. ' %<%='
-    .. answers()
+  lines[window] = function(width)
+    return proposed_line(entry, with_name, width)
+  end
+  vim.wo[window][OPTION] = LINE
 end
 
 --- Puts the line on the window of the present text.
+---@param entry drawbridge.Entry
+---@param window integer
 function M.on_old(entry, window)
-  vim.wo[window][OPTION] = '%#DrawbridgeBar# %<' .. escaped(entry.name) .. '%#DrawbridgeHint#  now'
+  lines[window] = function()
+    return as('Bar', ' %<' .. escaped(entry.name)) .. as('Hint', '  now')
+  end
+  vim.wo[window][OPTION] = LINE
 end
 
---- The text of `option` before `on_old`, for a window that is not ours.
-function M.get(window)
+--- What stood in the place of the line; for `take_off`.
+---@param window integer
+---@return string
+function M.below(window)
   return vim.wo[window][OPTION]
 end
 
-function M.put_back(window, value)
-  vim.wo[window][OPTION] = value
+---@param window integer
+---@param below string
+function M.take_off(window, below)
+  lines[window] = nil
+  vim.wo[window][OPTION] = below
+end
+
+--- Forgets windows that are gone.
+function M.clean()
+  for window in pairs(lines) do
+    if not vim.api.nvim_win_is_valid(window) then
+      lines[window] = nil
+    end
+  end
 end
 
 --- The highlight groups of all views, as defaults that a colour scheme or the person may replace.
 function M.define_highlights()
   local links = {
-    DrawbridgeTitle = 'Title',
-    DrawbridgeBar = OPTION == 'winbar' and 'WinBar' or 'StatusLine',
-    DrawbridgeHint = 'Comment',
-    DrawbridgePlus = vim.fn.hlexists('Added') == 1 and 'Added' or 'DiffAdd',
-    DrawbridgeMinus = vim.fn.hlexists('Removed') == 1 and 'Removed' or 'DiffDelete',
-    DrawbridgeAdded = 'DiffAdd',
-    DrawbridgeRemoved = 'DiffDelete',
-    DrawbridgeNotice = 'NormalFloat',
-    DrawbridgeNoticeBorder = 'FloatBorder',
+    Bar = 'WinBar',
+    Title = 'Title',
+    Hint = 'Comment',
+    Plus = 'Added',
+    Minus = 'Removed',
+    Added = 'DiffAdd',
+    Removed = 'DiffDelete',
+    Filler = 'NonText',
+    Notice = 'NormalFloat',
+    NoticeBorder = 'FloatBorder',
   }
-  for group, target in pairs(links) do
-    vim.cmd(('highlight default link %s %s'):format(group, target))
+  if vim.fn.has('nvim-0.11') == 0 then
+    -- A group for text would be a patch on the line's own background.
+    links.Bar = 'Normal'
+  end
+  if vim.fn.has('nvim-0.10') == 0 then
+    links.Plus, links.Minus = 'String', 'WarningMsg'
+    links.Notice, links.NoticeBorder = 'Normal', 'Normal'
+    -- In the default colours of then DiffDelete is made for lines that are not there.
+    links.Removed = vim.g.colors_name and 'DiffDelete' or 'DiffText'
+  end
+  if OPTION == 'statusline' then
+    for _, name in ipairs({ 'Bar', 'Title', 'Hint', 'Plus', 'Minus' }) do
+      links[name] = 'StatusLine'
+    end
+  end
+  for name, target in pairs(links) do
+    vim.cmd(('highlight default link Drawbridge%s %s'):format(name, target))
   end
 end
 

@@ -4,10 +4,16 @@ local bar = require('drawbridge.view_bar')
 local M = {}
 
 -- What diff mode sets in a window; `:diffoff` does not put all of it back.
-local OPTIONS = { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn' }
+local OPTIONS = { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
+
+-- To diff mode a line that the other side lacks is an added one, on both sides.
+local COLOURS = {
+  old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller',
+  proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller',
+}
 
 local function options_of(window)
-  local options = { bar = bar.get(window) }
+  local options = { bar = bar.below(window) }
   for _, name in ipairs(OPTIONS) do
     options[name] = vim.wo[window][name]
   end
@@ -43,10 +49,11 @@ function M.open(entry, layout, borrowed)
   local window = vim.api.nvim_get_current_win()
   entry.windows.proposed = window
   vim.api.nvim_win_set_buf(window, entry.proposed)
-  for _, one in ipairs({ old_window, window }) do
+  for side, one in pairs(entry.windows) do
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
+    vim.wo[one].winhighlight = COLOURS[side]
   end
   bar.on_old(entry, old_window)
   bar.on_proposed(entry, window, false)
@@ -89,7 +96,7 @@ function M.leave(entry)
       vim.cmd('normal! zE')
     end)
   end
-  bar.put_back(window, entry.old_options.bar)
+  bar.take_off(window, entry.old_options.bar)
 end
 
 return M

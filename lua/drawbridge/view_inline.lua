@@ -68,21 +68,17 @@ function M.mark(buffer, hunks, clear)
   end
   local tabstop = vim.bo[buffer].tabstop
   local count = vim.api.nvim_buf_line_count(buffer)
+  local function mark(row, options)
+    vim.api.nvim_buf_set_extmark(buffer, MARKS, math.min(row, count - 1), 0, options)
+  end
   for _, hunk in ipairs(hunks) do
     if hunk.last > hunk.first then
-      vim.api.nvim_buf_set_extmark(buffer, MARKS, math.min(hunk.first, count - 1), 0, {
-        end_row = math.min(hunk.last, count),
-        hl_group = 'DrawbridgeAdded',
-        hl_eol = true,
-        strict = false,
-      })
+      -- 'line_hl_group' would be plainer, but opens the sign column in Neovim 0.7.
+      mark(hunk.first, { end_row = math.min(hunk.last, count), hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
     end
     if #hunk.removed > 0 then
       -- Behind the last line there is no line to stand above.
-      vim.api.nvim_buf_set_extmark(buffer, MARKS, math.min(hunk.first, count - 1), 0, {
-        virt_lines = removed_lines(hunk, tabstop),
-        virt_lines_above = hunk.first < count,
-      })
+      mark(hunk.first, { virt_lines = removed_lines(hunk, tabstop), virt_lines_above = hunk.first < count })
     end
   end
   M.make_room_at_top(buffer)

@@ -1,6 +1,7 @@
 --- A small window in a corner that can't be entered and takes no key.
 local M = {}
 
+local COLOURS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
 
 local function fitted(lines, room)
@@ -46,6 +47,16 @@ local function write(buffer, lines)
     lines[index] = (' '):rep(EDGE) .. line
   end
   vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
+  for row = 1, #lines - 1 do
+    vim.api.nvim_buf_set_extmark(buffer, COLOURS, row, 0, { end_col = #lines[row + 1], hl_group = 'DrawbridgeHint' })
+  end
+end
+
+--- While a command line is typed Neovim draws nothing of its own accord.
+local function draw()
+  if vim.api.nvim_get_mode().mode:sub(1, 1) == 'c' then
+    vim.cmd('redraw')
+  end
 end
 
 --- Shows `lines` in the bottom right corner of the editor, or of `window`. Long ones are wrapped.
@@ -70,6 +81,7 @@ function M.show(lines, window)
       end
     end,
   })
+  draw()
   return notice
 end
 
@@ -78,6 +90,7 @@ function M.hide(notice)
   if notice then
     pcall(vim.api.nvim_del_autocmd, notice.resized)
     pcall(vim.api.nvim_win_close, notice.float, true)
+    draw()
   end
 end
 

@@ -29,8 +29,8 @@ CHUNK_LINES: Final = 20_000
 CHUNK_CHARACTERS: Final = 512 * 1024
 """What one call hands over: it takes Neovim a few milliseconds, and keys are read between two calls."""
 
-MARKS_CHUNK: Final = 1_000
-"""Hunks and removed lines that one call marks."""
+MARKS_CHUNK: Final = 2_000
+"""Hunks and lines that one call marks."""
 
 REMOVED_LINES: Final = 200
 """Removed lines that the inline view shows of one hunk."""
@@ -280,13 +280,18 @@ def _marks(found: Sequence[Hunk], old_lines: Sequence[str]) -> Iterator[list[dic
     for hunk in found:
         shown = min(hunk.old_count, REMOVED_LINES)
         removed = old_lines[hunk.old_start : hunk.old_start + shown]
-        marks.append(
-            {"first": hunk.new_start, "last": hunk.new_end, "removed": removed, "hidden": hunk.old_count - shown}
-        )
-        size += 1 + shown
-        if size >= MARKS_CHUNK:
-            yield marks
-            marks, size = [], 0
+        first, hidden = hunk.new_start, hunk.old_count - shown
+        while True:
+            last = min(hunk.new_end, first + MARKS_CHUNK)
+            marks.append({"first": first, "last": last, "removed": removed, "hidden": hidden})
+            size += 1 + last - first + len(removed)
+            if size >= MARKS_CHUNK:
+                yield marks
+                marks, size = [], 0
+            if last == hunk.new_end:
+                break
+            # The rest of a long hunk: what was removed stands above its first line already.
+            first, removed, hidden = last, [], 0
     yield marks
 
 

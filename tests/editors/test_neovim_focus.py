@@ -1,0 +1,198 @@
+"""A proposal never takes a keystroke: while someone types it waits beside the text, on a real screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.editors import neovim_rpc
+from drawbridge.editors.neovim import Neovim
+from drawbridge.editors.port import Accepted, Rejected
+from drawbridge.errors import EditorHung
+from tests.e2e.tmux import Pane
+from tests.nvim.rig import Desk, on_screen, proposal
+from tests.programs import each_nvim
+
+OLD = "one\ntwo\nthree\n"
+NEW = "one\nTWO\nthree\nfour\n"
+
+NOTICE = r"Claude Code proposes a change to hello\.txt \(\+2 −1\)"
+
+SHOWN = "return require('drawbridge.review').pending()[1].shown"
+
+ScreenDesk = tuple[Desk, Pane]
+OpenScreen = Callable[[], AbstractAsyncContextManager[ScreenDesk]]
+
+
+@pytest.fixture(params=each_nvim())
+async def screen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ScreenDesk]:
+    """A Neovim on a terminal with a bridge at it and a file in front."""
+    async with screen_desk(request.param, tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def screen_desk(program: Path, folder: Path) -> AsyncIterator[ScreenDesk]:
+    path = folder / "hello.txt"
+    path.write_text(OLD)
+    async with on_screen(program, str(path), cwd=folder, rows=20, columns=90) as (person, pane):
+        editor = await Neovim.connect(person.address)
+        desk = Desk(person, editor, folder)
+        await editor.start(desk.events.append)
+        await desk.options("{ idle_ms = 100 }")
+        yield desk, pane
+        await editor.close()
+
+
+async def sees(pane: Pane, *patterns: str) -> str:
+    return await asyncio.to_thread(pane.wait_for, *patterns, timeout=5)
+
+
+async def proposes(desk: Desk) -> None:
+    await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, NEW))
+
+
+async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await proposes(desk)
+    await sees(pane, r"Claude Code proposes  \+2 −1|Proposed  \+2 −1", r":w accepts · :q rejects", "TWO", "two")
+    assert "E" not in await desk.person.messages()
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize(
+    ("busy", "more", "done", "text"),
+    [
+        ("i", "abc", "<Esc>", "abcone"),
+        ("v", "ld", "", "e"),
+        ("d", "w", "", ""),
+        (":normal ix", "y", "<CR>", "xyone"),
+        (":s/one/x", "y", "<CR>", "xy"),
+        ("R", "uno", "<Esc>", "uno"),
+        ("qa", "x", "q", "ne"),
+        ('"', "ayyx", "", "ne"),
+        ("r", "u", "", "une"),
+    ],
+)
+async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
+    screen: ScreenDesk, busy: str, more: str, done: str, text: str
+) -> None:
+    desk, pane = screen
+    await desk.person.types(busy)
+    showing = asyncio.create_task(proposes(desk))
+    if busy not in ('"', "r", "d"):
+        # Where Neovim waits for the second half of a command it takes no call at all.
+        await showing
+    if busy not in ('"', "r", "d", ":s/one/x"):
+        # While it previews a substitution it draws nothing else.
+        await sees(pane, NOTICE, ":DrawbridgeReview opens it")
+    await asyncio.sleep(0.15)
+    await desk.person.types(more + done)
+    await showing
+    assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]
+    await desk.person.until(SHOWN)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
+
+
+async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: ScreenDesk) -> None:
+    desk, _ = screen
+    await desk.options("{ idle_ms = 300 }")
+    await desk.person.types("j")
+    await proposes(desk)
+    for _ in range(8):
+        await desk.person.types("jk")
+        await asyncio.sleep(0.05)
+        assert await desk.person.lua(SHOWN) is False
+    await desk.person.until(SHOWN)
+
+
+async def test_review_opens_what_waits_at_once(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await desk.options("{ idle_ms = 60000 }")
+    await desk.person.types("j")
+    await proposes(desk)
+    await sees(pane, NOTICE)
+    await desk.person.lua("require('drawbridge.review').open()")
+    assert await desk.person.lua(SHOWN) is True
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
+    await desk.person.types(":q<CR>")
+    assert await desk.decided() == Rejected()
+
+
+async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await desk.person.types("i")
+    await proposes(desk)
+    await sees(pane, NOTICE)
+    window = await desk.person.lua("return vim.api.nvim_get_current_win()")
+    await desk.person.types("<Esc>i<C-o><C-w>w<C-o><C-w>p")
+    assert await desk.person.lua("return vim.api.nvim_get_current_win()") == window
+    await desk.editor.withdraw("1")
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
+    assert await desk.person.lua("return #vim.api.nvim_list_wins()") == 1
+
+
+async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await desk.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
+    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    await asyncio.to_thread(pane.type, "before ")
+    before = await desk.picture()
+    await proposes(desk)
+    await desk.person.until(SHOWN)
+    assert await desk.person.lua("return vim.api.nvim_get_mode().mode") == "n"
+    await asyncio.to_thread(pane.type, ":w")
+    await asyncio.to_thread(pane.press, "Enter")
+    assert await desk.decided() == Accepted(NEW)
+    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    await asyncio.to_thread(pane.type, "after")
+    await sees(pane, "before after")
+    after = await desk.picture()
+    assert {name for name in after if after[name] != before.get(name)} <= {
+        name
+        for name in after
+        if ".view." in name  # the terminal's own cursor has moved on
+    }
+
+
+async def test_a_screen_that_asks_for_enter_hangs_the_call_and_opens_nothing_later(
+    screen: ScreenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, pane = screen
+    before = await desk.picture()
+    await asyncio.to_thread(pane.type, ":echo 'a\nb'".replace("\n", "'.\"\\n\".'"))
+    await asyncio.to_thread(pane.press, "Enter")
+    await sees(pane, "Press ENTER")
+    monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", 0.2)
+    with pytest.raises(EditorHung, match="Press ENTER"):
+        await proposes(desk)
+    with pytest.raises(EditorHung):
+        await desk.editor.tabs()
+    monkeypatch.undo()
+    await asyncio.to_thread(pane.press, "Enter")
+    await desk.quiet()
+    assert await desk.picture() == before
+    assert len(await desk.editor.tabs()) == 1
+    await proposes(desk)
+    await desk.person.until(SHOWN)
+
+
+async def test_a_view_that_has_no_room_says_so_and_stays_waiting(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    before: dict[str, Any] = await desk.picture()
+    await desk.person.lua("vim.o.winminwidth, vim.o.winwidth = 60, 60")
+    await proposes(desk)
+    await sees(pane, NOTICE)
+    assert await desk.person.lua(SHOWN) is False
+    assert await desk.picture() != {}
+    await desk.person.lua("vim.o.winwidth, vim.o.winminwidth = 20, 1 require('drawbridge.review').open()")
+    assert await desk.person.lua(SHOWN) is True
+    await desk.person.types(":q<CR>")
+    assert await desk.decided() == Rejected()
+    assert await desk.picture() == before

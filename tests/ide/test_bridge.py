@@ -1,0 +1,243 @@
+"""One bridge: what the editor reports goes where it belongs, and everything ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+from drawbridge import settings
+from drawbridge.door import Door
+from drawbridge.editors.memory import Memory
+from drawbridge.editors.port import Accepted, Position, Range
+from drawbridge.ide.bridge import Bridge
+from drawbridge.ide.claude import TOKEN_HEADER
+from drawbridge.ide.launch import Launched
+from tests.waiting import PATIENCE, until
+
+
+class House:
+    """A bridge over the in-memory editor, its door open."""
+
+    def __init__(self, folder: Path, editor: Memory, flags: dict[str, Any]) -> None:
+        self.editor = editor
+        self.launched = Launched(settings.load("ide", settings.IDE, {"folder": str(folder), **flags}))
+        self.stop = asyncio.Event()
+        folders = [os.path.realpath(path) for path in self.launched.values["workspace"]] or [str(folder)]
+        self.bridge = Bridge(self.launched, editor, folders, self.stop)
+
+    @property
+    def lock(self) -> Any:
+        return json.loads(Path(self.launched.lock.path).read_bytes())
+
+    @contextlib.asynccontextmanager
+    async def agent(self) -> AsyncIterator[Agent]:
+        url, headers = f"ws://127.0.0.1:{self.launched.port}/", {TOKEN_HEADER: self.launched.token}
+        async with connect(url, additional_headers=headers, compression=None, proxy=None) as client:
+            agent = Agent(client)
+            await agent.ask(method="initialize", params={"protocolVersion": "2025-11-25"})
+            await agent.say(method="notifications/initialized")
+            await agent.say(method="ide_connected", params={"pid": 1})
+            await agent.ask(method="ping")
+            yield agent
+
+
+class Agent:
+    def __init__(self, client: ClientConnection) -> None:
+        self.client = client
+        self.notices: list[tuple[str, Any]] = []
+
+    async def say(self, **members: Any) -> None:
+        await self.client.send(json.dumps({"jsonrpc": "2.0", **members}))
+
+    async def ask(self, **members: Any) -> Any:
+        await self.say(id=1, **members)
+        while "id" not in (message := await self.hear()):
+            pass
+        return message["result"]
+
+    async def call(self, tool: str, **arguments: Any) -> list[str]:
+        result = await self.ask(method="tools/call", params={"name": tool, "arguments": arguments})
+        return [item["text"] for item in result["content"]]
+
+    async def hear(self) -> Any:
+        async with asyncio.timeout(PATIENCE):
+            message = json.loads(await self.client.recv())
+        if "method" in message:
+            self.notices.append((message["method"], message["params"]))
+        return message
+
+    async def notice(self, method: str) -> Any:
+        """The parameters of the next notice of that kind."""
+        while not any(name == method for name, _ in self.notices):
+            await self.hear()
+        [at, *_] = [at for at, (name, _) in enumerate(self.notices) if name == method]
+        return self.notices.pop(at)[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "poem.txt").write_text("one\ntwo\n")
+    (folder / ".env").write_text("TOKEN=1\n")
+    return folder
+
+
+@contextlib.asynccontextmanager
+async def open_house(folder: Path, editor: Memory | None = None, **flags: Any) -> AsyncIterator[House]:
+    house = House(folder, editor or Memory([str(folder)]), flags)
+    try:
+        await house.bridge.open()
+        async with Door(house.bridge.claude, house.launched.listener):
+            yield house
+    finally:
+        await house.bridge.close()
+        house.launched.lock.remove()
+        house.launched.listener.close()
+
+
+def cursor(line: int = 0, end: int = 0) -> Range:
+    return Range(Position(line, 0), Position(line, end))
+
+
+async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Path, tmp_path: Path) -> None:
+    async with open_house(folder) as house:
+        before = house.lock
+        assert before["workspaceFolders"] == [str(folder)]
+        assert before["ideName"] == "Memory"
+        house.editor.change_folders(str(tmp_path), str(folder))
+        assert house.lock == {**before, "workspaceFolders": [str(tmp_path), str(folder)]}
+        async with house.agent() as agent:
+            [text] = await agent.call("getWorkspaceFolders")
+            assert json.loads(text)["rootPath"] == str(tmp_path)
+        house.editor.change_folders()
+        assert house.lock["workspaceFolders"] == [str(tmp_path), str(folder)], "no folder at all is no news"
+
+
+async def test_folders_that_were_set_stay(folder: Path, tmp_path: Path) -> None:
+    async with open_house(folder, workspace=[str(tmp_path)]) as house:
+        house.editor.change_folders(str(folder))
+        assert house.lock["workspaceFolders"] == [str(tmp_path)]
+
+
+async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folder: Path) -> None:
+    async with open_house(folder) as house, house.agent() as one, house.agent() as two:
+        house.editor.select(str(folder / "poem.txt"), cursor(0, 3))
+        for agent in (one, two):
+            assert (await agent.notice("selection_changed"))["text"] == "one"
+        house.editor.select(str(folder / ".env"), cursor(0, 5))
+        house.editor.select(str(folder / "poem.txt"), cursor(1, 3))
+        for agent in (one, two):
+            assert (await agent.notice("selection_changed"))["text"] == "two"
+            assert agent.notices == []
+
+
+async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(folder: Path) -> None:
+    editor = Memory([str(folder)])
+    editor.open(str(folder / "poem.txt"))
+    async with open_house(folder, editor) as house, house.agent() as agent:
+        assert (await agent.notice("selection_changed"))["filePath"] == str(folder / "poem.txt")
+        [text] = await agent.call("getLatestSelection")
+        assert json.loads(text)["success"] is True
+
+
+async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) -> None:
+    editor = Memory([str(folder)])
+    editor.open(str(folder / ".env"))
+    async with open_house(folder, editor) as house, house.agent() as agent:
+        [text] = await agent.call("getLatestSelection")
+        assert json.loads(text)["success"] is False
+        assert agent.notices == []
+
+
+async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_still_goes(folder: Path) -> None:
+    async with open_house(folder, context=False) as house, house.agent() as agent:
+        house.editor.select(str(folder / "poem.txt"), cursor(0, 3))
+        house.editor.mention(str(folder / "poem.txt"), (0, 1))
+        assert await agent.notice("at_mentioned") == {
+            "filePath": str(folder / "poem.txt"),
+            "lineStart": 0,
+            "lineEnd": 1,
+        }
+        assert agent.notices == []
+
+
+async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_told(folder: Path) -> None:
+    async with open_house(folder) as house:
+        house.editor.mention(str(folder / "poem.txt"))
+        await until(lambda: house.editor.told)
+        [(message, level)] = house.editor.told
+        assert "No agent is connected yet" in message
+        assert level == "warn"
+        async with house.agent() as agent:
+            assert await agent.notice("at_mentioned") == {"filePath": str(folder / "poem.txt")}
+
+
+async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
+    async with open_house(folder) as house:
+        await until(lambda: [state.agents for state in house.editor.announced] == [()])
+        async with house.agent(), house.agent():
+            await until(lambda: house.editor.announced[-1].agents == ("Claude Code", "Claude Code"))
+        await until(lambda: house.editor.announced[-1].agents == ())
+        assert [len(state.agents) for state in house.editor.announced] == [0, 1, 2, 1, 0], "in order"
+        state = house.editor.announced[0]
+        assert (state.port, state.token) == (house.launched.port, house.launched.token)
+
+
+async def test_a_proposal_goes_to_the_editor_and_its_decision_back(folder: Path) -> None:
+    path = str(folder / "poem.txt")
+    async with open_house(folder) as house, house.agent() as agent:
+        call = agent.call(
+            "openDiff", old_file_path=path, new_file_path=path, new_file_contents="ONE\ntwo\n", tab_name="t"
+        )
+        answer = asyncio.create_task(call)
+        await until(lambda: house.editor.shown)
+        house.editor.decide(next(iter(house.editor.shown)), Accepted("ONE\ntwo\n"))
+        assert await answer == ["FILE_SAVED", "ONE\ntwo\n"]
+
+
+async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
+    async with open_house(folder) as house:
+        house.editor.leave()
+        async with asyncio.timeout(PATIENCE):
+            await house.stop.wait()
+
+
+async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(folder: Path, tmp_path: Path) -> None:
+    async with open_house(folder) as house, house.agent() as agent:
+        path = Path(house.launched.lock.path)
+        path.unlink()
+        path.mkdir()
+        house.editor.change_folders(str(tmp_path))
+        await until(lambda: house.editor.told)
+        assert "can't be written" in house.editor.told[0][0]
+        [text] = await agent.call("getWorkspaceFolders")
+        assert json.loads(text)["rootPath"] == str(tmp_path)
+        path.rmdir()
+
+
+async def test_an_editor_that_hangs_when_it_is_told_things_harms_nobody(folder: Path) -> None:
+    async with open_house(folder) as house:
+        house.editor.hung = True
+        house.editor.mention(str(folder / "poem.txt"))
+        async with house.agent() as agent:
+            assert await agent.notice("at_mentioned")
+        house.editor.hung = False
+        async with house.agent():
+            await until(lambda: house.editor.announced[-1].agents == ("Claude Code",))
+
+
+async def test_it_opens_and_closes_often_and_leaves_nothing(folder: Path) -> None:
+    """What stays open or running is found by the test's own house-keeping."""
+    for _ in range(25):
+        async with open_house(folder) as house, house.agent() as agent:
+            await agent.call("getOpenEditors")
+        assert not Path(house.launched.lock.path).exists()

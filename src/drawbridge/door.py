@@ -70,8 +70,11 @@ class Exchange(Protocol):
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
 
-    def begin_stream(self, headers: Fields, ended: Callable[[], None]) -> None:
-        """An answer of unknown length. ``ended`` is called once, when the peer goes or ``end_stream`` was called."""
+    def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
+        """An answer of unknown length. ``ended`` is called once, when the peer goes or ``end_stream`` was called.
+
+        ``drained`` is called when ``congested`` became false.
+        """
         ...
 
     def stream(self, data: bytes) -> None: ...
@@ -148,6 +151,7 @@ class _Connection(asyncio.Protocol):
         self._http = HttpConnection()
         self._peer: Peer | None = None
         self._ended: Callable[[], None] | None = None
+        self._drained: Callable[[], None] = _nothing
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,8 +198,7 @@ class _Connection(asyncio.Protocol):
         self.congested = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-        if self._peer is not None:
-            self._peer.drained()
+        self._drained()
 
     # WebSocket
 
@@ -208,8 +211,10 @@ class _Connection(asyncio.Protocol):
             self._http.close_websocket(code, reason)
             self._flush()
             self._end_in(CLOSING_SECONDS)
-        else:
-            self.abort()
+        elif self._transport is not None:
+            self.end_stream()
+            self._transport.close()
+            self._end_in(CLOSING_SECONDS)
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -222,11 +227,12 @@ class _Connection(asyncio.Protocol):
             self._end_in(IDLE_SECONDS)
             self._handle(self._http.answer(status, body, headers))
 
-    def begin_stream(self, headers: Fields, ended: Callable[[], None]) -> None:
+    def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
         if self._http.finished:
             ended()
             return
-        self._ended = ended
+        self._stop_timer()
+        self._ended, self._drained = ended, drained
         self._http.begin_stream(headers)
         self._flush()
 
@@ -241,7 +247,7 @@ class _Connection(asyncio.Protocol):
             self._handle(self._http.end_stream())
 
     def _hang_up(self) -> None:
-        ended, self._ended = self._ended, None
+        ended, self._ended, self._drained = self._ended, None, _nothing
         if ended is not None:
             ended()
 
@@ -286,6 +292,7 @@ class _Connection(asyncio.Protocol):
             self._stop_timer()
             self._flush()
             self._peer = self._door.site.opened(head, self)
+            self._drained = self._peer.drained
             self._handle(behind)
 
     def _flush(self) -> None:
@@ -307,3 +314,7 @@ class _Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nothing() -> None:
+    pass

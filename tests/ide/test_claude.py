@@ -222,8 +222,16 @@ async def test_mentions_that_nobody_fetches_do_not_pile_up(desk: Desk) -> None:
 
 async def test_each_client_has_its_own_ids_and_proposals(desk: Desk, file: Path) -> None:
     agents = [desk.agent(), desk.agent()]
-    arguments = {"old_file_path": str(file), "new_file_path": str(file), "tab_name": "t"}
-    ids = [agent.ask("openDiff", **arguments, new_file_contents=f"{number}\n") for number, agent in enumerate(agents)]
+    ids = [
+        agent.ask(
+            "openDiff",
+            old_file_path=f"{file}{number}",
+            new_file_path=f"{file}{number}",
+            tab_name="t",
+            new_file_contents=f"{number}\n",
+        )
+        for number, agent in enumerate(agents)
+    ]
     assert ids[0] == ids[1]
     for proposal in await desk.proposals(2):
         desk.editor.decide(proposal, Accepted(desk.editor.shown[proposal].new_text))
@@ -233,10 +241,10 @@ async def test_each_client_has_its_own_ids_and_proposals(desk: Desk, file: Path)
 
 async def test_a_client_that_goes_takes_its_proposals_and_only_its(desk: Desk, file: Path) -> None:
     staying, going = desk.agent(), desk.agent()
-    arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
-    for agent in (staying, going):
+    for number, agent in enumerate((staying, going)):
         for name in ("a", "b"):
-            agent.ask("openDiff", **arguments, tab_name=name)
+            path = f"{file}{number}{name}"
+            agent.ask("openDiff", old_file_path=path, new_file_path=path, new_file_contents="x\n", tab_name=name)
     await desk.proposals(4)
     going.vanish()
     left = await desk.proposals(2)

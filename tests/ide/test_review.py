@@ -15,6 +15,7 @@ from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejec
 from drawbridge.editors.text import BOM
 from drawbridge.errors import EditorHung, Refused, UnusableFile
 from drawbridge.ide import review
+from drawbridge.ide.draft import CHANGED_NOTE
 from drawbridge.ide.review import OPEN_LIMIT, Reviews
 from tests.waiting import until
 
@@ -149,7 +150,7 @@ async def test_close_right_behind_the_question_finds_it(editor: Watched, reviews
 async def test_close_all_counts_and_closes_this_agents_proposals_alone(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
-    mine = [propose(reviews, file, title=f"tab {number}") for number in range(3)]
+    mine = [propose(reviews, file.with_name(f"{number}.txt"), title=f"tab {number}") for number in range(3)]
     theirs = propose(reviews, file, owner="another claude")
     await shown(editor, 4)
     assert await reviews.close_all("claude") == 3
@@ -191,13 +192,65 @@ async def test_of_two_questions_in_one_breath_the_later_one_stays(
 async def test_the_same_name_of_another_agent_is_another_proposal(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
-    tasks = [propose(reviews, file, owner=owner) for owner in ("one", "two")]
+    tasks = [propose(reviews, file.with_name(owner), owner=owner) for owner in ("one", "two")]
     await shown(editor, 2)
     await reviews.close("one", "tab")
     await tasks[0]
     assert not tasks[1].done()
     await reviews.close("two", "tab")
     await tasks[1]
+
+
+async def test_two_agents_on_one_file_are_shown_one_after_the_other(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    first = propose(reviews, file, owner="claude")
+    proposal = await shown(editor)
+    second = propose(reviews, file, TEXT.replace("five", "FIVE"), owner="gemini")
+    third = propose(reviews, file, TEXT.replace("two", "zwei"), owner="another claude")
+    editor.decide(proposal.id, Accepted(PROPOSED))
+    assert await first == Accepted(PROPOSED)
+    assert not editor.shown, "not before the first one is written"
+    file.write_text(PROPOSED)
+    proposal = await shown(editor)
+    assert (proposal.old_text, proposal.new_text) == (PROPOSED, PROPOSED.replace("five", "FIVE"))
+    assert proposal.note == CHANGED_NOTE
+    assert not third.done()
+    editor.decide(proposal.id, Rejected())
+    assert await second == Rejected()
+    with pytest.raises(Refused, match="the same lines"):
+        await third
+
+
+async def test_a_proposal_that_waits_for_its_turn_can_be_taken_back(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    first = propose(reviews, file, owner="claude")
+    proposal = await shown(editor)
+    waiting, going = (propose(reviews, file, owner=owner) for owner in ("gemini", "another claude"))
+    await until(lambda: len(reviews._open) == 3)
+    await reviews.close("gemini", "tab")
+    assert isinstance(await waiting, Withdrawn)
+    going.cancel()
+    await asyncio.wait([going])
+    editor.decide(proposal.id, Rejected())
+    assert await first == Rejected()
+    last = propose(reviews, file)
+    editor.decide((await shown(editor)).id, Accepted(PROPOSED))
+    assert await last == Accepted(PROPOSED)
+
+
+async def test_a_first_proposal_that_is_never_written_holds_the_next_one_up_only_for_a_while(
+    editor: Watched, reviews: Reviews, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "WRITE_SECONDS", 0.05)
+    first = propose(reviews, file, owner="claude")
+    editor.decide((await shown(editor)).id, Accepted(PROPOSED))
+    await first
+    second = propose(reviews, file, owner="gemini")
+    assert (await shown(editor)).old_text == TEXT
+    await reviews.close("gemini", "tab")
+    await second
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -230,7 +283,7 @@ async def test_a_decision_for_an_agent_that_went_goes_nowhere(editor: Watched, r
 
 
 async def test_nobody_can_fill_the_screen(editor: Watched, reviews: Reviews, file: Path) -> None:
-    tasks = [propose(reviews, file, title=str(number)) for number in range(OPEN_LIMIT)]
+    tasks = [propose(reviews, file.with_name(str(number)), title=str(number)) for number in range(OPEN_LIMIT)]
     with pytest.raises(Refused, match="Nothing was opened"):
         await propose(reviews, file, title="one more")
     other = propose(reviews, file, owner="another claude")

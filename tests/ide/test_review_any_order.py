@@ -7,6 +7,7 @@ step of a review (reading, preparing, showing, taking down) can be overtaken by 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -86,9 +87,10 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.directory = TemporaryDirectory()
-        self.path = str(Path(self.directory.name) / "file.txt")
-        self.inline = patch("asyncio.to_thread", inline)
-        self.inline.start()
+        self.patches = contextlib.ExitStack()
+        self.patches.enter_context(patch("asyncio.to_thread", inline))
+        # What is asked next about a file does not wait for a write that never comes.
+        self.patches.enter_context(patch("drawbridge.ide.review.WRITE_SECONDS", 0))
         self.questions: list[Question] = []
         self.ever_shown: list[str] = []
         self.run(self.begin)
@@ -129,9 +131,10 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(owner=OWNERS, title=TITLES)
     def ask(self, owner: str, title: str) -> None:
         text = f"proposal {len(self.questions)}\n"
+        path = str(Path(self.directory.name) / f"{owner} {title}.txt")
 
         def start() -> None:
-            task = asyncio.get_running_loop().create_task(self.reviews.review(owner, owner, self.path, text, title))
+            task = asyncio.get_running_loop().create_task(self.reviews.review(owner, owner, path, text, title))
             self.questions.append(Question(owner, title, text, task))
 
         self.run(start)
@@ -247,7 +250,7 @@ class AnyOrder(RuleBasedStateMachine):
         finally:
             self.runner.run(self.reviews.stop())
             self.runner.close()
-            self.inline.stop()
+            self.patches.close()
             self.directory.cleanup()
 
     def settle(self) -> None:

@@ -187,7 +187,8 @@ EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | Decided
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
-"""Characters of a selection's text that an editor reports. Agents cut far below that; a selected 5 MB file must not be sent at each cursor move."""
+"""Characters of a selection's text that an editor reports. Agents cut far below that, and a selected file of 5 MB must not
+be sent at each cursor move."""
 
 
 class Editor(Protocol):

@@ -32,6 +32,10 @@ class Workspace:
         self.reviews = Reviews(editor)
         self.selection: Selection | None = None
 
+    def resolve(self, path_or_uri: str) -> str:
+        """The absolute path; a relative one starts at the first folder."""
+        return files.absolute(files.from_uri(path_or_uri), self.folders[0])
+
 
 class AgentDesk:
     """The ``Desk`` of the tools for one connection; ``owner`` is that connection, ``agent`` its name for people."""
@@ -54,7 +58,7 @@ class AgentDesk:
         return self._workspace.selection
 
     def resolve(self, path_or_uri: str) -> str:
-        return files.absolute(files.from_uri(path_or_uri), self._workspace.folders[0])
+        return self._workspace.resolve(path_or_uri)
 
     def hides(self, path: str) -> bool:
         return self._workspace.privacy.hides(path)

@@ -7,8 +7,9 @@ import contextlib
 import itertools
 import logging
 import os
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
 from typing import Final, Literal, TypeAlias
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -16,12 +17,16 @@ from drawbridge.approval import Approval
 from drawbridge.editors import files, hunks, text
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
 from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
+from drawbridge.ide.draft import Draft, check_text, draft
 
 FOLLOW_SECONDS: Final = 30.0
 """How long the agent's write of an accepted text is waited for; the real CLI takes well under one second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
 """Seconds between looks at the file; the last one repeats."""
+
+WRITE_SECONDS: Final = 2.0
+"""How long a second proposal for a file waits for the first one's text to be written."""
 
 SETTLED_SECONDS: Final = 0.2
 """A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
@@ -34,68 +39,16 @@ Kind: TypeAlias = Literal["change", "code"]
 logger = logging.getLogger("drawbridge.review")
 
 
-class Draft(Struct, frozen=True):
-    """What a person is asked: the text as they have it, the text that would be written, and the difference."""
-
-    old_text: str
-    new_text: str
-    hunks: tuple[hunks.Hunk, ...]
-    note: str | None
-
-
-def draft(disk: str | None, unsaved: str | None, new_text: str) -> Draft:
-    """``disk``: the file (None: there is none); ``unsaved``: the editor's text where it differs from the file.
-
-    The agent made its proposal from the file. Unsaved work is kept: both changes are merged, and where they touch the
-    same lines ``Refused`` is raised, since no answer to such a diff would keep both.
-    """
-    base = disk or ""
-    if unsaved is None or unsaved == base:
-        old_lines, new_lines = text.split(base)[0], text.split(new_text)[0]
-        return Draft(base, new_text, hunks.diff(old_lines, new_lines), None)
-    base_lines, base_form = text.split(base)
-    our_lines, our_form = text.split(unsaved)
-    their_lines, their_form = text.split(new_text)
-    merged = hunks.merge(base_lines, our_lines, their_lines)
-    if isinstance(merged, hunks.Overlap):
-        raise Refused(
-            f"The proposal changes lines that hold unsaved work in the editor (line {merged.start + 1} of the saved "
-            "file). Nothing was changed. Save or undo that work first, or decide in the agent's own dialog."
-        )
-    form = text.Format(
-        eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,
-        bom=their_form.bom if their_form.bom != base_form.bom else our_form.bom,
-        final_newline=(
-            their_form.final_newline if their_form.final_newline != base_form.final_newline else our_form.final_newline
-        ),
-    )
-    return Draft(
-        unsaved, text.join(merged, form), hunks.diff(our_lines, merged), "Your unsaved changes are part of this text."
-    )
-
-
-def check_text(new_text: str) -> None:
-    """Raises ``UnusableFile`` for a proposal that no editor can show and no file should hold."""
-    if "\0" in new_text:
-        raise UnusableFile(
-            "The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened."
-        )
-    try:
-        size = len(new_text.encode())
-    except UnicodeEncodeError:
-        raise UnusableFile("The proposed text is not valid Unicode. Nothing was opened.") from None
-    if size > files.FILE_LIMIT:
-        raise UnusableFile(
-            f"The proposed text has {size:,} bytes; up to {files.FILE_LIMIT:,} are shown. Nothing was opened."
-        )
-
-
 class _Review(Struct, eq=False):
-    """``shown``: the editor has heard of it. ``before``: the file's signature when it was decided."""
+    """``shown``: the editor has heard of it. ``before``: the file's signature when it was decided.
+
+    ``follower``: waits for the agent to write the file.
+    """
 
     approval: Approval[Decision]
     path: str
     decision: asyncio.Future[Decision]
+    follower: asyncio.Task[None] | None = None
     shown: bool = False
     before: tuple[int, ...] | None = None
 
@@ -109,6 +62,7 @@ class Reviews:
         self._by_id: dict[str, _Review] = {}
         self._numbers = itertools.count(1)
         self._background: set[asyncio.Task[None]] = set()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def review(self, owner: Hashable, agent: str, path: str, new_text: str, title: str) -> Decision:
         """Propose ``new_text`` for ``path``; returns when decided. Cancelled: the view is closed, nobody is told.
@@ -117,11 +71,13 @@ class Reviews:
         """
         check_text(new_text)
         with self._opened((owner, title), path) as review:
-            disk = await asyncio.to_thread(files.read_text, path)
-            unsaved = await self._editor.unsaved_text(path)
-            drafted = await asyncio.to_thread(draft, disk, unsaved, new_text)
-            await self._show(review, agent, title, drafted)
-            return await review.decision
+            seen = await asyncio.to_thread(files.read_text, path)
+            async with self._turn(review):
+                now = await asyncio.to_thread(files.read_text, path)
+                unsaved = await self._editor.unsaved_text(path)
+                drafted = await asyncio.to_thread(draft, seen or "", now or "", unsaved, new_text)
+                await self._show(review, agent, title, drafted)
+                return await review.decision
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
         """Ask whether ``code`` may be run; the person may change it first."""
@@ -136,11 +92,33 @@ class Reviews:
         """The person decided in the editor."""
         review = self._by_id.get(event.proposal_id)
         if review is not None and review.approval.answer(self._editor.name, event.decision):
-            self._settle(review, event.decision)
+            self._settle(review, event.decision, follow=isinstance(event.decision, Accepted))
 
     async def close(self, owner: Hashable, title: str) -> None:
         """The agent takes its proposal back: decided elsewhere."""
-        self._withdraw((owner, title), "decided in the agent's own dialog")
+        self._withdraw((owner, title), "decided in the agent's own dialog", follow=True)
+
+    async def take_back(self, owner: Hashable, title: str) -> str | None:
+        """Close a proposal and get its text as the person has made it; None where none is shown."""
+        review = self._open.get((owner, title))
+        if review is None:
+            return None
+        made = await self._editor.proposed_text(review.approval.id) if review.shown else None
+        self._withdraw((owner, title), "decided in the agent's own dialog", follow=True)
+        return made
+
+    async def decide(self, owner: Hashable, title: str, *, accept: bool) -> bool:
+        """Decide a proposal as the person would, with the text as it is in the view; False where none is shown."""
+        review = self._open.get((owner, title))
+        made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
+        if review is None or made is None:
+            return False
+        decision = Accepted(made) if accept else Rejected()
+        if not review.approval.answer("the agent", decision):
+            return False
+        self._spawn(self._editor.withdraw, review.approval.id)
+        self._settle(review, decision, follow=accept)
+        return True
 
     async def close_all(self, owner: Hashable) -> int:
         """The same for all of an owner's proposals; their number."""
@@ -155,6 +133,30 @@ class Reviews:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
+    @contextlib.asynccontextmanager
+    async def _turn(self, review: _Review) -> AsyncIterator[None]:
+        """One proposal at a time for a file, whichever agents they come from: the next one is shown when this one is
+        decided and written, so that nobody decides on a text that is about to change.
+        """
+        turn = self._turns.setdefault(review.path, asyncio.Lock())
+        coming = asyncio.ensure_future(turn.acquire())
+        try:
+            await asyncio.wait({coming, review.decision}, return_when=asyncio.FIRST_COMPLETED)
+            yield
+        finally:
+            if not coming.done():
+                coming.cancel()  # taken back before its turn came
+            elif review.follower is None:
+                turn.release()
+            else:
+                self._spawn(self._end_turn, review.follower, turn)
+
+    async def _end_turn(self, follower: asyncio.Task[None], turn: asyncio.Lock) -> None:
+        try:
+            await asyncio.wait([follower], timeout=WRITE_SECONDS)
+        finally:
+            turn.release()
+
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
         """From the question to its answer. It is known before the first wait, so that a close that follows finds it."""
@@ -163,7 +165,8 @@ class Reviews:
             raise Refused(
                 f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first."
             )
-        review = _Review(Approval(str(next(self._numbers))), path, asyncio.get_running_loop().create_future())
+        decision = asyncio.get_running_loop().create_future()
+        review = _Review(Approval(str(next(self._numbers))), path, decision)
         self._open[key] = self._by_id[review.approval.id] = review
         try:
             yield review
@@ -194,10 +197,10 @@ class Reviews:
             )
         )
 
-    def _withdraw(self, key: tuple[Hashable, Hashable], reason: str) -> None:
+    def _withdraw(self, key: tuple[Hashable, Hashable], reason: str, *, follow: bool = False) -> None:
         review = self._open.pop(key, None)
         if review is not None and self._take_back(review, reason):
-            self._settle(review, Withdrawn(reason))
+            self._settle(review, Withdrawn(reason), follow=follow)
 
     def _take_back(self, review: _Review, reason: str) -> bool:
         """False: it was decided already."""
@@ -206,12 +209,13 @@ class Reviews:
             self._spawn(self._editor.withdraw, review.approval.id)
         return taken
 
-    def _settle(self, review: _Review, decision: Decision) -> None:
+    def _settle(self, review: _Review, decision: Decision, *, follow: bool) -> None:
+        """``follow``: the agent may write the file now."""
         review.before = _signature(review.path)
         if not review.decision.done():
             review.decision.set_result(decision)
-        if review.path and not isinstance(decision, Rejected):
-            self._spawn(self._follow, review, decision)
+        if review.path and follow:
+            review.follower = self._spawn(self._follow, review, decision)
 
     async def _follow(self, review: _Review, decision: Decision) -> None:
         """See the agent write the file, then let the editor show it."""
@@ -226,10 +230,11 @@ class Reviews:
             review.approval.overrule()
             await self._editor.written(review.path, written, "")
 
-    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
+    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_logged(work, *arguments))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 async def _logged(work: Callable[..., Awaitable[None]], *arguments: object) -> None:

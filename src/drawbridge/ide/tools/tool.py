@@ -78,7 +78,8 @@ class Tool(Struct, frozen=True):
     name: str
     description: str
     arguments: type[Arguments]
-    run: Callable[[Desk, Any], Awaitable[Content]]
+    run: Callable[[Any, Any], Awaitable[Content]]
+    """Takes the desk of its agent and its arguments."""
 
     def entry(self) -> dict[str, Any]:
         """Its entry in ``tools/list``, in the shape of the official extension's schemas."""

@@ -1,0 +1,74 @@
+"""What a person is asked: a proposal on top of everything that has happened to the text since the agent read it. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from drawbridge.editors import files, hunks, text
+from drawbridge.errors import Refused, UnusableFile
+
+
+class Draft(Struct, frozen=True):
+    """The text as the person has it, the text that would be written, and the difference."""
+
+    old_text: str
+    new_text: str
+    hunks: tuple[hunks.Hunk, ...]
+    note: str | None
+
+
+def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
+    """``seen``: the file when the agent proposed; ``now``: as it is; ``unsaved``: the editor's text where it differs.
+
+    What changed beside the proposal is kept: both changes are merged, and where they touch the same lines ``Refused`` is
+    raised, since no answer to such a diff would keep both.
+    """
+    ours = now if unsaved is None else unsaved
+    old_lines = text.split(ours)[0]
+    if ours == seen:
+        return Draft(ours, new_text, hunks.diff(old_lines, text.split(new_text)[0]), None)
+    merged = _merge(seen, ours, new_text, unsaved=unsaved is not None)
+    note = "Your unsaved changes are part of this text." if unsaved is not None else CHANGED_NOTE
+    return Draft(ours, merged, hunks.diff(old_lines, text.split(merged)[0]), note)
+
+
+CHANGED_NOTE = "The file has changed since the agent proposed this; both changes are in this text."
+
+
+def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
+    base_lines, base_form = text.split(base)
+    our_lines, our_form = text.split(ours)
+    their_lines, their_form = text.split(theirs)
+    merged = hunks.merge(base_lines, our_lines, their_lines)
+    if isinstance(merged, hunks.Overlap):
+        where = f"line {merged.start + 1} of the saved file"
+        raise Refused(
+            f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. Save or "
+            "undo that work first, or decide in the agent's own dialog."
+            if unsaved
+            else f"The file has changed in the same lines since the agent proposed this ({where}). Nothing was changed."
+        )
+    form = text.Format(
+        eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,
+        bom=their_form.bom if their_form.bom != base_form.bom else our_form.bom,
+        final_newline=(
+            their_form.final_newline if their_form.final_newline != base_form.final_newline else our_form.final_newline
+        ),
+    )
+    return text.join(merged, form)
+
+
+def check_text(new_text: str) -> None:
+    """Raises ``UnusableFile`` for a proposal that no editor can show and no file should hold."""
+    if "\0" in new_text:
+        raise UnusableFile(
+            "The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened."
+        )
+    try:
+        size = len(new_text.encode())
+    except UnicodeEncodeError:
+        raise UnusableFile("The proposed text is not valid Unicode. Nothing was opened.") from None
+    if size > files.FILE_LIMIT:
+        raise UnusableFile(
+            f"The proposed text has {size:,} bytes; up to {files.FILE_LIMIT:,} are shown. Nothing was opened."
+        )

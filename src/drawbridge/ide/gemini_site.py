@@ -1,0 +1,220 @@
+"""MCP's Streamable HTTP for Gemini CLI: ``/mcp``, and beside it ``/events`` and ``/health``.
+
+https://modelcontextprotocol.io/specification/2025-06-18/basic/transports
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from drawbridge.door import Exchange
+from drawbridge.ide.context import Context
+from drawbridge.ide.desk import Workspace
+from drawbridge.ide.gemini import GeminiSession, Tell
+from drawbridge.ide.gemini_stream import EventStream
+from drawbridge.wire import jsonrpc, mcp, sse
+from drawbridge.wire.gate import LOOPBACK_HOSTS, Gate, Head, Refusal
+
+SESSION_HEADER: Final = "mcp-session-id"
+VERSION_HEADER: Final = "mcp-protocol-version"
+JSON: Final = ("Content-Type", "application/json")
+
+SESSION_LIMIT: Final = 64
+KEEP_ALIVE_SECONDS: Final = 20.0
+"""The real CLI gives a silent stream up after 300 s; proxies do so after 60 and less."""
+
+HOUSEKEEPING_SECONDS: Final = 1.0
+
+NO_SESSION: Final = -32000
+UNKNOWN_SESSION: Final = -32001
+
+
+class GeminiSessions:
+    """All sessions, by id: a site's HTTP half."""
+
+    def __init__(
+        self, workspace: Workspace, token: str, version: str, tell: Tell, *, extra_hosts: frozenset[str] = frozenset()
+    ) -> None:
+        self._workspace = workspace
+        self._version = version
+        self._tell = tell
+        self._gate = Gate(token, "authorization", scheme="Bearer", hosts=LOOPBACK_HOSTS | extra_hosts)
+        self._sessions: dict[str, GeminiSession] = {}
+        self._watchers: set[EventStream] = set()
+        self._context: Context | None = None
+        self._calls: set[asyncio.Task[None]] = set()
+        self._housekeeping: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(session.name for session in self._sessions.values() if session.stream.has_reader)
+
+    def update(self, context: Context) -> None:
+        self._context = context
+        for stream in self._streams():
+            stream.update(context)
+
+    async def close(self) -> None:
+        """Tell every session that its open proposals are rejected, and end its stream."""
+        for session in list(self._sessions.values()):
+            self._end(session, reject=True)
+        for watcher in list(self._watchers):
+            watcher.close()
+        for task in (*self._calls, self._housekeeping):
+            if task is not None:
+                task.cancel()
+
+    # the door
+
+    def admit(self, head: Head) -> Refusal | None:
+        """Everything but /health needs the token, also what does not exist."""
+        return self._gate.check_place(head) if head.path == "/health" else self._gate.check(head)
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        handlers = {
+            ("GET", "/health"): self._health,
+            ("GET", "/events"): self._watch,
+            ("POST", "/mcp"): self._post,
+            ("GET", "/mcp"): self._listen,
+            ("DELETE", "/mcp"): self._delete,
+        }
+        handler = handlers.get((head.method, head.path))
+        if handler is not None:
+            handler(head, body, exchange)
+        elif any(head.path == path for _, path in handlers):
+            allowed = ", ".join(method for method, path in handlers if path == head.path)
+            exchange.answer(405, b"This method is not served here.\n", [("Allow", allowed)])
+        else:
+            exchange.answer(404, b"Nothing is served here.\n")
+
+    def _health(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        exchange.answer(200, b'{"status":"ok"}', [JSON])
+
+    def _watch(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        """The spec's event stream of every notification; needs no session, and is none."""
+        watcher = EventStream()
+        self._watchers.add(watcher)
+        self._welcome(watcher)
+        watcher.open(exchange, 0)
+        self._keep_house()
+
+    def _post(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        accepted = " ".join(head.all("accept"))
+        if (head.one("content-type") or "").partition(";")[0].strip().lower() != "application/json":
+            return exchange.answer(415, b"The body must be application/json.\n")
+        if "*/*" not in accepted and not ("application/json" in accepted and sse.CONTENT_TYPE in accepted):
+            return exchange.answer(406, b"Accept must name application/json and text/event-stream.\n")
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            text = ""
+        message = jsonrpc.decode(text)
+        if isinstance(message, jsonrpc.Invalid):
+            return exchange.answer(400, jsonrpc.error(message.id, message.code, message.message), [JSON])
+        if isinstance(message, jsonrpc.Request) and message.method == "initialize":
+            return self._initialize(head, text, exchange)
+        session = self._session(head, exchange)
+        if session is None:
+            return None
+        output = session.mcp.receive(text)
+        if isinstance(output, mcp.Reply):
+            exchange.answer(200, output.data, [JSON])
+        elif isinstance(output, mcp.Call):
+            task = asyncio.get_running_loop().create_task(self._call(session, output, exchange))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        else:
+            exchange.answer(202)  # exactly this, or the real CLI never opens its stream
+        return None
+
+    def _initialize(self, head: Head, text: str, exchange: Exchange) -> None:
+        if head.all(SESSION_HEADER):
+            return exchange.answer(
+                400, jsonrpc.error(None, NO_SESSION, "initialize begins a session of its own."), [JSON]
+            )
+        if len(self._sessions) >= SESSION_LIMIT:
+            return exchange.answer(503, b"Too many sessions are open already.\n")
+        session = GeminiSession(secrets.token_urlsafe(24), self._version, self._workspace, self._tell, self._overheard)
+        self._sessions[session.id] = session
+        self._welcome(session.stream)
+        reply = session.mcp.receive(text)
+        assert isinstance(reply, mcp.Reply)
+        exchange.answer(200, reply.data, [JSON, (SESSION_HEADER, session.id)])
+        self._keep_house()
+        return None
+
+    def _listen(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        if sse.CONTENT_TYPE not in " ".join(head.all("accept")):
+            return exchange.answer(406, b"Accept must name text/event-stream.\n")
+        session = self._session(head, exchange)
+        if session is not None:
+            seen = head.one("last-event-id") or ""
+            session.listen(exchange, int(seen) if seen.isascii() and seen.isdigit() else 0)
+            self.on_change()
+        return None
+
+    def _delete(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        session = self._session(head, exchange)
+        if session is not None:
+            self._end(session)
+            exchange.answer(200)
+
+    def _session(self, head: Head, exchange: Exchange) -> GeminiSession | None:
+        """The session of a request; where there is none the request is answered."""
+        id, version = head.one(SESSION_HEADER), head.one(VERSION_HEADER)
+        session = self._sessions.get(id or "")
+        if id is None:
+            exchange.answer(400, jsonrpc.error(None, NO_SESSION, "No session: initialize first."), [JSON])
+        elif session is None:
+            exchange.answer(404, jsonrpc.error(None, UNKNOWN_SESSION, "Session not found: initialize again."), [JSON])
+        elif version is not None and version not in mcp.VERSIONS:
+            exchange.answer(400, jsonrpc.error(None, NO_SESSION, f"Unsupported protocol version: {version}"), [JSON])
+        else:
+            session.seen()
+            return session
+        return None
+
+    async def _call(self, session: GeminiSession, call: mcp.Call, exchange: Exchange) -> None:
+        exchange.answer(200, await session.call(call), [JSON])
+
+    # streams and sessions
+
+    def _streams(self) -> list[EventStream]:
+        return [*(session.stream for session in self._sessions.values()), *self._watchers]
+
+    def _welcome(self, stream: EventStream) -> None:
+        if self._context is not None:
+            stream.update(self._context)
+
+    def _overheard(self, method: str, params: dict[str, Any]) -> None:
+        for watcher in self._watchers:
+            watcher.verdict(method, params)
+
+    def _end(self, session: GeminiSession, *, reject: bool = False) -> None:
+        self._sessions.pop(session.id, None)
+        session.end(reject=reject)
+        self.on_change()
+
+    def _keep_house(self) -> None:
+        if self._housekeeping is None or self._housekeeping.done():
+            self._housekeeping = asyncio.get_running_loop().create_task(self._tidy())
+
+    async def _tidy(self) -> None:
+        """Runs as long as there is anybody."""
+        said = time.monotonic()
+        while self._sessions or self._watchers:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            now = time.monotonic()
+            for session in list(self._sessions.values()):
+                if session.is_gone(now):
+                    self._end(session)
+            self._watchers = {watcher for watcher in self._watchers if watcher.has_reader}
+            if now - said > KEEP_ALIVE_SECONDS:
+                said = now
+                for stream in self._streams():
+                    stream.keep_alive()

@@ -1,0 +1,74 @@
+"""Gemini CLI's tools: proposals that answer at once; their decisions travel as notifications. Pure.
+
+The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never shows these to the model.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+from msgspec import Meta
+
+from drawbridge.ide.tools.tool import Arguments, Content, Tool, json_text
+
+
+class GeminiDesk(Protocol):
+    """One session's place at the bridge. A proposal is known by the very ``file_path`` that it was opened with."""
+
+    def propose(self, file_path: str, new_content: str) -> None:
+        """Show it and go on; how it ends is told by a notification."""
+        ...
+
+    async def take_back(self, file_path: str) -> str | None:
+        """Close it without a notification; its text as the person has made it, None where none is open."""
+        ...
+
+    async def decide(self, file_path: str, *, accept: bool) -> bool:
+        """Decide it as the person would; False where none is open."""
+        ...
+
+
+class OpenDiff(Arguments, frozen=True):
+    file_path: Annotated[str, Meta(description="The file that would be written; absolute.")]
+    new_content: Annotated[str, Meta(description="The whole text that is proposed for it.")]
+
+
+class CloseDiff(Arguments, frozen=True):
+    file_path: Annotated[str, Meta(description="The file, as openDiff named it.")]
+    suppress_notification: Annotated[bool, Meta(description="Of no effect: closing never notifies.")] = False
+
+
+class DecideDiff(Arguments, frozen=True):
+    file_path: Annotated[str, Meta(description="The file, as openDiff named it.")]
+
+
+async def open_diff(desk: GeminiDesk, arguments: OpenDiff) -> Content:
+    desk.propose(arguments.file_path, arguments.new_content)
+    return []
+
+
+async def close_diff(desk: GeminiDesk, arguments: CloseDiff) -> Content:
+    """JSON, not the bare text: the real CLI discards anything else and writes the unedited proposal (0.61.0)."""
+    text = await desk.take_back(arguments.file_path)
+    return json_text({} if text is None else {"content": text})
+
+
+async def accept_diff(desk: GeminiDesk, arguments: DecideDiff) -> Content:
+    return json_text({"decided": await desk.decide(arguments.file_path, accept=True)})
+
+
+async def reject_diff(desk: GeminiDesk, arguments: DecideDiff) -> Content:
+    return json_text({"decided": await desk.decide(arguments.file_path, accept=False)})
+
+
+TOOLS = (
+    Tool(
+        "openDiff",
+        "Propose a change of a file. Answers at once; the decision comes as a notification.",
+        OpenDiff,
+        open_diff,
+    ),
+    Tool("closeDiff", "Take a proposal back and get its text as it is now.", CloseDiff, close_diff),
+    Tool("acceptDiff", "Accept an open proposal as the person would.", DecideDiff, accept_diff),
+    Tool("rejectDiff", "Reject an open proposal as the person would.", DecideDiff, reject_diff),
+)

@@ -1,5 +1,6 @@
 --- Proposals: what waits, what is shown, and the one decision of each.
 local bar = require('drawbridge.view_bar')
+local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
@@ -140,7 +141,7 @@ local function with_text(entry, answer)
   local options = vim.bo[entry.proposed]
   local lines = vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false)
   answer.text = table.concat(lines, '\n')
-  answer.empty = require('drawbridge.buffers').is_empty(entry.proposed)
+  answer.empty = buffers.is_empty(entry.proposed)
   answer.dos = options.fileformat == 'dos'
   answer.bom = options.bomb
   answer.final_newline = options.endofline
@@ -283,7 +284,8 @@ end
 function M.put_back(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
-    vim.api.nvim_buf_set_lines(entry.proposed, params.first, params.last, false, params.lines)
+    local last = buffers.is_empty(entry.proposed) and 1 or params.last
+    vim.api.nvim_buf_set_lines(entry.proposed, params.first, last, false, params.lines)
   end
 end
 

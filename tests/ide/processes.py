@@ -8,9 +8,10 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from websockets.asyncio.client import connect
 
@@ -23,8 +24,9 @@ COMMAND = [sys.executable, "-m", "drawbridge"]
 class Bridge:
     """A running bridge that has said that it is ready."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ready: dict[str, Any]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, errors: BinaryIO, ready: dict[str, Any]) -> None:
         self.process = process
+        self._errors = errors
         self.ready = ready
         self.port: int = ready["port"]
         self.lock = Path(ready["lock_file"])
@@ -51,46 +53,51 @@ class Bridge:
         if self.process.returncode is None:
             self.process.send_signal(number)
         async with asyncio.timeout(PATIENCE):
-            _, errors = await self.process.communicate()
-        return self.process.returncode, errors.decode()
+            await self.process.communicate()
+        self._errors.seek(0)
+        return self.process.returncode, self._errors.read().decode()
 
 
-async def start(*arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
+async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
+    """``errors``: a file, not a pipe, so that the process never waits for somebody to read what it prints."""
     return await asyncio.create_subprocess_exec(
         *COMMAND,
         *map(str, arguments),
         env={**os.environ, **variables},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=errors,
     )
 
 
 @contextlib.asynccontextmanager
 async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Bridge]:
     """``drawbridge ide`` with these flags and variables, from its ready line to its end."""
-    process = await start("ide", *arguments, **variables)
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            line = await process.stdout.readline()
-        assert line, (await process.communicate())[1].decode()
-        yield Bridge(process, json.loads(line))
-    finally:
-        if process.returncode is None:
-            process.terminate()
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, "ide", *arguments, **variables)
         try:
+            assert process.stdout is not None
             async with asyncio.timeout(PATIENCE):
+                line = await process.stdout.readline()
+            assert line, "it ended before it was ready"
+            yield Bridge(process, errors, json.loads(line))
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await process.communicate()
+            except TimeoutError:
+                process.kill()
                 await process.communicate()
-        except TimeoutError:
-            process.kill()
-            await process.communicate()
-            raise
+                raise
 
 
 async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str, str]:
     """The command to its end: exit code, stdout, stderr."""
-    process = await start(*arguments, **variables)
-    async with asyncio.timeout(2 * PATIENCE):
-        output, errors = await process.communicate()
-    return process.returncode, output.decode(), errors.decode()
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, *arguments, **variables)
+        async with asyncio.timeout(2 * PATIENCE):
+            output, _ = await process.communicate()
+        errors.seek(0)
+        return process.returncode, output.decode(), errors.read().decode()

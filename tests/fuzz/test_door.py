@@ -1,0 +1,100 @@
+"""A crowd of bad peers at the door of a real bridge: it lives, it leaks nothing, and a good peer is served throughout.
+
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; give it back with
+``DRAWBRIDGE_TEST_SEED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import psutil
+import pytest
+from websockets.asyncio.client import ClientConnection
+
+from tests.fuzz.attacks import Attacker
+from tests.ide.processes import Bridge, bridge
+from tests.waiting import PATIENCE, until
+
+ATTACKERS = 6
+"""At once."""
+
+SLOWEST_ANSWER = 2.0
+"""Seconds. Some milliseconds on a quiet machine, but the attackers want their share of the same two cores."""
+
+MEMORY_GROWTH = 64 * 1024 * 1024
+
+
+async def test_a_short_siege(tmp_path: Path) -> None:
+    await besiege(tmp_path, 600)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+async def test_a_long_siege(tmp_path: Path) -> None:
+    await besiege(tmp_path, 60_000)
+
+
+async def besiege(folder: Path, attacks: int) -> None:
+    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    log = folder / "bridge.log"
+    try:
+        async with bridge(
+            "--folder", folder, "--decide", "reject", "--log-level", "info", "--log-file", log
+        ) as besieged:
+            await withstand(besieged, folder / "poem.txt", attacks, seed)
+            code, printed = await besieged.end()
+        assert code == 0
+        assert not besieged.lock.exists()
+        for said in (printed, log.read_text()):
+            assert "Traceback" not in said
+            assert "never awaited" not in said
+    except BaseException as error:
+        error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}")
+        raise
+
+
+async def withstand(besieged: Bridge, path: Path, attacks: int, seed: int) -> None:
+    process = psutil.Process(besieged.process.pid)
+    await siege(besieged, 100, seed - 1)  # so that everything is loaded and warm
+    async with besieged.dial() as client:
+        files, memory = process.num_fds(), process.memory_info().rss
+        besieging = asyncio.create_task(siege(besieged, attacks, seed))
+        while not besieging.done():
+            assert await seconds_of_a_visit(besieged, client, path) < SLOWEST_ANSWER
+        await besieging
+        await until(lambda: process.num_fds() <= files, "the end of all connections")
+        assert process.memory_info().rss - memory < MEMORY_GROWTH
+
+
+async def siege(besieged: Bridge, attacks: int, seed: int) -> None:
+    async def one_after_the_other(attacker: Attacker) -> None:
+        for _ in range(attacks // ATTACKERS):
+            await attacker.attack()
+
+    attackers = [Attacker(besieged.port, besieged.token, Random(f"{seed} {n}")) for n in range(ATTACKERS)]
+    await asyncio.gather(*map(one_after_the_other, attackers))
+
+
+async def seconds_of_a_visit(besieged: Bridge, client: ClientConnection, path: Path) -> float:
+    """How long a good peer waits: on the connection that it has, and on a new one."""
+    before = time.perf_counter()
+    diff = {"old_file_path": str(path), "new_file_path": str(path), "new_file_contents": "x\n", "tab_name": "t"}
+    assert await call(client, "openDiff", **diff) == ["DIFF_REJECTED", "t"]
+    async with besieged.dial() as newcomer:
+        assert await call(newcomer, "getOpenEditors") == ['{"tabs":[]}']
+        return time.perf_counter() - before
+
+
+async def call(client: ClientConnection, tool: str, **arguments: Any) -> list[str]:
+    request = {"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    await client.send(json.dumps(request))
+    async with asyncio.timeout(PATIENCE):
+        answer = json.loads(await client.recv())
+    return [item["text"] for item in answer["result"]["content"]]

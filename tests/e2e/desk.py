@@ -30,7 +30,7 @@ class Desk(contextlib.ExitStack):
         self.project = project
         self.model = model
         self.tmux = tmux
-        self._wait_for_agent: Callable[[], object] = lambda: None
+        self._wait_for_connection: Callable[[Claude], object] = lambda claude: None
         project.mkdir()
         claude_rig.prepare_home(project)
 
@@ -51,7 +51,8 @@ class Desk(contextlib.ExitStack):
             options=options,
         )
         neovim.wait_for("return require('drawbridge.link').state() ~= nil", what="got no bridge")
-        self._wait_for_agent = neovim.wait_for_agents
+        # The CLI shows which file is open: it is connected, and hears what it is told.
+        self._wait_for_connection = lambda claude: claude.pane.wait_for("⧉")
         return neovim
 
     def folder(self, *flags: str, environment: Mapping[str, str] | None = None) -> Pane:
@@ -60,7 +61,7 @@ class Desk(contextlib.ExitStack):
         everything = claude_rig.environment(self.model) | dict(environment or {})
         pane = self.tmux.start("bridge", command, cwd=self.project, environment=everything)
         pane.wait_for("can connect")
-        self._wait_for_agent = lambda: pane.wait_for("is connected")
+        self._wait_for_connection = lambda claude: pane.wait_for("is connected")
         return pane
 
     def claude(self, *, recorded_as: tuple[str, str] | None = None) -> Claude:
@@ -76,7 +77,7 @@ class Desk(contextlib.ExitStack):
             environment=claude_rig.environment(self.model),
             port=port,
         )
-        self._wait_for_agent()
+        self._wait_for_connection(claude)
         return claude
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:

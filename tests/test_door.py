@@ -545,7 +545,7 @@ async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(house: House) ->
     client = await house.raw(plain("/stream"))
     await until(lambda: house.site.exchanges)
     [exchange] = house.site.exchanges
-    exchange.begin_stream([("Content-Type", "text/event-stream")], lambda: ended.append(1))
+    exchange.begin_stream([("Content-Type", "text/event-stream")], lambda: ended.append(1), lambda: None)
     assert b"text/event-stream" in await client.head()
     exchange.stream(b"data: 1\n\n")
     assert await client.reader.readuntil(b"1\n\n\r\n")
@@ -563,7 +563,7 @@ async def test_an_answer_for_a_client_that_went_goes_nowhere(house: House) -> No
     await until(lambda: not house.door.connections)
     house.site.exchanges[0].answer(200, b"late")
     ended: list[int] = []
-    house.site.exchanges[0].begin_stream([], lambda: ended.append(1))
+    house.site.exchanges[0].begin_stream([], lambda: ended.append(1), lambda: None)
     assert ended == [1]
 
 

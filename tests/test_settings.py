@@ -46,7 +46,8 @@ def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
         "decide": None,
         "workspace": (),
         "port": None,
-        "agent": ("claude",),
+        "agent": ("claude", "gemini"),
+        "host": (),
         "single_client": False,
         "mention": "recent",
         "reject": "upgrade",
@@ -114,7 +115,7 @@ def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
         f"{file}: [ide] prot is no setting",
         f"{file}: [ide] port must be a whole number",
         f"{file}: [ide] single_client must be true or false",
-        f"{file}: [ide] agent must be one of claude, not hal",
+        f"{file}: [ide] agent must be one of claude, gemini, not hal",
         f"{file}: [ide] workspace must be a list of texts, none empty",
         "DRAWBRIDGE_LOG_LEVEL must be one of debug, info, warning, error, not loud",
         "DRAWBRIDGE_PORT must be a whole number",
@@ -122,7 +123,7 @@ def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
         "DRAWBRIDGE_REJECT must be one of upgrade, 1008, not never",
         "--port must lie between 1 and 65535",
         "--mention must be one of recent, all, not nobody",
-        "--agent must be one of claude, not eliza",
+        "--agent must be one of claude, gemini, not eliza",
     ]:
         assert expected in said, said
 

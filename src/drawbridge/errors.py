@@ -56,7 +56,13 @@ class UnusableFile(CallerError):
 
 
 class Refused(CallerError):
+    """``notice``: the reason in a few words, for a line in the editor; "" where the whole text is shown anyway."""
+
     code = "REFUSED"
+
+    def __init__(self, text: str, notice: str = "") -> None:
+        super().__init__(text)
+        self.notice = notice
 
 
 class PeerError(DrawbridgeError):

@@ -36,6 +36,8 @@ class Setting(NamedTuple):
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+AGENTS: Final = ("claude", "gemini")
+
 IDE: Final = (
     Setting("nvim", "text", None, "the Neovim to serve: its socket, host:port, or stdio", metavar="ADDRESS"),
     Setting("folder", "text", None, "no editor: a directory, proposals are shown in this terminal", metavar="DIR"),
@@ -44,7 +46,8 @@ IDE: Final = (
     Setting(
         "port", "number", None, "the port to listen on; the next one if it is taken", metavar="N", range=(1, 65_535)
     ),
-    Setting("agent", "list", ("claude",), "an agent to serve (default: all)", ("claude",)),
+    Setting("agent", "list", AGENTS, "an agent to serve (default: all)", AGENTS),
+    Setting("host", "list", (), "one more name this machine is asked by, as host.docker.internal", metavar="NAME"),
     Setting("single_client", "switch", False, "one agent at a time: a new connection ends the one before"),
     Setting("mention", "choice", "recent", "who gets what you send: the agent active last, or all", ("recent", "all")),
     Setting(

@@ -45,20 +45,18 @@ def lines(agent: Agent) -> list[Any]:
 
 def test_the_gate_looks_at_place_and_token(desk: Desk) -> None:
     admit = desk.clients.admit
-    assert admit(head(), True) is None
-    assert admit(head(origin="https://evil.example"), True) is FOREIGN_ORIGIN
-    assert admit(head(host="evil.example"), True) is FOREIGN_HOST
-    assert admit(head(x_claude_code_ide_authorization="wrong"), True) is BAD_TOKEN
-    assert admit(head(x_claude_code_ide_authorization="wrong"), False) is BAD_TOKEN
+    assert admit(head()) is None
+    assert admit(head(origin="https://evil.example")) is FOREIGN_ORIGIN
+    assert admit(head(host="evil.example")) is FOREIGN_HOST
+    assert admit(head(x_claude_code_ide_authorization="wrong")) is BAD_TOKEN
 
 
 async def test_by_setting_a_bad_token_is_refused_with_a_close_and_a_web_page_still_at_once(tmp_path: Path) -> None:
     async with Desk(tmp_path, reject="1008") as desk:
         bad = head(x_claude_code_ide_authorization="wrong")
-        assert desk.clients.admit(bad, True) is None
-        assert desk.clients.admit(bad, False) is BAD_TOKEN
-        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", origin="null"), True) is FOREIGN_ORIGIN
-        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", host="evil"), True) is FOREIGN_HOST
+        assert desk.clients.admit(bad) is None
+        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", origin="null")) is FOREIGN_ORIGIN
+        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", host="evil")) is FOREIGN_HOST
         socket = FakeWebSocket()
         peer = desk.clients.opened(bad, socket)
         assert socket.closed == (1008, "Unauthorized")

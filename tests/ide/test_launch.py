@@ -50,7 +50,7 @@ async def call(client: Any, tool: str, **arguments: Any) -> list[str]:
 
 async def test_the_ready_line_tells_where_it_is(folder: Path, locks: Path) -> None:
     async with bridge("--folder", folder) as running:
-        assert list(running.ready) == ["event", "port", "pid", "lock_file"]
+        assert list(running.ready) == ["event", "port", "pid", "lock_file", "discovery_file"]
         assert running.ready["event"] == "ready"
         assert running.ready["pid"] == running.process.pid
         assert running.lock == locks / f"{running.port}.lock"

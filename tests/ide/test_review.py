@@ -207,7 +207,9 @@ async def test_two_agents_on_one_file_are_shown_one_after_the_other(
     first = propose(reviews, file, owner="claude")
     proposal = await shown(editor)
     second = propose(reviews, file, TEXT.replace("five", "FIVE"), owner="gemini")
+    await until(lambda: len(reviews._turns[str(file)]._waiters or ()) == 1)
     third = propose(reviews, file, TEXT.replace("two", "zwei"), owner="another claude")
+    await until(lambda: len(reviews._turns[str(file)]._waiters or ()) == 2)
     editor.decide(proposal.id, Accepted(PROPOSED))
     assert await first == Accepted(PROPOSED)
     assert not editor.shown, "not before the first one is written"

@@ -319,7 +319,7 @@ async def test_close_tab_of_an_unknown_name_is_no_error_and_closes_nothing(
 async def test_close_all_counts_this_agents_diffs_alone(desk: Desk, agent: Agent, project: Path) -> None:
     other = desk.agent()
     theirs = other.ask("openDiff", **diff(project / "main.py"))
-    mine = [agent.ask("openDiff", **diff(project / "main.py", tab=name)) for name in ("a", "b")]
+    mine = [agent.ask("openDiff", **diff(project / f"{name}.py", tab=name)) for name in ("a", "b")]
     await desk.proposals(3)
     assert await agent.texts("closeAllDiffTabs") == ["CLOSED_2_DIFF_TABS"]
     assert [texts(await agent.answer(id)) for id in mine] == [["DIFF_REJECTED", "a"], ["DIFF_REJECTED", "b"]]
@@ -449,7 +449,7 @@ async def test_diagnostics(desk: Desk, agent: Agent, project: Path) -> None:
             "range": {"start": {"line": 2, "character": 0}, "end": {"line": 2, "character": 5}},
         },
     ]
-    assert await agent.body("getDiagnostics") == [{"uri": to_uri(path), "diagnostics": listed}]
+    assert await agent.body("getDiagnostics") == [{"uri": f"file://{path}", "diagnostics": listed}]
     # The agent's own spelling comes back, so that it knows the file again: the real CLI encodes nothing.
     for spelling in [f"file://{path}", (project / "main.py").as_uri(), path, "main.py"]:
         assert await agent.body("getDiagnostics", uri=spelling) == [{"uri": spelling, "diagnostics": listed}]

@@ -107,12 +107,12 @@ async def bench(project: Path) -> AsyncIterator[Bench]:
     headers = {TOKEN_HEADER: launched.token}
     options: dict[str, Any] = {"subprotocols": ["mcp"], "compression": None, "proxy": None}
     async with (
-        Door(bridge.claude, launched.listener),
+        Door(bridge.agents, launched.listener),
         connect(f"ws://127.0.0.1:{launched.port}/", additional_headers=headers, **options) as connection,
     ):
         yield Bench(editor, connection)
     await bridge.close()
-    launched.lock.remove()
+    launched.remove_files()
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)

@@ -16,15 +16,20 @@ from drawbridge.editors.port import (
     EditorEvent,
     FoldersChanged,
     Gone,
+    Level,
     Mentioned,
     SelectionChanged,
 )
 from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.claude import ClaudeClients
+from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.desk import Workspace
+from drawbridge.ide.gemini_site import GeminiSessions
 from drawbridge.ide.launch import SIGNALS, Launched
 from drawbridge.ide.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
+from drawbridge.wire.gate import LOOPBACK_HOSTS
 
 logger = logging.getLogger("drawbridge.bridge")
 
@@ -48,9 +53,10 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with Door(bridge.claude, launched.listener):
+        async with Door(bridge.agents, launched.listener):
             await stop.wait()
-            launched.lock.remove()
+            launched.remove_files()
+            bridge.gemini.close()
         return 0
     finally:
         await bridge.close()
@@ -77,29 +83,36 @@ class Bridge:
         self._fixed_folders = bool(values["workspace"])
         patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
         self.workspace = Workspace(editor, folders, Privacy(patterns, context=values["context"]))
+        hosts = LOOPBACK_HOSTS.union(values["host"])
         self.claude = ClaudeClients(
             self.workspace,
             Toolbox(execute_code=values["execute_code"]),
             launched.token,
             version("drawbridge"),
+            hosts=hosts,
             single_client=values["single_client"],
             mention=values["mention"],
             reject=values["reject"],
         )
-        self.claude.on_change = self._agents_changed
+        self.gemini = GeminiSessions(self.workspace, launched.token, version("drawbridge"), self._tell, hosts=hosts)
+        self.agents = Agents(self.claude, self.gemini, tuple(values["agent"]))
+        self.claude.on_change = self.gemini.on_change = self._agents_changed
+        self._context = ContextWatch(self.workspace, self.gemini.update)
         self._announcing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self._editor.start(self._on_event)
         if not self._fixed_folders:
             self.workspace.folders = await self._editor.folders() or self.workspace.folders
-        self._write_lock()
+        self._write_files()
         selection = await self._editor.selection()
         if selection is not None and not self.workspace.privacy.hides(selection.path):
             self.workspace.selection = selection
+        self._context.changed()
         self._agents_changed()
 
     async def close(self) -> None:
+        self._context.stop()
         if self._announcing is not None:
             self._announcing.cancel()
         await self.workspace.reviews.stop()
@@ -111,12 +124,13 @@ class Bridge:
                 if not self.workspace.privacy.hides(selection.path):
                     self.workspace.selection = selection
                     self.claude.select(selection)
+                    self._context.changed()
             case Mentioned():
                 self._mention(event)
             case FoldersChanged(folders):
                 if not self._fixed_folders and folders:
                     self.workspace.folders = folders
-                    self._write_lock()
+                    self._write_files()
             case Decided():
                 self.workspace.reviews.decided(event)
             case Gone():
@@ -124,17 +138,17 @@ class Bridge:
 
     def _mention(self, event: Mentioned) -> None:
         if not self.claude.mention(event):
-            self._tell("No agent is connected yet; what you sent is delivered when one connects.")
+            self._tell("No Claude is connected yet; it is delivered when one connects.")
 
-    def _write_lock(self) -> None:
+    def _write_files(self) -> None:
         try:
-            self._launched.lock.write(self._editor.pid, self._editor.name, self.workspace.folders)
+            self._launched.write_files(self._editor.pid, self._editor.name, self.workspace.folders)
         except DrawbridgeError as error:
             logger.error("%s", error)
             self._tell(str(error))
 
     def _agents_changed(self) -> None:
-        state = BridgeState(self._launched.port, self._launched.token, self.claude.names)
+        state = BridgeState(self._launched.port, self._launched.token, self.agents.names)
         previous = self._announcing
         self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))
 
@@ -147,8 +161,8 @@ class Bridge:
         except DrawbridgeError as error:
             logger.warning("%s", error)
 
-    def _tell(self, message: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._editor.tell(message, "warn"))
+    def _tell(self, message: str, level: Level = "warn") -> None:
+        task = asyncio.get_running_loop().create_task(self._editor.tell(message, level))
         task.add_done_callback(_forget)
 
 

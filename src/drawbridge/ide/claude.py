@@ -10,14 +10,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from drawbridge.door import Exchange, WebSocket
+from drawbridge.door import WebSocket
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Mentioned, Selection
 from drawbridge.errors import BadArgument, DrawbridgeError
 from drawbridge.ide.desk import AgentDesk, Workspace
 from drawbridge.ide.tools import Tool, Toolbox
 from drawbridge.wire import jsonrpc, mcp
-from drawbridge.wire.gate import BAD_TOKEN, Gate, Head, Refusal
+from drawbridge.wire.gate import BAD_TOKEN, LOOPBACK_HOSTS, Gate, Head, Refusal
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 SUBPROTOCOL: Final = "mcp"
@@ -33,7 +33,7 @@ logger = logging.getLogger("drawbridge.claude")
 
 
 class ClaudeClients:
-    """All connected CLIs: the site behind the door, and what is said to all or one of them."""
+    """All connected CLIs: the WebSocket half of the bridge's site, and what is said to all or one of them."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class ClaudeClients:
         token: str,
         version: str,
         *,
+        hosts: frozenset[str] = LOOPBACK_HOSTS,
         single_client: bool = False,
         mention: Literal["recent", "all"] = "recent",
         reject: Literal["upgrade", "1008"] = "upgrade",
@@ -49,7 +50,7 @@ class ClaudeClients:
         self.workspace = workspace
         self.toolbox = toolbox
         self.version = version
-        self._gate = Gate(token, TOKEN_HEADER)
+        self._gate = Gate(token, TOKEN_HEADER, hosts=hosts)
         self._single_client = single_client
         self._mention_all = mention == "all"
         self._late_rejection = reject == "1008"
@@ -59,9 +60,9 @@ class ClaudeClients:
 
     # the site behind the door
 
-    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+    def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
-        if refusal is BAD_TOKEN and self._late_rejection and upgrade:
+        if refusal is BAD_TOKEN and self._late_rejection:
             return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection spec has it.
         return refusal
 
@@ -80,9 +81,6 @@ class ClaudeClients:
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
-
-    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        exchange.answer(426, b"Here a WebSocket is served, nothing else.\n", [("Upgrade", "websocket")])
 
     # what the bridge tells them
 

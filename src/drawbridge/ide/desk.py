@@ -33,7 +33,13 @@ class Workspace:
         self.selection: Selection | None = None
 
     def resolve(self, path_or_uri: str) -> str:
-        """The absolute path; a relative one starts at the first folder."""
+        """The absolute path; a relative one starts at the first folder.
+
+        The real CLI puts ``file://`` before a bare path (2.1.329), so a URI whose encoded spelling is a file means that.
+        """
+        bare = path_or_uri.removeprefix("file://")
+        if bare != path_or_uri and "%" in bare and os.path.exists(bare):
+            return bare
         return files.absolute(files.from_uri(path_or_uri), self.folders[0])
 
 

@@ -1,8 +1,8 @@
-"""How Claude Code finds the bridge: one lock file, named after the port. Light: written before asyncio is loaded.
+"""How agents find the bridge: one file for each of them. Light: written before asyncio is loaded.
 
-``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Its ``pid`` is the editor's, as the
-connection spec has it (the CLI deletes a lock whose ``pid`` is dead); ``drawbridgePid`` is ours, and only a lock that carries
-it is ever swept.
+Claude Code: ``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Gemini CLI:
+``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is ours,
+and only a file that carries it is ever swept.
 """
 
 from __future__ import annotations
@@ -10,18 +10,46 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from drawbridge.private_files import make_private_directory, port_open, process_alive, remove_quietly, write_private
 
+LOCK_NAME: Final = re.compile(r"(\d{1,5})\.lock")
+GEMINI_NAME: Final = re.compile(r"gemini-ide-server-\d+-(\d{1,5})\.json")
+LINK_NAME: Final = re.compile(r"workspace-[0-9a-f]{8}-latest\.json")
 
-def lock_directory(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
+
+def lock_directory(environ: Mapping[str, str] = os.environ) -> str:
     config = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     return os.path.join(config, "ide")
 
 
+def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """Under the directory that Node.js takes for temporary files: its order, and no look at what is writable."""
+    root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as Node.js has it
+    return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
+
+
+class DiscoveryFile(Protocol):
+    """What one kind of agent looks for. ``path`` is known once it was written."""
+
+    path: str
+
+    def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
+        """Also for a change of the folders: port and token stay. After ``remove`` nothing is written any more.
+
+        Raises ``NotPrivate``, saying which directory can't be used and why.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Never fails."""
+        ...
+
+
 class LockFile:
-    """Our lock file. ``write`` raises ``NotPrivate``, saying which directory and why; ``remove`` never fails."""
+    """Claude Code's."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = os.path.join(directory, f"{port}.lock")
@@ -30,7 +58,6 @@ class LockFile:
         self._removed = False
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Also for a change of the folders: port and token stay."""
         if self._removed:
             return
         make_private_directory(self._directory)
@@ -50,17 +77,76 @@ class LockFile:
         remove_quietly(self.path)
 
 
+class GeminiFile:
+    """Gemini CLI's, and beside it the link that its spec names after the workspace (today's CLI does not read it)."""
+
+    def __init__(self, directory: str, port: int, token: str) -> None:
+        self.path = ""
+        self._directory = directory
+        self._port = port
+        self._token = token
+        self._link = ""
+        self._removed = False
+
+    def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
+        """The file's name changes with the editor's pid. A folder with ":" in its name can't be said and is left out."""
+        if self._removed:
+            return
+        make_private_directory(self._directory)
+        path = os.path.join(self._directory, f"gemini-ide-server-{editor_pid}-{self._port}.json")
+        content = {
+            "port": self._port,
+            "workspacePath": os.pathsep.join(folder for folder in folders if os.pathsep not in folder),
+            "authToken": self._token,
+            "ideInfo": {"name": ide_name.lower(), "displayName": ide_name},
+            "drawbridgePid": os.getpid(),
+        }
+        write_private(path, json.dumps(content).encode())
+        if self.path not in ("", path):
+            remove_quietly(self.path)
+        self.path = path
+        self._point_at_it(folders[0])
+
+    def remove(self) -> None:
+        self._removed = True
+        self._unlink()
+        remove_quietly(self.path)
+
+    def _point_at_it(self, folder: str) -> None:
+        from hashlib import sha256
+
+        self._unlink()
+        name = f"workspace-{sha256(os.fsencode(folder)).hexdigest()[:8]}-latest.json"
+        self._link = os.path.join(self._directory, name)
+        temporary = f"{self._link}.{os.getpid()}.tmp"
+        try:
+            os.symlink(self.path, temporary)
+            os.replace(temporary, self._link)
+        except (OSError, NotImplementedError):
+            remove_quietly(temporary)
+            self._link = ""
+
+    def _unlink(self) -> None:
+        """Our link, not one that a later bridge of the same folder put in its place."""
+        try:
+            if self._link and os.readlink(self._link).endswith(f"-{self._port}.json"):
+                remove_quietly(self._link)
+        except OSError:
+            return
+
+
 def sweep(directory: str) -> list[str]:
-    """Remove the locks that bridges of ours left behind: its process gone *and* its port closed. Returns their paths."""
+    """Remove what bridges of ours left behind: its process gone *and* its port closed. Returns the paths."""
     swept = []
     try:
-        names = os.listdir(directory)
+        names = sorted(os.listdir(directory))
     except OSError:
         return []
     for name in names:
-        match = re.fullmatch(r"(\d{1,5})\.lock", name)
+        match = LOCK_NAME.fullmatch(name) or GEMINI_NAME.fullmatch(name)
         path = os.path.join(directory, name)
-        if match and _left_behind(path, int(match[1])):
+        dangling = LINK_NAME.fullmatch(name) and os.path.islink(path) and not os.path.exists(path)
+        if dangling or (match and _left_behind(path, int(match[1]))):
             remove_quietly(path)
             swept.append(path)
     return swept

@@ -42,11 +42,16 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
     merged = hunks.merge(base_lines, our_lines, their_lines)
     if isinstance(merged, hunks.Overlap):
         where = f"line {merged.start + 1} of the saved file"
+        if unsaved:
+            raise Refused(
+                f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. "
+                "Save or undo that work first, or decide in the agent's own dialog.",
+                "it changes lines you have not saved",
+            )
         raise Refused(
-            f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. Save or "
-            "undo that work first, or decide in the agent's own dialog."
-            if unsaved
-            else f"The file has changed in the same lines since the agent proposed this ({where}). Nothing was changed."
+            f"The file has changed in the same lines since the agent proposed this ({where}). Nothing was changed. "
+            "Decide in the agent's own dialog.",
+            "its lines have changed meanwhile",
         )
     form = text.Format(
         eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,

@@ -108,8 +108,8 @@ class GeminiSession:
             self._verdict("ide/diffRejected", {"filePath": file_path})
             return
         except DrawbridgeError as error:
-            # An error result would break the real CLI (0.61.0); its own dialog is open and stays.
-            self._tell(f"{AGENT}'s change is not shown: {error} Its own dialog decides.", "warn")
+            # An error result would break the real CLI (0.61.0); its own dialog is open and stays, the person is told.
+            logger.info("%s is not shown: %s", file_path, error)
             return
         if isinstance(decision, Withdrawn):
             return

@@ -37,12 +37,12 @@ class GeminiSessions:
     """All sessions, by id: a site's HTTP half."""
 
     def __init__(
-        self, workspace: Workspace, token: str, version: str, tell: Tell, *, extra_hosts: frozenset[str] = frozenset()
+        self, workspace: Workspace, token: str, version: str, tell: Tell, *, hosts: frozenset[str] = LOOPBACK_HOSTS
     ) -> None:
         self._workspace = workspace
         self._version = version
         self._tell = tell
-        self._gate = Gate(token, "authorization", scheme="Bearer", hosts=LOOPBACK_HOSTS | extra_hosts)
+        self._gate = Gate(token, "authorization", scheme="Bearer", hosts=hosts)
         self._sessions: dict[str, GeminiSession] = {}
         self._watchers: set[EventStream] = set()
         self._context: Context | None = None
@@ -59,7 +59,7 @@ class GeminiSessions:
         for stream in self._streams():
             stream.update(context)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Tell every session that its open proposals are rejected, and end its stream."""
         for session in list(self._sessions.values()):
             self._end(session, reject=True)

@@ -10,10 +10,11 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
-from drawbridge.errors import BadSetting, EditorGone, NoPort
-from drawbridge.ide.discovery import LockFile, lock_directory, sweep
+from drawbridge.errors import BadSetting, EditorGone, NoPort, NotPrivate
+from drawbridge.ide.discovery import DiscoveryFile, GeminiFile, LockFile, gemini_directory, lock_directory, sweep
 
 PORTS: Final = range(10_000, 65_536)
 """Where a free port is looked for (CON-02 of the connection spec)."""
@@ -33,11 +34,31 @@ class Launched:
         self.token = _token()
         self.listener = listen(values["port"])
         self.port: int = self.listener.getsockname()[1]
-        self.lock = LockFile(lock_directory(), self.port, self.token)
+        self.files: dict[str, DiscoveryFile] = {}
+        if "claude" in values["agent"]:
+            self.files["lock_file"] = LockFile(lock_directory(), self.port, self.token)
+        if "gemini" in values["agent"]:
+            self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
+
+    def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
+        """Every agent's discovery file. Raises ``NotPrivate`` with all that failed, after the others are written."""
+        problems = []
+        for file in self.files.values():
+            try:
+                file.write(editor_pid, ide_name, folders)
+            except NotPrivate as error:
+                problems.append(str(error))
+        if problems:
+            raise NotPrivate(" ".join(problems))
+
+    def remove_files(self) -> None:
+        for file in self.files.values():
+            file.remove()
 
     def announce(self) -> None:
         """The ready line: stdout, or stderr where stdout carries RPC."""
-        line = {"event": "ready", "port": self.port, "pid": os.getpid(), "lock_file": self.lock.path}
+        paths = {name: file.path for name, file in self.files.items()}
+        line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
 
 
@@ -52,17 +73,18 @@ def launch(values: dict[str, Any]) -> int:
     launched = Launched(values)
     try:
         sweep(lock_directory())
+        sweep(gemini_directory())
         # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
         folders = [os.path.realpath(path) for path in values["workspace"]] or [folder or os.getcwd()]
-        launched.lock.write(editor_pid, "Neovim" if address else "Terminal", folders)
+        launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
         launched.announce()
 
         from drawbridge.ide.bridge import run
 
         return run(launched, folders, folder)
     finally:
-        launched.lock.remove()
+        launched.remove_files()
         launched.listener.close()
 
 

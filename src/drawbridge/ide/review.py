@@ -8,7 +8,7 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -69,6 +69,15 @@ class Reviews:
 
         Raises ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors when it can't be shown.
         """
+        try:
+            return await self._review(owner, agent, path, new_text, title)
+        except (Refused, UnusableFile) as error:
+            # The agent's own dialog decides now, and says nothing of why.
+            reason = getattr(error, "notice", "") or "it is no text that can be shown"
+            self._spawn(self._editor.tell, f"{os.path.basename(path)} not shown: {reason}; decide in {agent}", "warn")
+            raise
+
+    async def _review(self, owner: Hashable, agent: str, path: str, new_text: str, title: str) -> Decision:
         check_text(new_text)
         with self._opened((owner, title), path) as review:
             seen = await asyncio.to_thread(files.read_text, path)
@@ -140,8 +149,9 @@ class Reviews:
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming = asyncio.ensure_future(turn.acquire())
+        waited_for: set[asyncio.Future[Any]] = {coming, review.decision}
         try:
-            await asyncio.wait({coming, review.decision}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             yield
         finally:
             if not coming.done():
@@ -163,7 +173,8 @@ class Reviews:
         self._withdraw(key, "the agent replaced it")
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
-                f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first."
+                f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.",
+                f"{OPEN_LIMIT} are open already",
             )
         decision = asyncio.get_running_loop().create_future()
         review = _Review(Approval(str(next(self._numbers))), path, decision)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Diagnostic
 from drawbridge.ide.tools.tool import Arguments, Content, Desk, Tool, json_text
 
@@ -25,7 +24,10 @@ async def get_diagnostics(desk: Desk, arguments: GetDiagnostics) -> Content:
         listed = [diagnostic for entry in found for diagnostic in entry.diagnostics]
         return json_text([_entry(arguments.uri, listed)])
     entries = await desk.editor.diagnostics(None)
-    return json_text([_entry(to_uri(entry.path), entry.diagnostics) for entry in entries if not desk.hides(entry.path)])
+    # Bare paths, not percent-encoded: the real CLI compares them, less "file://", with its own (2.1.329).
+    return json_text(
+        [_entry(f"file://{entry.path}", entry.diagnostics) for entry in entries if not desk.hides(entry.path)]
+    )
 
 
 def _entry(uri: str, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:

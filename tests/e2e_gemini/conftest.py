@@ -34,4 +34,3 @@ def pytest_runtest_makereport(
     return report
 
 
-collect_ignore_glob = ["test_*.py"]  # until the bridge speaks Gemini's dialect

@@ -47,17 +47,16 @@ async def test_the_tabs_are_the_listed_buffers_of_files(desk: Desk) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
-async def test_any_name_of_a_file_is_found(desk: Desk, name: str) -> None:
-    path = await desk.opened(name, OLD)
+async def test_any_name_of_a_file_is_found(desk: Desk) -> None:
     # Would be found instead if names were patterns.
     await desk.opened("xx.txt", "")
-    await desk.person.lua("vim.api.nvim_set_current_buf(vim.fn.bufnr(1)) vim.cmd('buffer 1')")
-    assert await desk.editor.status(str(path)) == BufferStatus(modified=False, untitled=False)
-    await desk.person.types("ggx")
-    assert await desk.editor.unsaved_text(str(path)) == "ne\ntwo\nthree\n"
-    await desk.editor.save(str(path))
-    assert path.read_text() == "ne\ntwo\nthree\n"
+    for name in ODD_NAMES:
+        path = await desk.opened(name, OLD)
+        assert await desk.editor.status(str(path)) == BufferStatus(modified=False, untitled=False), name
+        await desk.person.types("ggx")
+        assert await desk.editor.unsaved_text(str(path)) == "ne\ntwo\nthree\n", name
+        await desk.editor.save(str(path))
+        assert path.read_text() == "ne\ntwo\nthree\n", name
 
 
 async def test_a_link_to_a_file_is_that_file(desk: Desk) -> None:
@@ -212,40 +211,39 @@ async def test_a_file_in_the_background_is_loaded_and_nothing_moves(desk: Desk) 
     assert [tab.path for tab in await desk.editor.tabs() if tab.active] == [str(desk.folder / "a.txt")]
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
-async def test_a_file_of_any_name_comes_in_front(desk: Desk, name: str) -> None:
-    await desk.opened("a.txt", OLD)
-    path = desk.file(name, "the one\n")
-    await desk.editor.open_file(OpenRequest(str(path)))
-    await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-    assert await desk.person.lines() == ["the one"]
+async def test_a_file_of_any_name_comes_in_front(desk: Desk) -> None:
+    for name in ODD_NAMES:
+        path = desk.file(name, "the one\n")
+        await desk.editor.open_file(OpenRequest(str(path)))
+        await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+        assert await desk.person.lines() == ["the one"], name
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "to_end", "found", "selected"),
-    [
-        ("two", None, False, True, "two"),
-        ("wo t", "ee", False, True, "wo three"),
-        ("two", "one", False, True, "two three\none"),
-        ("one\ntwo", None, False, True, "one\ntwo"),
-        ("two", "e", True, True, "two three"),
-        ("two", "absent", False, True, "two"),
-        ("e.", None, False, False, ""),
-        ("absent", "two", True, False, ""),
-        ("\u00e9", None, False, True, "\u00e9"),
-        ("t", "\u00e9t\u00e9", False, True, "two three\none \u00e9t\u00e9"),
-    ],
-)
-async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(
-    desk: Desk, start: str, end: str | None, to_end: bool, found: bool, selected: str
-) -> None:
+PASSAGES = [
+    ("two", None, False, True, "two"),
+    ("wo t", "ee", False, True, "wo three"),
+    ("two", "one", False, True, "two three\none"),
+    ("one\ntwo", None, False, True, "one\ntwo"),
+    ("two", "e", True, True, "two three"),
+    ("two", "absent", False, True, "two"),
+    ("e.", None, False, False, ""),
+    ("absent", "two", True, False, ""),
+    ("\u00e9", None, False, True, "\u00e9"),
+    ("t", "\u00e9t\u00e9", False, True, "two three\none \u00e9t\u00e9"),
+]
+"""From where, to where, to the line's end; whether it is found, and what is selected."""
+
+
+async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(desk: Desk) -> None:
     path = desk.file("a.txt", "one\ntwo three\none \u00e9t\u00e9 two\n")
-    opened = await desk.editor.open_file(OpenRequest(str(path), True, start, end, to_end))
-    assert opened.found is found
-    await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
-    selection = await desk.editor.selection()
-    assert selection is not None
-    assert selection.text == selected
+    for start, end, to_end, found, selected in PASSAGES:
+        opened = await desk.editor.open_file(OpenRequest(str(path), True, start, end, to_end))
+        assert opened.found is found, start
+        await desk.person.until("return vim.api.nvim_buf_get_name(0) == ...", str(path))
+        selection = await desk.editor.selection()
+        assert selection is not None
+        assert (start, selection.text) == (start, selected)
+        await desk.person.types("<Esc>")
 
 
 @pytest.mark.parametrize("hidden", [True, False])
@@ -404,8 +402,8 @@ PROBLEMS = """
 local namespace = vim.api.nvim_create_namespace('test')
 local buffer = vim.fn.bufnr()
 vim.diagnostic.set(namespace, buffer, {
-  { lnum = 1, col = 6, end_lnum = 1, end_col = 11, message = 'bad', severity = vim.diagnostic.severity.ERROR, source = 'lint', code = 7 },
-  { lnum = 3, col = 5, message = 'hm', severity = vim.diagnostic.severity.HINT },
+  { lnum = 1, col = 6, end_lnum = 1, end_col = 11, message = 'bad', severity = 1, source = 'lint', code = 7 },
+  { lnum = 3, col = 5, message = 'hm', severity = 4 },
 })
 """
 

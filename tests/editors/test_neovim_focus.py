@@ -44,7 +44,7 @@ async def screen_desk(program: Path, folder: Path) -> AsyncIterator[ScreenDesk]:
         editor = await Neovim.connect(person.address)
         desk = Desk(person, editor, folder)
         await editor.start(desk.events.append)
-        await desk.options("{ idle_ms = 100 }")
+        await desk.options("{ idle_ms = 70 }")
         yield desk, pane
         await editor.close()
 
@@ -92,7 +92,7 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     if busy not in ('"', "r", "d", ":s/one/x"):
         # While it previews a substitution it draws nothing else.
         await sees(pane, NOTICE, ":DrawbridgeReview opens it")
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(0.1)
     await desk.person.types(more + done)
     await showing
     assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]

@@ -41,7 +41,7 @@ async def marks(desk: Desk) -> dict[str, Any]:
 
 
 async def shown(desk: Desk, layout: str, old: str = OLD, new: str = NEW) -> Path:
-    await desk.options(f"{{ idle_ms = 0, diff = {{ layout = '{layout}' }} }}")
+    await desk.options(f"{{ diff = {{ layout = '{layout}' }} }}")
     path = await desk.opened("a.txt", old)
     await desk.shows(proposal(path, old, new))
     return path

@@ -30,50 +30,50 @@ async def selects(desk: Desk, keys: str) -> Selection:
     return reported(desk)[-1]
 
 
-@pytest.mark.parametrize(
-    ("keys", "text", "start", "end"),
-    [
-        # a bare cursor
-        ("gg0", "", (0, 0), (0, 0)),
-        ("2G$", "", (1, 8), (1, 8)),
-        ("4G0f6;", "", (3, 0), (3, 0)),
-        ("4Gfs", "", (3, 7), (3, 7)),
-        # characters
-        ("gg0v", "o", (0, 0), (0, 1)),
-        ("ggwve", "two", (0, 4), (0, 7)),
-        ("gg0wvj", "two\nthr\u00e9e", (0, 4), (1, 5)),
-        ("2G0ve", "thr\u00e9e", (1, 0), (1, 5)),
-        ("2Gwv", "e\u0301", (1, 6), (1, 8)),
-        ("4G0fsh v".replace(" ", ""), "\U0001f600", (3, 5), (3, 7)),
-        ("4G0v$h", "\tfour\U0001f600six", (3, 0), (3, 10)),
-        ("gg0v$", "one two", (0, 0), (0, 7)),
-        ("3Gv", "", (2, 0), (2, 0)),
-        ("2G0vj", "thr\u00e9e e\u0301x\n", (1, 0), (2, 0)),
-        ("gg0wvb", "one t", (0, 0), (0, 5)),
-        ("5G$vgg0", TEXT, (0, 0), (4, 4)),
-        # whole lines
-        ("ggV", "one two", (0, 0), (0, 7)),
-        ("ggVj", "one two\nthr\u00e9e e\u0301x", (0, 0), (1, 9)),
-        ("2GVk", "one two\nthr\u00e9e e\u0301x", (0, 0), (1, 9)),
-        ("ggVG", TEXT, (0, 0), (4, 4)),
-        ("3GV", "", (2, 0), (2, 0)),
-        # blocks
-        ("gg0<C-v>lj", "on\nth", (0, 0), (1, 2)),
-        ("gg0l<C-v>jh", "on\nth", (0, 0), (1, 2)),
-        ("gg0w<C-v>jl", "tw\ne ", (0, 4), (1, 6)),
-        ("gg0w<C-v>j$", "two\ne e\u0301x", (0, 4), (1, 9)),
-        # on the empty line the cursor, and with it the block, is in the first column
-        ("gg0w<C-v>jj", "one t\nthr\u00e9e\n", (0, 0), (2, 0)),
-        ("4G0<C-v>k", "\n\t", (2, 0), (3, 1)),
-        ("4G$<C-v>0", "\tfour\U0001f600six", (3, 0), (3, 10)),
-    ],
-)
-async def test_a_selection_is_what_is_lit(
-    desk: Desk, keys: str, text: str, start: tuple[int, int], end: tuple[int, int]
-) -> None:
+LIT = [
+    # a bare cursor
+    ("gg0", "", (0, 0), (0, 0)),
+    ("2G$", "", (1, 8), (1, 8)),
+    ("4G0f6;", "", (3, 0), (3, 0)),
+    ("4Gfs", "", (3, 7), (3, 7)),
+    # characters
+    ("gg0v", "o", (0, 0), (0, 1)),
+    ("ggwve", "two", (0, 4), (0, 7)),
+    ("gg0wvj", "two\nthr\u00e9e", (0, 4), (1, 5)),
+    ("2G0ve", "thr\u00e9e", (1, 0), (1, 5)),
+    ("2Gwv", "e\u0301", (1, 6), (1, 8)),
+    ("4G0fshv", "\U0001f600", (3, 5), (3, 7)),
+    ("4G0v$h", "\tfour\U0001f600six", (3, 0), (3, 10)),
+    ("gg0v$", "one two", (0, 0), (0, 7)),
+    ("3Gv", "", (2, 0), (2, 0)),
+    ("2G0vj", "thr\u00e9e e\u0301x\n", (1, 0), (2, 0)),
+    ("gg0wvb", "one t", (0, 0), (0, 5)),
+    ("5G$vgg0", TEXT, (0, 0), (4, 4)),
+    # whole lines
+    ("ggV", "one two", (0, 0), (0, 7)),
+    ("ggVj", "one two\nthr\u00e9e e\u0301x", (0, 0), (1, 9)),
+    ("2GVk", "one two\nthr\u00e9e e\u0301x", (0, 0), (1, 9)),
+    ("ggVG", TEXT, (0, 0), (4, 4)),
+    ("3GV", "", (2, 0), (2, 0)),
+    # blocks
+    ("gg0<C-v>lj", "on\nth", (0, 0), (1, 2)),
+    ("gg0l<C-v>jh", "on\nth", (0, 0), (1, 2)),
+    ("gg0w<C-v>jl", "tw\ne ", (0, 4), (1, 6)),
+    ("gg0w<C-v>j$", "two\ne e\u0301x", (0, 4), (1, 9)),
+    # on the empty line the cursor, and with it the block, is in the first column
+    ("gg0w<C-v>jj", "one t\nthr\u00e9e\n", (0, 0), (2, 0)),
+    ("4G0<C-v>k", "\n\t", (2, 0), (3, 1)),
+    ("4G$<C-v>0", "\tfour\U0001f600six", (3, 0), (3, 10)),
+]
+"""Keys, text, start and end; columns in UTF-16."""
+
+
+async def test_a_selection_is_what_is_lit(desk: Desk) -> None:
     path = await desk.opened("a.txt", TEXT)
-    selection = await selects(desk, keys)
-    assert (selection.path, selection.text, *span(selection)) == (str(path), text, start, end)
+    for keys, text, start, end in LIT:
+        selection = await selects(desk, keys)
+        assert (keys, selection.path, selection.text, *span(selection)) == (keys, str(path), text, start, end)
+        await desk.person.types("<Esc>")
     assert await desk.person.messages() == ""
 
 

@@ -192,8 +192,11 @@ class Desk:
         )
 
     async def options(self, lua: str) -> None:
+        """Sets options of the plugin; the others are such that nothing is waited for without need."""
         await self.person.lua(
-            f"local wrong = require('drawbridge.config').apply({lua}) assert(#wrong == 0, vim.inspect(wrong))"
+            "local options = vim.tbl_extend('force', { idle_ms = 0, debounce_ms = 5 }, ...) "
+            "local wrong = require('drawbridge.config').apply(options) assert(#wrong == 0, vim.inspect(wrong))",
+            await self.person.lua(f"return {lua or '{}'}") or {},
         )
 
     @property
@@ -201,11 +204,13 @@ class Desk:
         return [(event.proposal_id, event.decision) for event in self.events if isinstance(event, Decided)]
 
     async def decided(self) -> Accepted | Rejected:
-        """The one decision there is, once there is one."""
+        """The one decision there is, once there is one. It is forgotten then, so that the next can be waited for."""
         await settled(lambda: bool(self.decisions), "a decision")
         await self.quiet()
         assert len(self.decisions) == 1, self.decisions
-        return self.decisions[0][1]
+        decision = self.decisions[0][1]
+        self.events.clear()
+        return decision
 
     async def quiet(self) -> None:
         """Returns when all that Neovim had to do and to tell has arrived."""
@@ -259,6 +264,6 @@ async def desk(program: Path, folder: Path, *arguments: str) -> AsyncIterator[De
         editor = await Neovim.connect(person.address)
         made = Desk(person, editor, folder)
         await editor.start(made.events.append)
-        await made.options("{ idle_ms = 0 }")
+        await made.options("{}")
         yield made
         await editor.close()

@@ -319,6 +319,18 @@ async def test_strangers_never_keep_others_out(house: House, monkeypatch: pytest
     assert len(house.door.connections) <= 4
 
 
+async def test_who_was_answered_and_lingers_gives_way_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "CONNECTION_LIMIT", 3)
+    busy = await house.raw(plain("/later"))
+    await until(lambda: house.site.exchanges)
+    for _ in range(5):
+        lingering = await house.raw(plain("/echo", b"x"))
+        assert (await lingering.head()).startswith(b"HTTP/1.1 200 ")
+    await house.websocket()
+    house.site.exchanges[0].answer(200, b"at last")
+    assert (await busy.head()).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ CLOSING_SECONDS: Final = 2.0
 """How long a peer may take for its half of a close."""
 
 CONNECTION_LIMIT: Final = 64
-"""Connections at once at one door, far above what one person's agents need. Strangers give way, the oldest first."""
+"""Connections at once at one door, far above what one person's agents need. Idle ones give way, the oldest first."""
 
 HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting for a slow peer above which nothing is read from it and ``WebSocket.congested`` is true."""
@@ -132,17 +132,15 @@ class Door:
             await asyncio.wait([connection.lost for connection in left])
 
     def make_room(self) -> bool:
-        """For one connection more. False: all places are taken by peers that were let in."""
+        """For one connection more. False: all places are taken by peers that were let in and have something to say."""
         if len(self.connections) < CONNECTION_LIMIT:
             return True
-        stranger = next((connection for connection in self.connections if not connection.admitted), None)
-        logger.warning(
-            "%d connections are open: %s", CONNECTION_LIMIT, "refused one" if stranger is None else "cut one"
-        )
-        if stranger is not None:
-            del self.connections[stranger]
-            stranger.abort()
-        return stranger is not None
+        idle = next((connection for connection in self.connections if connection.is_idle), None)
+        logger.warning("%d connections are open: %s", CONNECTION_LIMIT, "refused one" if idle is None else "cut one")
+        if idle is not None:
+            del self.connections[idle]
+            idle.abort()
+        return idle is not None
 
 
 class _Connection(asyncio.Protocol):
@@ -155,7 +153,6 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.admitted = False
         self.congested = False
 
     # asyncio
@@ -199,6 +196,11 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         self._drained()
+
+    @property
+    def is_idle(self) -> bool:
+        """It was not let in yet, or all it asked for is answered."""
+        return self._http.is_idle
 
     # WebSocket
 
@@ -278,9 +280,7 @@ class _Connection(asyncio.Protocol):
         if refusal is not None:
             logger.warning("refused a request: %s", refusal.reason)
             self._http.refuse(refusal)
-            return
-        self.admitted = True
-        if asked.upgrade:
+        elif asked.upgrade:
             self._open_websocket(head)
         else:
             self._end_in(BODY_SECONDS)

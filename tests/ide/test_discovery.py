@@ -170,6 +170,17 @@ def test_a_lock_that_is_no_file_is_never_touched(
     assert len(os.listdir(directory)) == 3
 
 
+def test_a_link_goes_with_the_file_that_it_leads_to_and_a_foreign_one_stays(
+    directory: Path, dead_pid: int, closed_port: int
+) -> None:
+    stale = put(directory, f"gemini-ide-server-1-{closed_port}", ours(dead_pid), suffix=".json")
+    (directory / "workspace-00000001-latest.json").symlink_to(stale)
+    (directory / "workspace-00000002-latest.json").symlink_to(directory / "of-somebody-else.json")
+    put(directory, "workspace-00000003-latest", ours(dead_pid), suffix=".json")
+    assert sweep(str(directory)) == [str(stale), str(directory / "workspace-00000001-latest.json")]
+    assert sorted(os.listdir(directory)) == ["workspace-00000002-latest.json", "workspace-00000003-latest.json"]
+
+
 def test_without_a_directory_there_is_nothing_to_sweep(directory: Path) -> None:
     assert sweep(str(directory)) == []
     assert not directory.exists()

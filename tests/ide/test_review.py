@@ -174,6 +174,30 @@ async def test_the_same_name_again_replaces_the_first(editor: Watched, reviews: 
     assert await second == Accepted("second\n")
 
 
+async def test_taking_one_back_leaves_the_one_that_has_replaced_it_meanwhile(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
+    proposed_text = editor.proposed_text
+
+    async def proposed_slowly(proposal_id: str) -> str | None:
+        text = await proposed_text(proposal_id)
+        await asyncio.sleep(0.01)
+        return text
+
+    editor.proposed_text = proposed_slowly  # type: ignore[method-assign]
+    first = propose(reviews, file, "first\n")
+    await shown(editor)
+    taking = asyncio.create_task(reviews.take_back("claude", "tab"))
+    await asyncio.sleep(0)
+    second = propose(reviews, file, "second\n")
+    await first
+    await taking
+    await until(lambda: [each.new_text for each in editor.shown.values()] == ["second\n"])
+    assert not second.done()
+    assert await reviews.take_back("claude", "tab") == "second\n"
+    await second
+
+
 async def test_of_two_questions_in_one_breath_the_later_one_stays(
     editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
 ) -> None:

@@ -145,8 +145,7 @@ def sweep(directory: str) -> list[str]:
     for name in names:
         match = LOCK_NAME.fullmatch(name) or GEMINI_NAME.fullmatch(name)
         path = os.path.join(directory, name)
-        dangling = LINK_NAME.fullmatch(name) and os.path.islink(path) and not os.path.exists(path)
-        if dangling or (match and _left_behind(path, int(match[1]))):
+        if (match and _left_behind(path, int(match[1]))) or (LINK_NAME.fullmatch(name) and _target(path) in swept):
             remove_quietly(path)
             swept.append(path)
     return swept
@@ -160,6 +159,14 @@ def _left_behind(path: str, port: int) -> bool:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
     return isinstance(pid, int) and not process_alive(pid) and not port_open(port)
+
+
+def _target(link: str) -> str:
+    """Where a link leads; "" for what is none."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -72,8 +72,11 @@ class GeminiSessions:
     # the door
 
     def admit(self, head: Head) -> Refusal | None:
-        """Everything but /health needs the token, also what does not exist."""
-        return self._gate.check_place(head) if head.path == "/health" else self._gate.check(head)
+        """Everything but /health needs the token, also what does not exist. No body is taken from a stranger."""
+        bodyless = not head.all("content-length") and not head.all("transfer-encoding")
+        if head.method == "GET" and head.path == "/health" and bodyless:
+            return self._gate.check_place(head)
+        return self._gate.check(head)
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
         handlers = {

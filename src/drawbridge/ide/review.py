@@ -113,7 +113,8 @@ class Reviews:
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
-        self._withdraw((owner, title), "decided in the agent's own dialog", follow=True)
+        if self._open.get((owner, title)) is review:  # not one that has replaced it meanwhile
+            self._withdraw((owner, title), "decided in the agent's own dialog", follow=True)
         return made
 
     async def decide(self, owner: Hashable, title: str, *, accept: bool) -> bool:

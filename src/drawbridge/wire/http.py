@@ -72,7 +72,7 @@ class HttpConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of a request has come since the last one was answered."""
+        """No whole head has come since the last request was answered."""
         return self._asked is None and self._http.their_state is h11.IDLE
 
     def receive(self, data: bytes) -> Sequence[Event]:

@@ -55,7 +55,8 @@ class Attacker:
             self._deep,
             self._giant,
             self._storm,
-            self._plain_http,
+            self._bent_request,
+            self._posts,
         ]
 
     async def attack(self) -> None:
@@ -138,7 +139,27 @@ class Attacker:
         storms = [ping(b"x" * 125) * 500, text("a", fin=False) + more("", fin=False) * 3_000, text("{") * 1_000]
         return self._handshake() + self._random.choice(storms)
 
-    def _plain_http(self) -> bytes:
+    def _posts(self) -> bytes:
+        """Plain requests of the other agent, some with a session that nobody opened."""
+        requests = b""
+        for _ in range(self._random.randrange(1, 10)):
+            body = self._random.choice([self._message, self._noise])()
+            fields = {
+                "Host": "localhost",
+                "Authorization": f"Bearer {self._token}",
+                "Accept": self._random.choice(["*/*", "application/json, text/event-stream", ""]),
+                "Content-Type": self._random.choice(["application/json", "text/plain"]),
+                "Content-Length": str(len(body)),
+                "Mcp-Session-Id": self._random.choice(["", "x"]),
+            }
+            path = self._random.choice(["/mcp", "/mcp", "/mcp", "/events", "/health", "/"])
+            line = f"{self._random.choice(['POST', 'POST', 'GET', 'DELETE'])} {path} HTTP/1.1\r\n"
+            requests += (
+                line + "".join(f"{name}: {value}\r\n" for name, value in fields.items()) + "\r\n"
+            ).encode() + body
+        return requests
+
+    def _bent_request(self) -> bytes:
         line = self._random.choice(["GET / HTTP/1.1", "POST /mcp HTTP/1.1", "HEAD / HTTP/1.0", "CONNECT a:1 HTTP/1.1"])
         headers = {
             "Upgrade": None,

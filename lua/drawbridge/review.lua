@@ -1,10 +1,10 @@
 --- Proposals: what waits, what is shown, and the one decision of each.
 local bar = require('drawbridge.view_bar')
-local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
+local text = require('drawbridge.view_text')
 local view = require('drawbridge.view')
 local written = require('drawbridge.buffers_written')
 
@@ -43,10 +43,11 @@ local M = {}
 
 local entries = {} ---@type drawbridge.Entry[] Oldest first.
 local waiting_notice
-local watching = false
+local watching ---@type integer? Autocommands while there are entries.
+local lapsed
 
-local function say(text)
-  require('drawbridge.say').answer('Drawbridge: ' .. text, 'warn')
+local function say(words)
+  require('drawbridge.say').answer('Drawbridge: ' .. words, 'warn')
 end
 
 local function find(id)
@@ -102,9 +103,19 @@ local function event_data(entry, decision)
   return { id = entry.id, agent = entry.agent, title = entry.title, path = entry.path, decision = decision }
 end
 
+local function watch()
+  if not watching then
+    watching = vim.api.nvim_create_augroup('drawbridge_review', {})
+    -- A float stays on its tab page.
+    vim.api.nvim_create_autocmd('TabEnter', { group = watching, callback = vim.schedule_wrap(update_notice) })
+    consent.watch(lapsed)
+  end
+end
+
 local function unwatch_if_idle()
   if #entries == 0 and watching then
-    watching = false
+    vim.api.nvim_del_augroup_by_id(watching)
+    watching = nil
     consent.unwatch()
   end
 end
@@ -128,26 +139,6 @@ local function remove(entry, decision)
   end
 end
 
-local function edited(entry)
-  local options = vim.bo[entry.proposed]
-  return vim.api.nvim_buf_get_changedtick(entry.proposed) ~= entry.filled
-    or (options.fileformat == 'dos') ~= entry.dos
-    or options.bomb ~= entry.bom
-    or options.endofline ~= entry.final_newline
-end
-
---- The text as the person left it. Lines go as one string: many small ones would take Neovim long to pack.
-local function with_text(entry, answer)
-  local options = vim.bo[entry.proposed]
-  local lines = vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false)
-  answer.text = table.concat(lines, '\n')
-  answer.empty = buffers.is_empty(entry.proposed)
-  answer.dos = options.fileformat == 'dos'
-  answer.bom = options.bomb
-  answer.final_newline = options.endofline
-  return answer
-end
-
 local function decide(entry, accepted)
   if entry.decided then
     return
@@ -156,9 +147,7 @@ local function decide(entry, accepted)
   entry.had_focus = entry.windows ~= nil and view.is_inside(entry)
   local answer = { id = entry.id, accepted = accepted }
   if vim.api.nvim_buf_is_valid(entry.proposed) then
-    if accepted and edited(entry) then
-      with_text(entry, answer)
-    end
+    answer = vim.tbl_extend('error', answer, accepted and text.changed(entry) or {})
     vim.bo[entry.proposed].modified = false
   end
   -- Windows can't be closed while Neovim writes a buffer or closes another window.
@@ -212,7 +201,7 @@ local function show(entry)
 end
 
 --- `:update` writes nothing where nothing was changed, but it is the person's word.
-local function lapsed(given)
+function lapsed(given)
   for _, entry in ipairs(entries) do
     if entry.proposed == given.buffer and given.command == 'update' and not vim.bo[entry.proposed].modified then
       consent.renew(given)
@@ -226,16 +215,13 @@ end
 function M.propose(params)
   M.withdraw({ id = params.id })
   bar.define_highlights()
-  if not watching then
-    watching = true
-    consent.watch(lapsed)
-  end
+  watch()
   local entry = params
   entry.name = params.kind == 'code' and 'code' or vim.fn.fnamemodify(params.path, ':t')
   entry.changes = params.changes or {}
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
   entry.target = written.target(params.path)
-  view.create_buffers(entry)
+  text.create(entry)
   table.insert(entries, entry)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
 end
@@ -246,8 +232,7 @@ function M.ready(params)
   if not entry then
     return
   end
-  view.finish_buffers(entry)
-  entry.filled = vim.api.nvim_buf_get_changedtick(entry.proposed)
+  text.finish(entry)
   focus.when_free(entry.id, function()
     show(entry)
   end, function()
@@ -284,13 +269,12 @@ end
 function M.put_back(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
-    local last = buffers.is_empty(entry.proposed) and 1 or params.last
-    vim.api.nvim_buf_set_lines(entry.proposed, params.first, last, false, params.lines)
+    text.replace(entry, params.first, params.last, params.lines)
   end
 end
 
-local function answer(text)
-  require('drawbridge.say').answer(text, 'warn')
+local function answer(words)
+  require('drawbridge.say').answer(words, 'warn')
 end
 
 --- Accepts the proposal under the cursor, else the only or newest one; one that was not seen yet is opened instead.

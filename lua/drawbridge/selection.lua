@@ -169,9 +169,9 @@ local function in_file()
   return active == buffer
 end
 
---- The selection or cursor as it is now; nil where no file is in front.
+--- The selection or cursor as it is now; nil where no file is in front, or a command line that may be about the last one.
 local function now()
-  if not in_file() then
+  if not in_file() or mode():sub(1, 1) == 'c' then
     return nil
   end
   local kind = VISUAL[mode():sub(1, 1)]
@@ -179,7 +179,6 @@ local function now()
 end
 
 local function report()
-  -- In a command line the selection it began with is still meant.
   if mode():sub(1, 1) == 'c' then
     return
   end

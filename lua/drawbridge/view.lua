@@ -1,71 +1,14 @@
---- The view of one proposal: its buffers and windows, opened and taken away without a trace.
+--- The view of one proposal: its windows, opened and taken away without a trace.
 local bar = require('drawbridge.view_bar')
 local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
 local notice = require('drawbridge.view_notice')
 local place = require('drawbridge.view_place')
+local text = require('drawbridge.view_text')
 
 local M = {}
 
-local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
-local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colours would make Neovim slow
 local EDITED_AFTER = 150 -- ms from an edit to new marks
-
-local function new_buffer(name, kind)
-  local buffer = vim.api.nvim_create_buf(false, true)
-  vim.api.nvim_buf_set_name(buffer, name)
-  local options = vim.bo[buffer]
-  options.buftype, options.swapfile, options.undolevels = kind, false, -1
-  return buffer
-end
-
---- Makes the buffers that the text is filled into.
----@param entry drawbridge.Entry
-function M.create_buffers(entry)
-  local name = entry.name:gsub('%c', '?')
-  place.quietly(function()
-    entry.proposed = new_buffer(('drawbridge://%s/%s'):format(entry.id, name), 'acwrite')
-    if not entry.inline then
-      entry.old = new_buffer(('drawbridge://%s/now/%s'):format(entry.id, name), 'nofile')
-    end
-  end)
-end
-
---- After the text is in: what was filled can't be undone, and is not a change.
----@param entry drawbridge.Entry
-function M.finish_buffers(entry)
-  place.quietly(function()
-    local options = vim.bo[entry.proposed]
-    options.fileformat, options.bomb = entry.dos and 'dos' or 'unix', entry.bom
-    options.endofline, options.fixendofline = entry.final_newline, false
-    for _, name in ipairs(entry.target and COPIED or {}) do
-      options[name] = vim.bo[entry.target.buffer][name]
-    end
-    options.undolevels = vim.o.undolevels
-    options.bufhidden, options.modified = 'wipe', false
-    if entry.old then
-      options = vim.bo[entry.old]
-      options.bufhidden, options.modified, options.modifiable = 'wipe', false, false
-    end
-  end)
-end
-
-local function language(entry)
-  if entry.target then
-    return vim.bo[entry.target.buffer].filetype
-  end
-  local ok, found = pcall(vim.filetype.match, { filename = entry.path })
-  return ok and found or ''
-end
-
-local function colour(buffer, syntax)
-  if syntax ~= '' and vim.api.nvim_buf_get_offset(buffer, vim.api.nvim_buf_line_count(buffer)) < SYNTAX_LIMIT then
-    -- Not 'filetype': file type plugins and language servers have no business in a proposal.
-    pcall(function()
-      vim.bo[buffer].syntax = syntax
-    end)
-  end
-end
 
 local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
@@ -215,11 +158,7 @@ function M.open(entry, closed)
     close_windows(entry)
     return problem
   end
-  local syntax = language(entry)
-  colour(entry.proposed, syntax)
-  if entry.windows.old and vim.api.nvim_win_get_buf(entry.windows.old) == entry.old then
-    colour(entry.old, syntax)
-  end
+  text.colour(entry)
   if entry.inline and entry.kind == 'change' then
     report_edits(entry)
   end

@@ -76,11 +76,13 @@ function M.on_old(entry, window)
   vim.wo[window][OPTION] = LINE
 end
 
---- What stood in the place of the line; for `take_off`.
+--- What the window itself had in the place of the line; for `take_off`.
 ---@param window integer
 ---@return string
 function M.below(window)
-  return vim.wo[window][OPTION]
+  return vim.api.nvim_win_call(window, function()
+    return vim.api.nvim_get_option_value(OPTION, { scope = 'local' })
+  end)
 end
 
 ---@param window integer

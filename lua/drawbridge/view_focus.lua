@@ -26,6 +26,11 @@ function M.unwatch()
   waiting = {}
 end
 
+--- A picker or a menu; the agent's terminal may float too.
+local function in_float()
+  return vim.api.nvim_win_get_config(0).relative ~= '' and vim.bo.buftype ~= 'terminal'
+end
+
 --- Whether the person neither types nor is in the middle of something.
 ---@return boolean
 function M.is_free()
@@ -36,6 +41,7 @@ function M.is_free()
     and vim.fn.getcmdwintype() == ''
     and vim.fn.reg_recording() == ''
     and vim.fn.reg_executing() == ''
+    and not in_float()
 end
 
 local function next_one()

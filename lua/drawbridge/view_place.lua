@@ -90,7 +90,8 @@ local function restore_views(place, borrowed)
   end
 end
 
---- Puts sizes and scroll positions back as they were at `remember`, and the focus too if `with_focus`.
+--- Puts sizes and scroll positions back as they were at `remember`, and the focus too if `with_focus`. Where the person
+--- is on another tab page by now, nothing is touched.
 ---@param place table
 ---@param with_focus boolean
 ---@param borrowed integer?
@@ -98,22 +99,19 @@ function M.come_back(place, with_focus, borrowed)
   if not vim.api.nvim_tabpage_is_valid(place.tab) then
     return
   end
-  local here = vim.api.nvim_get_current_win()
-  vim.api.nvim_set_current_tabpage(place.tab)
-  local inside = vim.api.nvim_get_current_win()
-  restore_sizes(place)
-  restore_views(place, borrowed)
-  if not with_focus then
-    vim.api.nvim_set_current_win(inside)
-    vim.api.nvim_set_current_win(here)
+  if with_focus then
+    vim.api.nvim_set_current_tabpage(place.tab)
+  elseif vim.api.nvim_get_current_tabpage() ~= place.tab then
     return
   end
-  for _, window in ipairs({ place.last_window, place.window }) do
+  restore_sizes(place)
+  restore_views(place, borrowed)
+  for _, window in ipairs(with_focus and { place.last_window, place.window } or {}) do
     if vim.api.nvim_win_is_valid(window) then
       vim.api.nvim_set_current_win(window)
     end
   end
-  if place.in_terminal and vim.api.nvim_get_current_win() == place.window and vim.bo.buftype == 'terminal' then
+  if with_focus and place.in_terminal and vim.bo.buftype == 'terminal' then
     vim.cmd('startinsert')
   end
 end

@@ -161,6 +161,47 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     }
 
 
+FLOAT = """
+local buffer = vim.api.nvim_create_buf(false, true)
+local place = { relative = 'editor', row = 2, col = 2, width = 40, height = 5 }
+vim.api.nvim_open_win(buffer, true, place)
+"""
+
+
+async def test_a_picker_is_not_pushed_aside(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await desk.person.lua(FLOAT)
+    await proposes(desk)
+    await sees(pane, NOTICE)
+    await asyncio.sleep(0.2)
+    assert await desk.person.lua(SHOWN) is False
+    await desk.person.types(":close<CR>")
+    await desk.person.until(SHOWN)
+
+
+async def test_from_a_floating_terminal_and_back(screen: ScreenDesk) -> None:
+    desk, _ = screen
+    await desk.person.lua(FLOAT + "vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
+    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    before = await desk.picture()
+    await proposes(desk)
+    await desk.person.until(SHOWN)
+    await desk.person.types(":w<CR>")
+    assert await desk.decided() == Accepted(NEW)
+    await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
+    after = await desk.picture()
+    assert {name for name in after if after[name] != before.get(name)} <= {name for name in after if ".view." in name}
+
+
+async def test_the_notice_is_on_every_tab_page(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await desk.person.types("i")
+    await proposes(desk)
+    await sees(pane, NOTICE)
+    await desk.person.types("<C-o>:tabnew<CR>")
+    await sees(pane, NOTICE, r"\[No Name\]")
+
+
 async def test_a_screen_that_asks_for_enter_hangs_the_call_and_opens_nothing_later(
     screen: ScreenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

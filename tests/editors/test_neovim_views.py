@@ -297,6 +297,11 @@ async def test_no_event_of_files_fires_and_no_plugin_of_a_file_type_runs(desk: D
     assert await desk.person.lua("return Fired") == []
 
 
+async def test_a_file_that_is_not_open_has_its_colours_too(desk: Desk) -> None:
+    await desk.shows(proposal(desk.folder / "new.c", "", "int x;\n"))
+    assert await desk.person.lua("return { vim.bo.syntax, vim.bo.filetype }") == ["c", ""]
+
+
 async def test_a_text_that_can_not_be_shown_is_refused_before_anything_opens(desk: Desk) -> None:
     path = await desk.opened("hello.txt", OLD)
     before = await desk.picture()
@@ -381,6 +386,44 @@ async def test_a_proposal_nobody_has_seen_is_opened_before_it_is_accepted(desk: 
     assert desk.decisions == []
     assert await desk.person.lua("return require('drawbridge.review').accept()") is True
     assert await desk.decided() == Accepted(NEW)
+
+
+async def test_edits_are_not_thrown_away_by_a_slip(desk: Desk) -> None:
+    path = await desk.opened("a.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.types("x:q<CR>")
+    await desk.quiet()
+    assert desk.decisions == []
+    assert "E37" in await desk.person.messages()
+    await desk.person.types(":q!<CR>")
+    assert await desk.decided() == Rejected()
+
+
+async def test_a_line_of_the_persons_own_above_the_window_is_theirs_again(desk: Desk) -> None:
+    path = await desk.opened("a.txt", OLD)
+    option = await desk.person.lua("return vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'")
+    own = f"return vim.api.nvim_get_option_value('{option}', {{ scope = 'local' }})"
+    for global_value, local_value in (("global", ""), ("global", "mine"), ("", "")):
+        await desk.person.lua(f"vim.go.{option}, vim.wo.{option} = ...", global_value, local_value)
+        await laid_out(desk, "vertical", "current")
+        before = await desk.person.lua(own)
+        await desk.shows(proposal(path, OLD, NEW))
+        await desk.person.types(":q<CR>")
+        await desk.decided()
+        assert await desk.person.lua(own) == before
+
+
+async def test_a_tab_page_the_person_went_to_is_left_alone(desk: Desk) -> None:
+    path = await desk.opened("a.txt", OLD)
+    await desk.shows(proposal(path, OLD, NEW))
+    await desk.person.lua("vim.cmd('tabnew') vim.cmd('split')")
+    await desk.person.types("itext")
+    before = await desk.person.lua("return { vim.api.nvim_get_current_win(), vim.fn.winlayout(), vim.fn.mode() }")
+    await desk.editor.withdraw("1")
+    await desk.person.types(" more")
+    after = await desk.person.lua("return { vim.api.nvim_get_current_win(), vim.fn.winlayout(), vim.fn.mode() }")
+    assert after == before
+    assert await desk.person.lines() == ["text more"]
 
 
 async def test_leaving_neovim_with_a_proposal_open_is_no_decision(desk: Desk) -> None:

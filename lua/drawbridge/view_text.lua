@@ -1,0 +1,124 @@
+--- The buffers of a proposal: the proposed text, the present one beside it, and what the person made of it.
+local buffers = require('drawbridge.buffers')
+local place = require('drawbridge.view_place')
+
+local M = {}
+
+local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
+local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colours would make Neovim slow
+
+local function new_buffer(name, kind)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  -- A restored session may hold a buffer of this name.
+  if not pcall(vim.api.nvim_buf_set_name, buffer, name) then
+    vim.api.nvim_buf_set_name(buffer, ('%s (%d)'):format(name, buffer))
+  end
+  local options = vim.bo[buffer]
+  options.buftype, options.swapfile, options.undolevels = kind, false, -1
+  return buffer
+end
+
+--- Makes the buffers that the text is filled into.
+---@param entry drawbridge.Entry
+function M.create(entry)
+  local id, name = entry.id:gsub('[^%w-]', ''):sub(1, 8), entry.name:gsub('%c', '?')
+  place.quietly(function()
+    entry.proposed = new_buffer(('drawbridge://%s/%s'):format(id, name), 'acwrite')
+    if not entry.inline then
+      entry.old = new_buffer(('drawbridge://%s/now/%s'):format(id, name), 'nofile')
+    end
+  end)
+end
+
+--- After the text is in: what was filled can't be undone, and is not a change.
+---@param entry drawbridge.Entry
+function M.finish(entry)
+  place.quietly(function()
+    local options = vim.bo[entry.proposed]
+    options.fileformat, options.bomb = entry.dos and 'dos' or 'unix', entry.bom
+    options.endofline, options.fixendofline = entry.final_newline, false
+    for _, name in ipairs(entry.target and COPIED or {}) do
+      options[name] = vim.bo[entry.target.buffer][name]
+    end
+    options.undolevels = vim.api.nvim_get_option_value('undolevels', { scope = 'global' })
+    options.bufhidden, options.modified = 'wipe', false
+    if entry.old then
+      options = vim.bo[entry.old]
+      options.bufhidden, options.modified, options.modifiable = 'wipe', false, false
+    end
+  end)
+  entry.filled = vim.api.nvim_buf_get_changedtick(entry.proposed)
+end
+
+--- What Neovim takes the proposed text for, by its name and first lines.
+local function detected(entry)
+  local buffer = entry.proposed
+  if vim.fn.has('nvim-0.8') == 1 then
+    return vim.filetype.match({ filename = entry.path, buf = buffer })
+  end
+  -- There it sets the option instead of answering.
+  local found
+  place.quietly(function()
+    vim.filetype.match(entry.path, buffer)
+    found = vim.bo[buffer].filetype
+    vim.bo[buffer].filetype = ''
+  end)
+  return found
+end
+
+local function language(entry)
+  if entry.target then
+    return vim.bo[entry.target.buffer].filetype
+  end
+  local ok, found = pcall(detected, entry)
+  return ok and found or ''
+end
+
+local function colour_buffer(buffer, syntax)
+  if syntax ~= '' and vim.api.nvim_buf_get_offset(buffer, vim.api.nvim_buf_line_count(buffer)) < SYNTAX_LIMIT then
+    -- Not 'filetype': file type plugins and language servers have no business in a proposal.
+    pcall(function()
+      vim.bo[buffer].syntax = syntax
+    end)
+  end
+end
+
+--- Colours the texts as their language has it.
+---@param entry drawbridge.Entry
+function M.colour(entry)
+  local syntax = language(entry)
+  colour_buffer(entry.proposed, syntax)
+  if entry.old and vim.fn.bufwinid(entry.old) ~= -1 then
+    colour_buffer(entry.old, syntax)
+  end
+end
+
+--- Replaces lines of the proposed text, from 0, `last` exclusive.
+---@param entry drawbridge.Entry
+function M.replace(entry, first, last, lines)
+  -- The one line of an empty buffer is none of the text.
+  last = buffers.is_empty(entry.proposed) and 1 or last
+  vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
+end
+
+--- What the person made of the proposed text; nil where it is as it came. Lines go as one string: many small ones would
+--- take Neovim long to pack.
+---@param entry drawbridge.Entry
+---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
+function M.changed(entry)
+  local options = vim.bo[entry.proposed]
+  local dos, bom, final_newline = options.fileformat == 'dos', options.bomb, options.endofline
+  local same_form = dos == entry.dos and bom == entry.bom and final_newline == entry.final_newline
+  if same_form and vim.api.nvim_buf_get_changedtick(entry.proposed) == entry.filled then
+    return nil
+  end
+  return {
+    text = table.concat(vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false), '\n'),
+    empty = buffers.is_empty(entry.proposed),
+    dos = dos,
+    bom = bom,
+    final_newline = final_newline,
+  }
+end
+
+return M

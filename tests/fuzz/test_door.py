@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import statistics
 import time
 from pathlib import Path
 from random import Random, SystemRandom
@@ -25,8 +26,8 @@ from tests.waiting import PATIENCE, until
 ATTACKERS = 6
 """At once."""
 
-SLOWEST_ANSWER = 2.0
-"""Seconds. Some milliseconds on a quiet machine, but the attackers want their share of the same two cores."""
+USUAL_WAIT = 0.5
+"""Seconds, the median of a good peer's visits. Some milliseconds on a quiet machine; the attackers need its cores, too."""
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
@@ -38,7 +39,7 @@ async def test_a_short_siege(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 async def test_a_long_siege(tmp_path: Path) -> None:
-    await besiege(tmp_path, 60_000)
+    await besiege(tmp_path, 30_000)
 
 
 async def besiege(folder: Path, attacks: int) -> None:
@@ -66,9 +67,12 @@ async def withstand(besieged: Bridge, path: Path, attacks: int, seed: int) -> No
     async with besieged.dial() as client:
         files, memory = process.num_fds(), process.memory_info().rss
         besieging = asyncio.create_task(siege(besieged, attacks, seed))
+        waits = []
         while not besieging.done():
-            assert await seconds_of_a_visit(besieged, client, path) < SLOWEST_ANSWER
+            waits.append(await seconds_of_a_visit(besieged, client, path))
         await besieging
+        assert max(waits) < PATIENCE
+        assert statistics.median(waits) < USUAL_WAIT
         await until(lambda: process.num_fds() <= files, "the end of all connections")
         assert process.memory_info().rss - memory < MEMORY_GROWTH
 

@@ -25,7 +25,7 @@ DIFF_CHANGED_CHARACTERS: Final = 100_000
 hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10 and 0.12 it stays below 50 ms at these
 limits together. Above them the inline view shows the hunks that we computed."""
 
-CHUNK_LINES: Final = 20_000
+CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
 """What one call hands over: it takes Neovim a few milliseconds, and keys are read between two calls."""
 
@@ -63,10 +63,11 @@ class NeovimReviews:
     async def show(self, proposal: Proposal) -> None:
         """Raises ``UnusableFile`` for a text that Neovim can't hold, before anything is opened."""
         _check(proposal)
-        shown = _Shown(proposal, text.split(proposal.old_text)[0])
+        old_lines, old_form = text.split(proposal.old_text)
+        shown = _Shown(proposal, old_lines)
         self._shown[proposal.id] = shown
         try:
-            await self._open(shown)
+            await self._open(shown, old_form)
         except BaseException as error:
             withdrawn = self._shown.pop(proposal.id, None) is None
             if withdrawn and isinstance(error, NeovimError):
@@ -108,10 +109,9 @@ class NeovimReviews:
         for task in self._tasks:
             task.cancel()
 
-    async def _open(self, shown: _Shown) -> None:
+    async def _open(self, shown: _Shown, old_form: text.Format) -> None:
         proposal = shown.proposal
         new_lines, form = text.split(proposal.new_text)
-        old_form = text.split(proposal.old_text)[1]
         view = await self._ask(
             "propose",
             id=proposal.id,
@@ -245,17 +245,18 @@ def _text(proposal: Proposal, payload: dict[str, Any]) -> str:
     return text.join(lines, form)
 
 
-def _chunks(lines: Sequence[str]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    size = 0
-    for line in lines:
-        chunk.append(line)
-        size += len(line)
-        if size >= CHUNK_CHARACTERS or len(chunk) == CHUNK_LINES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+def _chunks(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(lines), CHUNK_LINES):
+        yield from _halved(lines[start : start + CHUNK_LINES])
+
+
+def _halved(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    if len(lines) == 1 or sum(map(len, lines)) <= CHUNK_CHARACTERS:
+        yield lines
+    else:
+        middle = len(lines) // 2
+        yield from _halved(lines[:middle])
+        yield from _halved(lines[middle:])
 
 
 def _fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:

@@ -151,6 +151,24 @@ async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason
     assert errors.count("\n") == 1
 
 
+async def test_a_neighbour_who_holds_geminis_directory_keeps_gemini_away_and_nobody_else(
+    folder: Path, tmp_path: Path
+) -> None:
+    """It lies in the directory for everybody's temporary files."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp" / "gemini").write_text("mine")
+    variables = {"TMPDIR": str(tmp_path / "tmp")}
+    async with bridge("--folder", folder, **variables) as running, running.dial() as client:
+        assert "discovery_file" not in running.ready
+        await call(client, "getWorkspaceFolders")
+        code, errors = await running.end()
+        assert code == 0
+        assert "gemini/ide can't be made a private directory" in errors
+    code, output, errors = await run("ide", "--folder", folder, "--agent", "gemini", **variables)
+    assert (code, output) == (3, "")
+    assert "gemini/ide can't be made a private directory" in errors
+
+
 # it ends
 
 

@@ -142,10 +142,12 @@ class Bridge:
 
     def _write_files(self) -> None:
         try:
-            self._launched.write_files(self._editor.pid, self._editor.name, self.workspace.folders)
+            problems = self._launched.write_files(self._editor.pid, self._editor.name, self.workspace.folders)
         except DrawbridgeError as error:
-            logger.error("%s", error)
-            self._tell(str(error))
+            problems = [str(error)]
+        for problem in problems:
+            logger.error("%s", problem)
+            self._tell(problem)
 
     def _agents_changed(self) -> None:
         state = BridgeState(self._launched.port, self._launched.token, self.agents.names)

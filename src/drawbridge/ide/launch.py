@@ -40,16 +40,21 @@ class Launched:
         if "gemini" in values["agent"]:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
-    def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Every agent's discovery file. Raises ``NotPrivate`` with all that failed, after the others are written."""
-        problems = []
-        for file in self.files.values():
+    def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
+        """Every agent's discovery file; what people must know of one that could not be written.
+
+        Gemini's lies where all users of a machine have theirs, and the place may be somebody else's: that must not keep
+        Claude away. Without Claude's, or without any, ``NotPrivate`` is raised.
+        """
+        problems = {}
+        for name, file in self.files.items():
             try:
                 file.write(editor_pid, ide_name, folders)
             except NotPrivate as error:
-                problems.append(str(error))
-        if problems:
-            raise NotPrivate(" ".join(problems))
+                problems[name] = str(error)
+        if "lock_file" in problems or len(problems) == len(self.files):
+            raise NotPrivate(" ".join(problems.values()))
+        return list(problems.values())
 
     def remove_files(self) -> None:
         for file in self.files.values():
@@ -57,7 +62,7 @@ class Launched:
 
     def announce(self) -> None:
         """The ready line: stdout, or stderr where stdout carries RPC."""
-        paths = {name: file.path for name, file in self.files.items()}
+        paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
 

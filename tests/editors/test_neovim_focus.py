@@ -131,7 +131,7 @@ async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: 
     await proposes(desk)
     await sees(pane, NOTICE)
     window = await desk.person.lua("return vim.api.nvim_get_current_win()")
-    await desk.person.types("<Esc>i<C-o><C-w>w<C-o><C-w>p")
+    await desk.person.types("<C-o><C-w>w")
     assert await desk.person.lua("return vim.api.nvim_get_current_win()") == window
     await desk.editor.withdraw("1")
     await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
@@ -159,6 +159,20 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
         for name in after
         if ".view." in name  # the terminal's own cursor has moved on
     }
+
+
+async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> None:
+    desk, pane = screen
+    await desk.options("{ diff = { layout = 'inline' } }")
+    await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, "two\nthree\n"))
+    await sees(pane, r"(?m)^one *\n *two *\n *three")
+    await desk.person.types(":q<CR>")
+    assert await desk.decided() == Rejected()
+    await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, OLD + "four\n"))
+    await sees(pane, "four")
+    await desk.person.types("ggdd")
+    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^one", timeout=5)
+    await sees(pane, r"(?m)^one *\n *two *\n *three *\n *four")
 
 
 FLOAT = """

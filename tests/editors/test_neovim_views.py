@@ -79,12 +79,15 @@ async def test_closing_the_view_by_any_means_rejects_once(desk: Desk, closing: s
     assert path.read_text() == OLD
 
 
-async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is_not_the_next_one(desk: Desk) -> None:
+@pytest.mark.parametrize("closing", [":q<CR>", ":tabclose<CR>"])
+async def test_the_tab_page_the_person_came_from_is_in_front_again_even_if_it_is_not_the_next_one(
+    desk: Desk, closing: str
+) -> None:
     path = await desk.opened("hello.txt", OLD)
     await desk.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
     before = await desk.picture()
     await desk.shows(proposal(path, OLD, NEW))
-    await desk.person.types(":q<CR>")
+    await desk.person.types(closing)
     assert await desk.decided() == Rejected()
     assert await desk.picture() == before
 

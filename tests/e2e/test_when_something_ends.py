@@ -64,6 +64,7 @@ def test_the_lock_file_goes_with_neovim(desk: Desk) -> None:
 
     neovim.command("qa!")
 
+    assert neovim.pane.wait_for_exit() == 0
     wait_until(lambda: None if lock.exists() else True)
 
 

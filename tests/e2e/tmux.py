@@ -75,6 +75,19 @@ class Pane:
 
         return self._wait(without, f"still shows {pattern!r}", timeout)
 
+    def wait_for_exit(self, *, timeout: float = 10) -> int:
+        """The exit code of the program, once it has ended by itself."""
+
+        def ended() -> str | None:
+            # tmux now and then misses that a child has ended (3.3a); the end of the next one reminds it.
+            self._tmux.run("run-shell", "true")
+            dead, status = self._tmux.run(
+                "display-message", "-p", "-t", self.id, "#{pane_dead} #{pane_dead_status}"
+            ).split(" ")
+            return status.strip() or None if dead == "1" else None
+
+        return int(self._wait(ended, "did not end", timeout))
+
     def _wait(self, look: Callable[[], str | None], complaint: str, timeout: float) -> str:
         try:
             return wait_until(look, timeout=timeout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cli_reference
-
 from drawbridge.ide.tools import TOOLS
 
 

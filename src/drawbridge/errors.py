@@ -56,7 +56,7 @@ class UnusableFile(CallerError):
 
 
 class Refused(CallerError):
-    """``notice``: the reason in a few words, for a line in the editor; "" where the whole text is shown anyway."""
+    """``notice``: what a change does that it is refused for, in a few words for a line in the editor, where there is one."""
 
     code = "REFUSED"
 

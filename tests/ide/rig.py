@@ -59,10 +59,12 @@ class Agent:
     def say(self, **members: Any) -> None:
         self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
 
-    def greet(self) -> None:
-        """As the real CLI does, up to the point where it is ready."""
+    def greet(self, *, hears: bool = True) -> None:
+        """As the real CLI does, up to the point where it is ready, and takes notice of what it is told."""
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
+        if hears and isinstance(self.peer, ClaudeClient):
+            self.peer.begin_to_hear()
 
     def ask(self, tool: str, **arguments: Any) -> int:
         """Begin a call; its id."""

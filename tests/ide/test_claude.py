@@ -12,6 +12,7 @@ import pytest
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Accepted, Mentioned, Position, Range, Selection
 from drawbridge.errors import EditorGone
+from drawbridge.ide import claude
 from drawbridge.ide.claude import CALL_LIMIT, MENTION_LIMIT, ClaudeClient
 from drawbridge.ide.tools.tool import Tool
 from drawbridge.wire.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN
@@ -96,7 +97,8 @@ async def test_a_client_counts_once_its_handshake_is_done(desk: Desk) -> None:
 
 async def test_the_current_selection_is_said_on_ide_connected(desk: Desk) -> None:
     desk.workspace.selection = selection()
-    agent = desk.agent()
+    agent = Agent(desk.clients)
+    agent.greet(hears=False)
     assert agent.heard("selection_changed") == []
     agent.say(method="ide_connected", params={"pid": 4711})
     assert agent.peer.pid == 4711
@@ -250,6 +252,23 @@ async def test_a_client_that_goes_takes_its_proposals_and_only_its(desk: Desk, f
         desk.editor.decide(proposal, Accepted("x\n"))
     await until(lambda: len(staying.socket.sent) == 3)
     assert len(going.socket.sent) == 1, "only the answer to initialize"
+
+
+async def test_what_a_client_may_not_have_heard_is_kept_or_said_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.05)
+    desk.workspace.selection = Selection("/a", "", Range(Position(1, 0), Position(1, 0)))
+    agent = Agent(desk.clients)
+    agent.greet(hears=False)
+    agent.say(method="ide_connected", params={"pid": 1})
+    assert desk.clients.mention(Mentioned("/a", (2, 3))), "nobody has to be told that it waits"
+    assert lines(agent) == []
+    assert len(agent.heard("selection_changed")) == 1, "for a prompt that is sent at once"
+    await until(lambda: lines(agent) == [(2, 3)])
+    assert len(agent.heard("selection_changed")) == 2
+    assert desk.clients.mention(Mentioned("/a", None))
+    assert lines(agent) == [(2, 3), (None, None)]
 
 
 async def test_with_one_client_at_a_time_the_newer_one_wins_and_the_older_ones_proposals_go(

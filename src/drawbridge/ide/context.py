@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from drawbridge.editors.port import Selection
+from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
-FILES_LIMIT: Final = 10
-SELECTION_LIMIT: Final = 16_384
-"""Characters of the selected text; the real CLI cuts there too."""
+MEMORY: Final = 1_000
+"""Files of which it is remembered when they were in front, open or not."""
 
 
 class Context(Struct, frozen=True):
     """``files``: (path, when it was in front last in ms), newest first. ``selection``: of the first of them, if any."""
 
-    files: tuple[tuple[str, int], ...]
-    selection: Selection | None
+    files: tuple[tuple[str, int], ...] = ()
+    selection: Selection | None = None
 
-    def params(self) -> dict[str, Any]:
-        """Of ``ide/contextUpdate``: 1-based cursor, nothing that is null, only the newest file active."""
-        return {"workspaceState": {"openFiles": [self._file(path, at) for path, at in self.files]}}
+    def notice(self) -> ContextUpdate:
+        """Only the newest file can be active: so the CLI has it."""
+        return ContextUpdate(WorkspaceState(tuple(self._file(path, at) for path, at in self.files)))
 
-    def _file(self, path: str, at: int) -> dict[str, Any]:
-        file: dict[str, Any] = {"path": path, "timestamp": at}
+    def _file(self, path: str, at: int) -> OpenFile:
         selection = self.selection
-        if selection is not None and selection.path == path:
-            end = selection.range.end
-            file |= {"isActive": True, "cursor": {"line": end.line + 1, "character": end.character + 1}}
-            if selection.text:
-                file["selectedText"] = selection.text[:SELECTION_LIMIT]
-        return file
+        if selection is None or selection.path != path:
+            return OpenFile(path, at)
+        end = selection.range.end
+        return OpenFile(path, at, True, Cursor(end.line + 1, end.character + 1), cut(selection.text) or UNSET)
 
 
 class Recent:
@@ -43,10 +40,17 @@ class Recent:
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """Times only grow: the CLI orders by them, and two files at one time would be ordered by chance."""
+        """Times only grow: the CLI orders by them, and two files at one time would be ordered by chance.
+
+        A file that stays in front keeps its time, so that nothing is news when nothing has changed.
+        """
+        if next(reversed(self._seen), None) == path:
+            return
         self._last = max(self._last + 1, now_ms)
         self._seen.pop(path, None)
         self._seen[path] = self._last
+        if len(self._seen) > MEMORY:
+            del self._seen[next(iter(self._seen))]
 
     def context(self, selection: Selection | None, open_paths: Iterable[str]) -> Context:
         """Files that were closed since are left out."""

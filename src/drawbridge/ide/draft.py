@@ -46,12 +46,12 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
             raise Refused(
                 f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. "
                 "Save or undo that work first, or decide in the agent's own dialog.",
-                "it changes lines you have not saved",
+                "touches unsaved work",
             )
         raise Refused(
             f"The file has changed in the same lines since the agent proposed this ({where}). Nothing was changed. "
             "Decide in the agent's own dialog.",
-            "its lines have changed meanwhile",
+            "touches lines that changed meanwhile",
         )
     form = text.Format(
         eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,

@@ -6,12 +6,15 @@ https://modelcontextprotocol.io/specification/2025-06-18/basic/transports
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from drawbridge.door import Exchange
+from drawbridge.ide import gemini_notices
 from drawbridge.ide.context import Context
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini import GeminiSession, Tell
@@ -24,6 +27,11 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 JSON: Final = ("Content-Type", "application/json")
 
 SESSION_LIMIT: Final = 64
+"""Those without a stream give way, the one not heard of for longest first."""
+
+DELETED_LIMIT: Final = 1_000
+"""Sessions of which it is remembered that their client has ended them."""
+
 KEEP_ALIVE_SECONDS: Final = 20.0
 """The real CLI gives a silent stream up after 300 s; proxies do so after 60 and less."""
 
@@ -31,6 +39,28 @@ HOUSEKEEPING_SECONDS: Final = 1.0
 
 NO_SESSION: Final = -32000
 UNKNOWN_SESSION: Final = -32001
+
+
+class SessionIds:
+    """Names for sessions that only the holder of the bridge's token can have got from it.
+
+    A bridge that is restarted with the token of before knows them again: the real CLI comes back with its old one within
+    2.5 s and stays connected if it is let in, and else gives up until its person types ``/ide enable`` (0.61.0).
+    """
+
+    def __init__(self, token: str) -> None:
+        self._key = token.encode()
+
+    def new(self) -> str:
+        name = secrets.token_hex(16)
+        return f"{name}.{self._seal(name)}"
+
+    def is_ours(self, id: str) -> bool:
+        name, _, seal = id.partition(".")
+        return hmac.compare_digest(seal.encode("utf-8", "surrogateescape"), self._seal(name).encode())
+
+    def _seal(self, name: str) -> str:
+        return hmac.new(self._key, name.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
 
 
 class GeminiSessions:
@@ -43,9 +73,11 @@ class GeminiSessions:
         self._version = version
         self._tell = tell
         self._gate = Gate(token, "authorization", scheme="Bearer", hosts=hosts)
+        self._ids = SessionIds(token)
         self._sessions: dict[str, GeminiSession] = {}
+        self._deleted: deque[str] = deque(maxlen=DELETED_LIMIT)
         self._watchers: set[EventStream] = set()
-        self._context: Context | None = None
+        self._state = gemini_notices.encode(Context().notice())
         self._calls: set[asyncio.Task[None]] = set()
         self._housekeeping: asyncio.Task[None] | None = None
         self.on_change: Callable[[], None] = lambda: None
@@ -55,9 +87,9 @@ class GeminiSessions:
         return tuple(session.name for session in self._sessions.values() if session.stream.has_reader)
 
     def update(self, context: Context) -> None:
-        self._context = context
+        self._state = gemini_notices.encode(context.notice())
         for stream in self._streams():
-            stream.update(context)
+            stream.update(self._state)
 
     def close(self) -> None:
         """Tell every session that its open proposals are rejected, and end its stream."""
@@ -100,31 +132,25 @@ class GeminiSessions:
 
     def _watch(self, head: Head, body: bytes, exchange: Exchange) -> None:
         """The spec's event stream of every notification; needs no session, and is none."""
-        watcher = EventStream()
+        watcher = EventStream(self._state)
         self._watchers.add(watcher)
-        self._welcome(watcher)
         watcher.open(exchange, 0)
         self._keep_house()
 
     def _post(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        accepted = " ".join(head.all("accept"))
         if (head.one("content-type") or "").partition(";")[0].strip().lower() != "application/json":
             return exchange.answer(415, b"The body must be application/json.\n")
-        if "*/*" not in accepted and not ("application/json" in accepted and sse.CONTENT_TYPE in accepted):
+        if not _accepts(head, "application/json", sse.CONTENT_TYPE):
             return exchange.answer(406, b"Accept must name application/json and text/event-stream.\n")
-        try:
-            text = body.decode()
-        except UnicodeDecodeError:
-            text = ""
-        message = jsonrpc.decode(text)
-        if isinstance(message, jsonrpc.Invalid):
+        message = jsonrpc.decode(_text(body))
+        if isinstance(message, jsonrpc.Invalid) and message.code != jsonrpc.INVALID_PARAMS:
             return exchange.answer(400, jsonrpc.error(message.id, message.code, message.message), [JSON])
         if isinstance(message, jsonrpc.Request) and message.method == "initialize":
-            return self._initialize(head, text, exchange)
+            return self._initialize(head, message, exchange)
         session = self._session(head, exchange)
         if session is None:
             return None
-        output = session.mcp.receive(text)
+        output = session.mcp.take(message)
         if isinstance(output, mcp.Reply):
             exchange.answer(200, output.data, [JSON])
         elif isinstance(output, mcp.Call):
@@ -135,52 +161,60 @@ class GeminiSessions:
             exchange.answer(202)  # exactly this, or the real CLI never opens its stream
         return None
 
-    def _initialize(self, head: Head, text: str, exchange: Exchange) -> None:
+    def _initialize(self, head: Head, message: jsonrpc.Request, exchange: Exchange) -> None:
         if head.all(SESSION_HEADER):
-            return exchange.answer(
-                400, jsonrpc.error(None, NO_SESSION, "initialize begins a session of its own."), [JSON]
-            )
-        if len(self._sessions) >= SESSION_LIMIT:
-            return exchange.answer(503, b"Too many sessions are open already.\n")
-        session = GeminiSession(secrets.token_urlsafe(24), self._version, self._workspace, self._tell, self._overheard)
-        self._sessions[session.id] = session
-        self._welcome(session.stream)
-        reply = session.mcp.receive(text)
-        assert isinstance(reply, mcp.Reply)
-        exchange.answer(200, reply.data, [JSON, (SESSION_HEADER, session.id)])
-        self._keep_house()
+            problem = jsonrpc.error(None, NO_SESSION, "initialize begins a session of its own.")
+            return exchange.answer(400, problem, [JSON])
+        session = self._begin(self._ids.new(), exchange)
+        if session is not None:
+            reply = session.mcp.take(message)
+            assert isinstance(reply, mcp.Reply)
+            exchange.answer(200, reply.data, [JSON, (SESSION_HEADER, session.id)])
         return None
 
     def _listen(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        if sse.CONTENT_TYPE not in " ".join(head.all("accept")):
+        if not _accepts(head, sse.CONTENT_TYPE):
             return exchange.answer(406, b"Accept must name text/event-stream.\n")
         session = self._session(head, exchange)
         if session is not None:
-            seen = head.one("last-event-id") or ""
-            session.listen(exchange, int(seen) if seen.isascii() and seen.isdigit() else 0)
+            session.listen(exchange, sse.last_event_id(head.one("last-event-id")))
             self.on_change()
         return None
 
     def _delete(self, head: Head, body: bytes, exchange: Exchange) -> None:
         session = self._session(head, exchange)
         if session is not None:
+            self._deleted.append(session.id)
             self._end(session)
             exchange.answer(200)
 
     def _session(self, head: Head, exchange: Exchange) -> GeminiSession | None:
         """The session of a request; where there is none the request is answered."""
         id, version = head.one(SESSION_HEADER), head.one(VERSION_HEADER)
-        session = self._sessions.get(id or "")
         if id is None:
             exchange.answer(400, jsonrpc.error(None, NO_SESSION, "No session: initialize first."), [JSON])
-        elif session is None:
+        elif id in self._deleted or not self._ids.is_ours(id):
             exchange.answer(404, jsonrpc.error(None, UNKNOWN_SESSION, "Session not found: initialize again."), [JSON])
         elif version is not None and version not in mcp.VERSIONS:
             exchange.answer(400, jsonrpc.error(None, NO_SESSION, f"Unsupported protocol version: {version}"), [JSON])
-        else:
+        elif (session := self._sessions.get(id) or self._begin(id, exchange)) is not None:
             session.seen()
             return session
         return None
+
+    def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
+        """A session, new or from the life of a former bridge; where there is no room the request is answered."""
+        if len(self._sessions) >= SESSION_LIMIT:
+            silent = [session for session in self._sessions.values() if not session.stream.has_reader]
+            if not silent:
+                exchange.answer(503, b"Too many sessions are open already.\n")
+                return None
+            self._end(min(silent, key=lambda session: session.seen_at))
+        stream = EventStream(self._state)
+        session = GeminiSession(id, stream, self._version, self._workspace, self._tell, self._overheard)
+        self._sessions[id] = session
+        self._keep_house()
+        return session
 
     async def _call(self, session: GeminiSession, call: mcp.Call, exchange: Exchange) -> None:
         exchange.answer(200, await session.call(call), [JSON])
@@ -190,13 +224,9 @@ class GeminiSessions:
     def _streams(self) -> list[EventStream]:
         return [*(session.stream for session in self._sessions.values()), *self._watchers]
 
-    def _welcome(self, stream: EventStream) -> None:
-        if self._context is not None:
-            stream.update(self._context)
-
-    def _overheard(self, method: str, params: dict[str, Any]) -> None:
+    def _overheard(self, verdict: bytes, file_path: str) -> None:
         for watcher in self._watchers:
-            watcher.verdict(method, params)
+            watcher.verdict(verdict, file_path)
 
     def _end(self, session: GeminiSession, *, reject: bool = False) -> None:
         self._sessions.pop(session.id, None)
@@ -221,3 +251,16 @@ class GeminiSessions:
                 said = now
                 for stream in self._streams():
                     stream.keep_alive()
+
+
+def _accepts(head: Head, *types: str) -> bool:
+    accepted = " ".join(head.all("accept"))
+    return "*/*" in accepted or all(type in accepted for type in types)
+
+
+def _text(body: bytes) -> str:
+    """What is no UTF-8 is no JSON either: nothing of it is kept."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return ""

@@ -1,28 +1,34 @@
-"""The event stream of one Gemini CLI: what it is told, and what it missed while it was away."""
+"""The event stream of one Gemini CLI: what it is told, and what it missed while it was away or did not read."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from drawbridge.door import Exchange
-from drawbridge.ide.context import Context
-from drawbridge.wire import jsonrpc, sse
+from drawbridge.wire import sse
 
 HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-store")]
 
 BACKLOG_LIMIT: Final = 100
-"""Verdicts kept for a stream that was cut off; the real CLI has one proposal open at a time."""
+BACKLOG_BYTES: Final = 32 * 1024 * 1024
+"""Verdicts kept for a stream that was cut off or is not read; the real CLI has one proposal open at a time."""
 
 
 class EventStream:
-    """At most one reader at a time. The state of the workspace is said whole to each; verdicts are never lost."""
+    """At most one reader at a time. It hears of every verdict in order, and of the workspace as it is by then.
 
-    def __init__(self) -> None:
+    ``state`` and verdicts are whole messages, checked. A reader that is behind is sent nothing more until it has read, so
+    that it costs no more than the backlog.
+    """
+
+    def __init__(self, state: bytes) -> None:
         self._reader: Exchange | None = None
-        self._backlog = sse.Backlog(BACKLOG_LIMIT)
-        self._context: Context | None = None
-        self._said: Context | None = None
+        # Ids grow from one life of the bridge to the next: a CLI may come back with one that a former bridge gave out.
+        self._backlog = sse.Backlog(BACKLOG_LIMIT, BACKLOG_BYTES, last_id=time.time_ns() // 1_000_000)
+        self._sent_id = 0
+        self._state = state
+        self._said_state = b""
         self.left_at = time.monotonic()
 
     @property
@@ -30,44 +36,50 @@ class EventStream:
         return self._reader is not None
 
     def open(self, exchange: Exchange, last_id: int) -> None:
-        """A reader comes; one that was there before gives way. It is sent what came after ``last_id``."""
+        """A reader comes; one that was there before gives way. It is sent what came after ``last_id``, and the state."""
         former, self._reader = self._reader, exchange
         if former is not None:
             former.end_stream()
-        exchange.begin_stream(HEADERS, lambda: self._left(exchange), self._drained)
-        self._said = None
-        self._say()
-        for missed in self._backlog.after(last_id):
-            exchange.stream(missed)
+        exchange.begin_stream(HEADERS, lambda: self._left(exchange), self._send)
+        self._sent_id = last_id
+        self._said_state = b""
+        self._send()
 
-    def update(self, context: Context) -> None:
+    def update(self, state: bytes) -> None:
         """The same state is not said twice; a slow reader gets the latest when it has read what is under way."""
-        self._context = context
-        self._say()
+        self._state = state
+        self._send()
 
-    def verdict(self, method: str, params: dict[str, Any]) -> None:
-        event = self._backlog.keep(jsonrpc.notification(method, params))
-        if self._reader is not None:
-            self._reader.stream(event)
+    def verdict(self, message: bytes, file_path: str) -> None:
+        self._backlog.keep(message, file_path)
+        self._send()
+
+    def forget(self, file_path: str) -> None:
+        """The CLI asks anew: an earlier verdict must not reach it again and be taken for the answer."""
+        self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:
         if self._reader is not None and not self._reader.congested:
             self._reader.stream(sse.COMMENT)
 
     def close(self) -> None:
+        """Ends when everything is said: also to a reader that is behind, who is owed its last verdicts."""
         if self._reader is not None:
+            self._send(hold_back=False)
             self._reader.end_stream()
 
-    def _say(self) -> None:
-        if self._reader is None or self._reader.congested or self._context in (None, self._said):
+    def _send(self, *, hold_back: bool = True) -> None:
+        reader = self._reader
+        if reader is None:
             return
-        assert self._context is not None
-        self._said = self._context
-        data = jsonrpc.notification("ide/contextUpdate", self._context.params())
-        self._reader.stream(sse.event(data, self._backlog.number()))
-
-    def _drained(self) -> None:
-        self._say()
+        for id, event in self._backlog.after(self._sent_id):
+            if hold_back and reader.congested:
+                return
+            self._sent_id = id
+            reader.stream(event)
+        if self._state != self._said_state and not reader.congested:
+            self._said_state = self._state
+            reader.stream(sse.event(self._state, self._backlog.number()))
 
     def _left(self, exchange: Exchange) -> None:
         if self._reader is exchange:

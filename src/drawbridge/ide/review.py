@@ -73,8 +73,9 @@ class Reviews:
             return await self._review(owner, agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
             # The agent's own dialog decides now, and says nothing of why.
-            reason = getattr(error, "notice", "") or "it is no text that can be shown"
-            self._spawn(self._editor.tell, f"{os.path.basename(path)} not shown: {reason}; decide in {agent}", "warn")
+            reason = getattr(error, "notice", "") or "can't be shown"
+            notice = f"{agent}'s change {reason}, decide there: {os.path.basename(path)}"
+            self._spawn(self._editor.tell, notice, "warn")
             raise
 
     async def _review(self, owner: Hashable, agent: str, path: str, new_text: str, title: str) -> Decision:
@@ -175,7 +176,7 @@ class Reviews:
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.",
-                f"{OPEN_LIMIT} are open already",
+                "is one too many",
             )
         decision = asyncio.get_running_loop().create_future()
         review = _Review(Approval(str(next(self._numbers))), path, decision)

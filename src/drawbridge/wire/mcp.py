@@ -60,7 +60,10 @@ class McpServer:
 
     def receive(self, text: str) -> Output | None:
         """What one message asks for; None for what needs nothing."""
-        message = jsonrpc.decode(text)
+        return self.take(jsonrpc.decode(text))
+
+    def take(self, message: jsonrpc.Message) -> Output | None:
+        """The same for one that was decoded already."""
         if isinstance(message, jsonrpc.Request):
             return self._request(message)
         if isinstance(message, jsonrpc.Notification):

@@ -1,0 +1,98 @@
+"""What Gemini CLI is told of its own accord, in the shapes that its own schema asks for. Pure.
+
+One notice that is not in the right shape, a null among them, and the real CLI ends the connection for good (0.61.0).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from drawbridge.wire import jsonrpc
+
+FILES_LIMIT: Final = 10
+SELECTION_LIMIT: Final = 16_384
+"""UTF-16 code units of the selected text; the real CLI cuts there too, in the middle of a character if need be."""
+
+
+class _Notice(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    pass
+
+
+class Cursor(_Notice, frozen=True):
+    """Counted from 1; ``character`` in UTF-16 code units."""
+
+    line: Annotated[int, Meta(ge=1)]
+    character: Annotated[int, Meta(ge=1)]
+
+
+class OpenFile(_Notice, frozen=True):
+    """``timestamp``: when it was in front last, in milliseconds."""
+
+    path: Annotated[str, Meta(min_length=1)]
+    timestamp: Annotated[int, Meta(ge=0)]
+    is_active: bool = False
+    cursor: Cursor | UnsetType = UNSET
+    selected_text: Annotated[str, Meta(min_length=1, max_length=SELECTION_LIMIT)] | UnsetType = UNSET
+
+
+class WorkspaceState(_Notice, frozen=True):
+    """The newest file first. ``isTrusted`` is left out: it would override what the person told the CLI of the folder."""
+
+    open_files: Annotated[tuple[OpenFile, ...], Meta(max_length=FILES_LIMIT)]
+
+
+class ContextUpdate(_Notice, frozen=True):
+    workspace_state: WorkspaceState
+
+
+class DiffAccepted(_Notice, frozen=True):
+    """``file_path`` as openDiff spelled it, here and in ``DiffRejected``: the CLI looks it up."""
+
+    file_path: str
+    content: str
+
+
+class DiffRejected(_Notice, frozen=True):
+    file_path: str
+
+
+Verdict: TypeAlias = DiffAccepted | DiffRejected
+Notice: TypeAlias = ContextUpdate | Verdict
+N = TypeVar("N")
+
+
+class _Message(Struct, Generic[N], forbid_unknown_fields=True):
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: N
+
+
+_METHODS: Final[dict[type[Notice], str]] = {
+    ContextUpdate: "ide/contextUpdate",
+    DiffAccepted: "ide/diffAccepted",
+    DiffRejected: "ide/diffRejected",
+}
+_CHECKS: Final = {
+    ContextUpdate: msgspec.json.Decoder(_Message[ContextUpdate]),
+    DiffAccepted: msgspec.json.Decoder(_Message[DiffAccepted]),
+    DiffRejected: msgspec.json.Decoder(_Message[DiffRejected]),
+}
+
+
+def encode(notice: Notice) -> bytes:
+    """The message as it leaves. Raises ``msgspec.ValidationError`` rather than send what the CLI would break on."""
+    data = jsonrpc.notification(_METHODS[type(notice)], notice)
+    _CHECKS[type(notice)].decode(data)
+    return data
+
+
+def cut(text: str) -> str:
+    """What of a selected text is told: whole characters only."""
+    text = text[:SELECTION_LIMIT]
+    units = text.encode("utf-16-le", "surrogatepass")[: 2 * SELECTION_LIMIT]
+    if len(units) == 2 * SELECTION_LIMIT and 0xD8 <= units[-1] < 0xDC:
+        units = units[:-2]
+    return units.decode("utf-16-le", "surrogatepass")

@@ -40,7 +40,7 @@ async def desk(project: Path, other: Path) -> AsyncIterator[Desk]:
 
 
 @pytest.fixture
-def agent(desk: Desk) -> Agent:
+async def agent(desk: Desk) -> Agent:
     return desk.agent()
 
 

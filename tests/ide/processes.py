@@ -76,7 +76,7 @@ async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Brid
         process = await start(errors, "ide", *arguments, **variables)
         try:
             assert process.stdout is not None
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(2 * PATIENCE):  # to start Python takes its time where many tests do
                 line = await process.stdout.readline()
             assert line, f"it ended before it was ready: {_read(errors)}"
             yield Bridge(process, errors, json.loads(line))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -152,6 +153,8 @@ class _Connection(asyncio.Protocol):
         self._drained: Callable[[], None] = _nothing
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._events: deque[Event] = deque()
+        self._handling = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
 
@@ -256,23 +259,35 @@ class _Connection(asyncio.Protocol):
     # the one paragraph of the shell: hand up, flush
 
     def _handle(self, events: Sequence[Event]) -> None:
-        for event in events:
-            match event:
-                case Asked():
-                    self._decide(event)
-                case Body(head, data):
-                    self._stop_timer()
-                    self._door.site.requested(head, data, self)
-                case HungUp():
-                    self._hang_up()
-                case Message(text):
-                    if self._peer is not None:
-                        self._peer.received(text)
-                case Closed(code):
-                    peer, self._peer = self._peer, None
-                    if peer is not None:
-                        peer.closed(code)
+        """Those that an answer brings forth wait for their turn: a thousand requests behind each other are no recursion."""
+        self._events += events
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                self._handle_one(self._events.popleft())
+        finally:
+            self._handling = False
+            self._events.clear()
         self._flush()
+
+    def _handle_one(self, event: Event) -> None:
+        match event:
+            case Asked():
+                self._decide(event)
+            case Body(head, data):
+                self._stop_timer()
+                self._door.site.requested(head, data, self)
+            case HungUp():
+                self._hang_up()
+            case Message(text):
+                if self._peer is not None:
+                    self._peer.received(text)
+            case Closed(code):
+                peer, self._peer = self._peer, None
+                if peer is not None:
+                    peer.closed(code)
 
     def _decide(self, asked: Asked) -> None:
         site, head = self._door.site, asked.head

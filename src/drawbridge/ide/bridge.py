@@ -83,7 +83,7 @@ class Bridge:
         self._fixed_folders = bool(values["workspace"])
         patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
         self.workspace = Workspace(editor, folders, Privacy(patterns, context=values["context"]))
-        hosts = LOOPBACK_HOSTS.union(values["host"])
+        hosts = LOOPBACK_HOSTS.union(name.lower() for name in values["host"])
         self.claude = ClaudeClients(
             self.workspace,
             Toolbox(execute_code=values["execute_code"]),

@@ -31,6 +31,11 @@ def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
     return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
 
 
+def unsayable_folders(folders: Sequence[str]) -> list[str]:
+    """Those that Gemini CLI can't be told of: it takes the separator in their names for one, and knows no escape."""
+    return [folder for folder in folders if os.pathsep in folder]
+
+
 class DiscoveryFile(Protocol):
     """What one kind of agent looks for. ``path`` is known once it was written."""
 
@@ -89,14 +94,14 @@ class GeminiFile:
         self._removed = False
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """The file's name changes with the editor's pid. A folder with ":" in its name can't be said and is left out."""
+        """The file's name changes with the editor's pid."""
         if self._removed:
             return
         make_private_directory(self._directory)
         path = os.path.join(self._directory, f"gemini-ide-server-{editor_pid}-{self._port}.json")
         content = {
             "port": self._port,
-            "workspacePath": os.pathsep.join(folder for folder in folders if os.pathsep not in folder),
+            "workspacePath": os.pathsep.join(folder for folder in folders if folder not in unsayable_folders(folders)),
             "authToken": self._token,
             "ideInfo": {"name": ide_name.lower(), "displayName": ide_name},
             "drawbridgePid": os.getpid(),

@@ -5,7 +5,7 @@ One notice that is not in the right shape, a null among them, and the real CLI e
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -75,7 +75,7 @@ _METHODS: Final[dict[type[Notice], str]] = {
     DiffAccepted: "ide/diffAccepted",
     DiffRejected: "ide/diffRejected",
 }
-_CHECKS: Final = {
+_CHECKS: Final[dict[type[Notice], msgspec.json.Decoder[Any]]] = {
     ContextUpdate: msgspec.json.Decoder(_Message[ContextUpdate]),
     DiffAccepted: msgspec.json.Decoder(_Message[DiffAccepted]),
     DiffRejected: msgspec.json.Decoder(_Message[DiffRejected]),

@@ -14,13 +14,23 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drawbridge.errors import BadSetting, EditorGone, NoPort, NotPrivate
-from drawbridge.ide.discovery import DiscoveryFile, GeminiFile, LockFile, gemini_directory, lock_directory, sweep
+from drawbridge.ide.discovery import (
+    DiscoveryFile,
+    GeminiFile,
+    LockFile,
+    gemini_directory,
+    lock_directory,
+    sweep,
+    unsayable_folders,
+)
 
 PORTS: Final = range(10_000, 65_536)
 """Where a free port is looked for (CON-02 of the connection spec)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Those that end a bridge in good order."""
+
+UNSAYABLE: Final = 'Gemini CLI does not find the editor from {}: to it a ":" in the name begins another folder.'
 
 TOKEN_LENGTH: Final = 32
 """Least characters of a token that is handed over by ``DRAWBRIDGE_TOKEN``."""
@@ -54,7 +64,8 @@ class Launched:
                 problems[name] = str(error)
         if "lock_file" in problems or len(problems) == len(self.files):
             raise NotPrivate(" ".join(problems.values()))
-        return list(problems.values())
+        unsayable = unsayable_folders(folders) if "discovery_file" in self.files else []
+        return [*problems.values(), *(UNSAYABLE.format(folder) for folder in unsayable)]
 
     def remove_files(self) -> None:
         for file in self.files.values():

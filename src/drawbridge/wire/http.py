@@ -131,6 +131,9 @@ class HttpConnection:
     def read_body(self) -> Sequence[Event]:
         """Let the request in; its ``Body`` comes now or later."""
         assert self._asked is not None, "nobody asked for anything"
+        if int(self._asked.head.one("content-length") or 0) > self._message_limit:
+            self._refuse_length()
+            return []
         self._body = bytearray()
         if self._http.they_are_waiting_for_100_continue:
             self._http_send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
@@ -185,7 +188,7 @@ class HttpConnection:
             if isinstance(event, h11.Data) and self._body is not None:
                 self._body += event.data
                 if len(self._body) > self._message_limit:
-                    self.respond(413, f"A request may have {self._message_limit} bytes.")
+                    self._refuse_length()
                     return []
             elif isinstance(event, h11.EndOfMessage) and self._body is not None and self._asked is not None:
                 return [Body(self._asked.head, bytes(self._body))]
@@ -214,6 +217,9 @@ class HttpConnection:
         if self._asked.upgrade and self._bodyless:
             self._http.next_event()  # the end of the message; only behind it h11 offers the switch
         return [self._asked]
+
+    def _refuse_length(self) -> None:
+        self.respond(413, f"A request may have {self._message_limit} bytes.")
 
     def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):

@@ -331,6 +331,17 @@ async def test_an_unmodified_buffer_shows_what_was_written_and_nothing_else_move
     assert await desk.person.lines() == text.splitlines()
 
 
+async def test_the_text_of_before_can_be_had_back_however_long(desk: Desk) -> None:
+    old, new = "old\n" * 20_000, "new\n" * 20_000
+    path = await desk.opened("a.txt", old)
+    path.write_text(new)
+    await desk.editor.written(str(path), new, "")
+    assert (await desk.person.lines())[-1] == "new"
+    await desk.person.types("u")
+    assert (await desk.person.lines())[-1] == "old"
+    assert await desk.person.lua("return vim.o.undoreload") == 10_000
+
+
 async def test_unsaved_work_that_was_part_of_the_proposal_gives_way_and_can_be_undone(desk: Desk) -> None:
     path = await desk.opened("a.txt", OLD)
     await desk.person.types("ggOmine<Esc>")

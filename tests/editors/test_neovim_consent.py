@@ -150,10 +150,11 @@ async def test_a_write_in_the_other_window_is_of_the_file_not_of_the_proposal(de
 
 
 async def test_a_copy_written_elsewhere_is_a_copy(desk: Desk) -> None:
-    await shown(desk)
+    path = await desk.opened("hello.txt", OLD)
+    await desk.shows(proposal(path, OLD, "no newline\r\nat the end"))
     await desk.person.types(f":w {desk.folder}/copy.txt<CR>")
     assert await is_undecided(desk)
-    assert (desk.folder / "copy.txt").read_text() == NEW
+    assert (desk.folder / "copy.txt").read_bytes() == b"no newline\r\nat the end"
 
 
 async def test_write_can_be_switched_off(desk: Desk) -> None:

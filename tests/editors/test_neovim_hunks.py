@@ -134,6 +134,47 @@ async def test_no_change_under_the_cursor_is_said(desk: Desk, layout: str) -> No
     assert await desk.person.lines() == NEW.splitlines()
 
 
+async def test_what_was_computed_for_an_older_text_is_not_applied(desk: Desk) -> None:
+    await shown(desk, "inline")
+    before = await marks(desk)
+    tick = await desk.person.lua("return vim.api.nvim_buf_get_changedtick(0)")
+    late: dict[str, Any] = {
+        "id": "1",
+        "tick": tick - 1,
+        "first": 0,
+        "last": 1,
+        "lines": ["late"],
+        "clear": True,
+        "hunks": [],
+    }
+    for method in ("put_back", "mark"):
+        await desk.person.lua("require('drawbridge.link').handle(...)", method, late)
+    assert await desk.person.lines() == NEW.splitlines()
+    assert await marks(desk) == before
+
+
+class Typist:
+    """A session with a Neovim whose text changes while it is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(neovim_reviews, "CHUNK_LINES", 2)
+        self.lines, self.tick, self.calls = ["a", "b", "c"], 1, 0
+
+    async def call(self, method: str, calls: list[Any]) -> Any:
+        self.calls += 1
+        if self.calls == 2:
+            self.lines, self.tick = ["typed", *self.lines], 2
+        _, start, end, _ = calls[0][1]
+        return [[self.lines[start:end], self.tick], None]
+
+
+async def test_a_text_that_changes_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = Typist(monkeypatch)
+    reviews = neovim_reviews.NeovimReviews(session, session.call)
+    view = neovim_reviews._Shown(proposal("/a", OLD, NEW), OLD.splitlines())
+    assert await reviews._current(view) == (["typed", "a", "b", "c"], 2)
+
+
 async def test_outside_of_a_proposal_there_is_nothing_to_put_back(desk: Desk) -> None:
     await desk.opened("a.txt", OLD)
     await desk.person.lua("require('drawbridge.review').reject_hunk()")

@@ -29,12 +29,12 @@ class Bridge:
         self._errors = errors
         self.ready = ready
         self.port: int = ready["port"]
-        self.lock = Path(ready["lock_file"])
+        self.lock = Path(ready["lock_file"] if "lock_file" in ready else ready["discovery_file"])
         self.token: str = self.content["authToken"]
 
     @property
     def content(self) -> dict[str, Any]:
-        """What the lock file says."""
+        """What the lock file says; without Claude, the other agent's."""
         content: dict[str, Any] = json.loads(self.lock.read_bytes())
         return content
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from drawbridge.private_files import make_private_directory, port_open, process_alive, remove_quietly, write_private
 
@@ -99,45 +99,50 @@ class GeminiFile:
             return
         make_private_directory(self._directory)
         path = os.path.join(self._directory, f"gemini-ide-server-{editor_pid}-{self._port}.json")
+        sayable = [folder for folder in folders if folder not in unsayable_folders(folders)]
         content = {
             "port": self._port,
-            "workspacePath": os.pathsep.join(folder for folder in folders if folder not in unsayable_folders(folders)),
+            "workspacePath": os.pathsep.join(sayable),
             "authToken": self._token,
             "ideInfo": {"name": ide_name.lower(), "displayName": ide_name},
             "drawbridgePid": os.getpid(),
         }
-        write_private(path, json.dumps(content).encode())
+        data = json.dumps(content).encode()
+        write_private(path, data)
         if self.path not in ("", path):
             remove_quietly(self.path)
         self.path = path
-        self._point_at_it(folders[0])
+        self._point_at_it(folders[0], data)
 
     def remove(self) -> None:
         self._removed = True
         self._unlink()
         remove_quietly(self.path)
 
-    def _point_at_it(self, folder: str) -> None:
+    def _point_at_it(self, folder: str, data: bytes) -> None:
+        """The latest bridge of a folder has the link; what is no bridge's is left alone."""
         from hashlib import sha256
 
         self._unlink()
         name = f"workspace-{sha256(os.fsencode(folder)).hexdigest()[:8]}-latest.json"
-        self._link = os.path.join(self._directory, name)
-        temporary = f"{self._link}.{os.getpid()}.tmp"
+        link = os.path.join(self._directory, name)
+        if os.path.lexists(link) and not os.path.islink(link) and _said_in(link) is None:
+            return
+        self._link = link
+        temporary = f"{link}.{os.getpid()}.tmp"
         try:
             os.symlink(self.path, temporary)
-            os.replace(temporary, self._link)
-        except (OSError, NotImplementedError):
+            os.replace(temporary, link)
+        except OSError:
             remove_quietly(temporary)
-            self._link = ""
+            write_private(link, data)  # a file system without links
 
     def _unlink(self) -> None:
-        """Our link, not one that a later bridge of the same folder put in its place."""
-        try:
-            if self._link and os.readlink(self._link).endswith(f"-{self._port}.json"):
-                remove_quietly(self._link)
-        except OSError:
-            return
+        """Ours, not one that a later bridge of the same folder put in its place."""
+        said = _said_in(self._link) if self._link and not os.path.islink(self._link) else None
+        if _target(self._link).endswith(f"-{self._port}.json") or (said is not None and said.port == self._port):
+            remove_quietly(self._link)
+        self._link = ""
 
 
 def sweep(directory: str) -> list[str]:
@@ -148,22 +153,35 @@ def sweep(directory: str) -> list[str]:
     except OSError:
         return []
     for name in names:
-        match = LOCK_NAME.fullmatch(name) or GEMINI_NAME.fullmatch(name)
         path = os.path.join(directory, name)
-        if (match and _left_behind(path, int(match[1]))) or (LINK_NAME.fullmatch(name) and _target(path) in swept):
+        named = LOCK_NAME.fullmatch(name) or GEMINI_NAME.fullmatch(name)
+        if LINK_NAME.fullmatch(name) and os.path.islink(path):
+            left_behind = _target(path) in swept
+        elif named or LINK_NAME.fullmatch(name):
+            said = _said_in(path, int(named[1]) if named else None)
+            left_behind = said is not None and not process_alive(said.pid) and not port_open(said.port)
+        else:
+            continue
+        if left_behind:
             remove_quietly(path)
             swept.append(path)
     return swept
 
 
-def _left_behind(path: str, port: int) -> bool:
+class _Said(NamedTuple):
+    pid: int
+    port: int
+
+
+def _said_in(path: str, port: int | None = None) -> _Said | None:
+    """What a file of a bridge of ours says of it; None for any other. ``port``: where the file's name has it."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             content = json.loads(file.read(65_536))
-        pid = content["drawbridgePid"]
+        said = _Said(content["drawbridgePid"], content["port"] if port is None else port)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return False
-    return isinstance(pid, int) and not process_alive(pid) and not port_open(port)
+        return None
+    return said if isinstance(said.pid, int) and isinstance(said.port, int) else None
 
 
 def _target(link: str) -> str:

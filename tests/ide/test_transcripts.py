@@ -20,8 +20,8 @@ from drawbridge import settings
 from drawbridge.door import Door
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
+from drawbridge.ide import claude
 from drawbridge.ide.bridge import Bridge
-from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.launch import Launched
 from tests.waiting import PATIENCE, until
 
@@ -99,12 +99,13 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def bench(project: Path) -> AsyncIterator[Bench]:
+async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
     launched = Launched(settings.load("ide", settings.IDE, {"folder": str(project)}))
     editor = Memory([str(project)])
     bridge = Bridge(launched, editor, [str(project)], asyncio.Event())
     await bridge.open()
-    headers = {TOKEN_HEADER: launched.token}
+    headers = {claude.TOKEN_HEADER: launched.token}
     options: dict[str, Any] = {"subprotocols": ["mcp"], "compression": None, "proxy": None}
     async with (
         Door(bridge.agents, launched.listener),

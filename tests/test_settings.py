@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 
 from drawbridge.errors import BadSetting
@@ -166,6 +167,14 @@ def test_the_file_lies_in_the_platforms_place_unless_another_is_named(home: Path
     assert config_file({"DRAWBRIDGE_CONFIG": "/else/where.toml"}) == "/else/where.toml"
     assert config_file({}).startswith(str(home))
     assert config_file({}).endswith("drawbridge/config.toml")
+
+
+@pytest.mark.parametrize("base", ["/base", "", " ", None])
+def test_that_place_is_the_one_that_platformdirs_knows(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    if base is not None:
+        monkeypatch.setenv("XDG_CONFIG_HOME", base)
+    assert config_file() == os.path.join(platformdirs.user_config_dir("drawbridge", appauthor=False), "config.toml")
 
 
 def test_nothing_is_read_from_a_home_without_a_file(home: Path) -> None:

@@ -171,7 +171,8 @@ end
 handlers.folders = folders
 
 function handlers.tell(params)
-  require('drawbridge.say').answer(params.message, params.level)
+  -- A second line would end in "Press ENTER".
+  require('drawbridge.say').answer((params.message:gsub('%s*\n%s*', ' ')), params.level)
 end
 
 function handlers.selection()

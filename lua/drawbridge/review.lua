@@ -47,7 +47,7 @@ local watching ---@type integer? Autocommands while there are entries.
 local lapsed
 
 local function say(words)
-  require('drawbridge.say').answer('Drawbridge: ' .. words, 'warn')
+  require('drawbridge.say').answer('drawbridge: ' .. words, 'warn')
 end
 
 local function find(id)
@@ -282,7 +282,7 @@ end
 function M.accept()
   local entry = shown_or_newest()
   if not entry then
-    answer('DrawbridgeAccept: no proposal waits')
+    answer(':DrawbridgeAccept: no proposal waits')
   elseif not entry.windows then
     M.open()
   else
@@ -297,7 +297,7 @@ end
 function M.reject()
   local entry = shown_or_newest()
   if not entry then
-    answer('DrawbridgeReject: no proposal waits')
+    answer(':DrawbridgeReject: no proposal waits')
     return false
   end
   decide(entry, false)
@@ -309,7 +309,7 @@ end
 function M.reject_hunk()
   local entry = under_cursor()
   if not entry or entry.kind == 'code' then
-    answer('DrawbridgeRejectHunk: the cursor is not in a proposal')
+    answer(':DrawbridgeRejectHunk: the cursor is not in a proposal')
     return false
   end
   local side = vim.api.nvim_get_current_win() == entry.windows.old and 'old' or 'new'
@@ -329,7 +329,7 @@ function M.open()
   end
   local entry = shown_or_newest()
   if not entry or not entry.windows then
-    answer('DrawbridgeReview: no proposal waits')
+    answer(':DrawbridgeReview: no proposal waits')
     return false
   end
   vim.api.nvim_set_current_win(entry.windows.proposed)

@@ -43,6 +43,7 @@ async def test_an_address_may_be_a_host_and_a_port() -> None:
 async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(desk: Desk) -> None:
     assert await desk.person.lua("return require('drawbridge.link').attached()") is True
     assert str(ROOT) in await desk.person.lua("return vim.o.runtimepath")
+    assert await desk.person.lua("return vim.fn.exists(':DrawbridgeAccept')") == 2
     assert desk.editor.pid == await desk.person.lua("return vim.fn.getpid()")
     assert desk.editor.name == "Neovim"
 

@@ -45,6 +45,9 @@ ADD_RUNTIME: Final = """
 if not pcall(require, 'drawbridge.link') then
   vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(..., '\\\\,')
 end
+if not vim.g.loaded_drawbridge then
+  vim.cmd('runtime plugin/drawbridge.lua')
+end
 return require('drawbridge.link').REVISION
 """
 

@@ -110,6 +110,7 @@ function M.define_highlights()
     Plus = 'Added',
     Minus = 'Removed',
     Added = 'DiffAdd',
+    Changed = 'DiffText',
     Removed = 'DiffDelete',
     Filler = 'NonText',
     Notice = 'NormalFloat',

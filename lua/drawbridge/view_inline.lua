@@ -60,7 +60,7 @@ end
 
 --- Shows hunks, `first` and `last` (exclusive) in lines of the proposed text, from 0.
 ---@param buffer integer
----@param hunks {first: integer, last: integer, removed: string[], hidden: integer}[]
+---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][]}[]
 ---@param clear boolean Whether the marks of before go.
 function M.mark(buffer, hunks, clear)
   if clear then
@@ -75,6 +75,12 @@ function M.mark(buffer, hunks, clear)
     if hunk.last > hunk.first then
       -- 'line_hl_group' would be plainer, but opens the sign column in Neovim 0.7.
       mark(hunk.first, { end_row = math.min(hunk.last, count), hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
+    end
+    for _, word in ipairs(hunk.words) do
+      local row, first, last = unpack(word)
+      if last > first then
+        vim.api.nvim_buf_set_extmark(buffer, MARKS, row, first, { end_col = last, hl_group = 'DrawbridgeChanged', priority = 4100 })
+      end
     end
     if #hunk.removed > 0 then
       -- Behind the last line there is no line to stand above.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.editors import neovim_reviews
+from drawbridge.editors import neovim_marks, neovim_reviews
 from drawbridge.editors.port import Accepted, Rejected
 from tests.nvim.rig import Desk, proposal
 
@@ -23,7 +23,8 @@ local namespace = vim.api.nvim_get_namespaces().drawbridge_inline
 local marks = {}
 for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, namespace, 0, -1, { details = true })) do
   local removed = vim.tbl_map(function(line) return line[1][1] end, mark[4].virt_lines or {})
-  table.insert(marks, { mark[2], mark[4].end_row or mark[2], removed })
+  local words = mark[4].hl_group == 'DrawbridgeChanged' and { mark[3], mark[4].end_col } or nil
+  table.insert(marks, { mark[2], mark[4].end_row or mark[2], removed, words })
 end
 return marks
 """
@@ -33,7 +34,9 @@ async def marks(desk: Desk) -> dict[str, Any]:
     """Added lines, and removed ones by the line that they stand at; from 0."""
     added: set[int] = set()
     removed: dict[int, list[str]] = {}
-    for row, end, lines in await desk.person.lua(MARKS):
+    for row, end, lines, *words in await desk.person.lua(MARKS):
+        if words:
+            continue
         added |= set(range(row, end))
         if lines:
             removed[row] = lines
@@ -58,6 +61,14 @@ async def test_the_inline_view_marks_what_is_added_and_shows_what_is_removed(des
     assert await marks(desk) == {"added": [0, 2, 5], "removed": {2: ["two"], 4: ["four"]}}
 
 
+async def test_what_differs_within_a_changed_line_is_marked_by_itself(desk: Desk) -> None:
+    await shown(
+        desk, "inline", "let gr\u00f6\u00dfe = 1;\nif a\nkept\n", "let gr\u00f6\u00dfe = 21;\nif (not b or c)\nkept\n"
+    )
+    words = [mark[3] for mark in await desk.person.lua(MARKS) if len(mark) > 3]
+    assert words == [[14, 15]]
+
+
 async def test_marks_follow_what_the_person_types(desk: Desk) -> None:
     await shown(desk, "inline")
     await desk.person.types("ggdd")
@@ -80,7 +91,7 @@ async def test_removed_lines_are_shown_as_they_would_look(desk: Desk) -> None:
 async def test_a_very_long_removal_is_cut_with_a_word_about_it(desk: Desk) -> None:
     await shown(desk, "inline", "line\n" * 1_000, "")
     (lines,) = (await marks(desk))["removed"].values()
-    assert len(lines) == neovim_reviews.REMOVED_LINES + 1
+    assert len(lines) == neovim_marks.REMOVED_LINES + 1
     assert "800 more removed lines" in lines[-1]
 
 

@@ -10,30 +10,14 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from drawbridge.editors import hunks, text
-from drawbridge.editors.hunks import Hunk
+from drawbridge.editors import hunks, neovim_marks, text
 from drawbridge.editors.neovim_rpc import NeovimError, Session
 from drawbridge.editors.port import Accepted, Decided, Proposal, Rejected
 from drawbridge.errors import DrawbridgeError, UnusableFile
 
-DIFF_CHARACTERS: Final = 512 * 1024
-DIFF_LINES: Final = 10_000
-DIFF_HUNKS: Final = 200
-DIFF_CHANGED_LINES: Final = 2_000
-DIFF_CHANGED_CHARACTERS: Final = 100_000
-"""Up to these Neovim's own diff mode is used. It computes while nothing else runs, in a time that grows with lines times
-hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10 and 0.12 it stays below 50 ms at these
-limits together. Above them the inline view shows the hunks that we computed."""
-
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
 """What one call hands over: it takes Neovim a few milliseconds, and keys are read between two calls."""
-
-MARKS_CHUNK: Final = 2_000
-"""Hunks and lines that one call marks."""
-
-REMOVED_LINES: Final = 200
-"""Removed lines that the inline view shows of one hunk."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
@@ -124,7 +108,7 @@ class NeovimReviews:
             added=sum(hunk.new_count for hunk in proposal.hunks),
             removed=sum(hunk.old_count for hunk in proposal.hunks),
             first=proposal.hunks[0].new_start if proposal.hunks else 0,
-            diff=_fits_diff_mode(proposal, shown.old_lines, new_lines),
+            diff=neovim_marks.fits_diff_mode(proposal, shown.old_lines, new_lines),
             dos=form.eol == "\r\n",
             bom=form.bom,
             final_newline=form.final_newline,
@@ -133,7 +117,7 @@ class NeovimReviews:
         await self._fill(shown.buffer, new_lines)
         if "old" in view:
             await self._fill(view["old"], shown.old_lines)
-        portions = _marks(proposal.hunks, shown.old_lines) if shown.inline else iter(())
+        portions = neovim_marks.portions(proposal.hunks, shown.old_lines, new_lines) if shown.inline else iter(())
         # The first ones are there when the view opens, the others follow it.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
@@ -161,14 +145,14 @@ class NeovimReviews:
                 shown.edited = False
                 lines, tick = await self._current(shown)
                 found = await asyncio.to_thread(hunks.diff, shown.old_lines, lines)
-                await self._mark(shown, _marks(found, shown.old_lines), clear=True, tick=tick)
+                await self._mark(shown, neovim_marks.portions(found, shown.old_lines, lines), clear=True, tick=tick)
         finally:
             shown.marking = False
 
     async def _put_back(self, shown: _Shown, line: int, side: str) -> None:
         lines, tick = await self._current(shown)
         found = await asyncio.to_thread(hunks.diff, shown.old_lines, lines)
-        hunk = _hunk_at(found, line, side)
+        hunk = neovim_marks.hunk_at(found, line, side)
         if hunk is None:
             await self._ask("tell", message="There is no change under the cursor.", level="info")
             return
@@ -257,49 +241,3 @@ def _halved(lines: Sequence[str]) -> Iterator[Sequence[str]]:
         middle = len(lines) // 2
         yield from _halved(lines[:middle])
         yield from _halved(lines[middle:])
-
-
-def _fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
-    changed = [
-        line
-        for hunk in proposal.hunks[: DIFF_HUNKS + 1]
-        for line in (*old_lines[hunk.old_start : hunk.old_end], *new_lines[hunk.new_start : hunk.new_end])
-    ]
-    return (
-        max(len(proposal.old_text), len(proposal.new_text)) <= DIFF_CHARACTERS
-        and max(len(old_lines), len(new_lines)) <= DIFF_LINES
-        and len(proposal.hunks) <= DIFF_HUNKS
-        and len(changed) <= DIFF_CHANGED_LINES
-        and sum(map(len, changed)) <= DIFF_CHANGED_CHARACTERS
-    )
-
-
-def _marks(found: Sequence[Hunk], old_lines: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """What the inline view needs to know of hunks, in portions; at least one, since the first clears."""
-    marks: list[dict[str, Any]] = []
-    size = 0
-    for hunk in found:
-        shown = min(hunk.old_count, REMOVED_LINES)
-        removed = old_lines[hunk.old_start : hunk.old_start + shown]
-        first, hidden = hunk.new_start, hunk.old_count - shown
-        while True:
-            last = min(hunk.new_end, first + MARKS_CHUNK)
-            marks.append({"first": first, "last": last, "removed": removed, "hidden": hidden})
-            size += 1 + last - first + len(removed)
-            if size >= MARKS_CHUNK:
-                yield marks
-                marks, size = [], 0
-            if last == hunk.new_end:
-                break
-            # The rest of a long hunk: what was removed stands above its first line already.
-            first, removed, hidden = last, [], 0
-    yield marks
-
-
-def _hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
-    """The hunk that a line of one side belongs to; a side without lines belongs to the lines around the gap."""
-    for hunk in found:
-        start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
-        if start <= line < end or (start == end and line in (start - 1, start)):
-            return hunk
-    return None

@@ -1,0 +1,102 @@
+"""What Neovim is told of the hunks of a proposal, and whether its own diff mode may compute them instead. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from drawbridge.editors.hunks import Hunk
+from drawbridge.editors.linediff import common_prefix
+from drawbridge.editors.port import Proposal
+
+DIFF_CHARACTERS: Final = 512 * 1024
+DIFF_LINES: Final = 10_000
+DIFF_HUNKS: Final = 200
+DIFF_CHANGED_LINES: Final = 2_000
+DIFF_CHANGED_CHARACTERS: Final = 100_000
+"""Up to these Neovim's own diff mode is used. It computes while nothing else runs, in a time that grows with lines times
+hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10 and 0.12 it stays below 50 ms at these
+limits together. Above them the inline view shows the hunks that we computed."""
+
+MARKS_CHUNK: Final = 2_000
+"""Hunks and lines that one call marks."""
+
+REMOVED_LINES: Final = 200
+"""Removed lines that the inline view shows of one hunk."""
+
+PAIRED_LINES: Final = 50
+"""Up to so many lines that replace as many others are compared with them in pairs."""
+
+
+def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
+    changed = [
+        line
+        for hunk in proposal.hunks[: DIFF_HUNKS + 1]
+        for line in (*old_lines[hunk.old_start : hunk.old_end], *new_lines[hunk.new_start : hunk.new_end])
+    ]
+    return (
+        max(len(proposal.old_text), len(proposal.new_text)) <= DIFF_CHARACTERS
+        and max(len(old_lines), len(new_lines)) <= DIFF_LINES
+        and len(proposal.hunks) <= DIFF_HUNKS
+        and len(changed) <= DIFF_CHANGED_LINES
+        and sum(map(len, changed)) <= DIFF_CHANGED_CHARACTERS
+    )
+
+
+def portions(
+    found: Sequence[Hunk], old_lines: Sequence[str], new_lines: Sequence[str]
+) -> Iterator[list[dict[str, Any]]]:
+    """The marks of the inline view, each call's worth by itself; at least one, since the first clears."""
+    marks: list[dict[str, Any]] = []
+    size = 0
+    for hunk in found:
+        for mark in _marks(hunk, old_lines, new_lines):
+            marks.append(mark)
+            size += 1 + mark["last"] - mark["first"] + len(mark["removed"])
+            if size >= MARKS_CHUNK:
+                yield marks
+                marks, size = [], 0
+    yield marks
+
+
+def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
+    """The hunk that a line of one side belongs to; a side without lines belongs to the lines around the gap."""
+    for hunk in found:
+        start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
+        if start <= line < end or (start == end and line in (start - 1, start)):
+            return hunk
+    return None
+
+
+def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """One mark; several where many lines are added: what was removed stands above the first of them."""
+    shown = min(hunk.old_count, REMOVED_LINES)
+    removed = old_lines[hunk.old_start : hunk.old_start + shown]
+    for first in range(hunk.new_start, hunk.new_end, MARKS_CHUNK) or (hunk.new_start,):
+        is_first = first == hunk.new_start
+        yield {
+            "first": first,
+            "last": min(hunk.new_end, first + MARKS_CHUNK),
+            "removed": removed if is_first else (),
+            "hidden": hunk.old_count - shown if is_first else 0,
+            "words": list(_words(hunk, old_lines, new_lines)) if is_first else (),
+        }
+
+
+def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Of lines that replace as many others: the line, and where in it what differs begins and ends, in bytes."""
+    if hunk.old_count != hunk.new_count or hunk.new_count > PAIRED_LINES:
+        return
+    for offset in range(hunk.new_count):
+        old, new = old_lines[hunk.old_start + offset], new_lines[hunk.new_start + offset]
+        start = common_prefix(old, new)
+        common_end = common_prefix(old[start:][::-1], new[start:][::-1])
+        # Lines that share little have been replaced as a whole: the first word of both being "if" says nothing.
+        if 2 * (start + common_end) < max(len(old), len(new)):
+            continue
+        before, within = _bytes(new[:start]), _bytes(new[start : len(new) - common_end])
+        yield hunk.new_start + offset, before, before + within
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))

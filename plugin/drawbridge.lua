@@ -32,12 +32,17 @@ vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   end
 end, { range = true, desc = 'Show the agent this file, or the lines of the range' })
 
-vim.api.nvim_create_user_command('DrawbridgeClaude', function(given)
-  require('drawbridge').claude(require('drawbridge.terminal').words(given.args))
-end, {
-  nargs = '*',
-  complete = function(...)
-    return require('drawbridge.terminal').complete(...)
-  end,
-  desc = 'Run the Claude CLI in a terminal, connected to this Neovim',
-})
+local function terminal_command(name, agent, description)
+  vim.api.nvim_create_user_command('Drawbridge' .. name, function(given)
+    require('drawbridge')[agent](require('drawbridge.cli').split(given.args))
+  end, {
+    nargs = '*',
+    complete = function(...)
+      return require('drawbridge.cli').complete(agent, ...)
+    end,
+    desc = description,
+  })
+end
+
+terminal_command('Claude', 'claude', 'Run the Claude CLI in a terminal, connected to this Neovim')
+terminal_command('Gemini', 'gemini', 'Run Gemini CLI in a terminal, connected to this Neovim')

@@ -44,6 +44,20 @@ local function one_of(...)
   }
 end
 
+---@return drawbridge.Kind
+local function some_of(...)
+  local one = one_of(...)
+  return {
+    expects = one.expects .. ', or a list of them',
+    fits = function(value)
+      if not is_list_of_texts(value) then
+        return one.fits(value)
+      end
+      return #vim.tbl_filter(one.fits, value) == #value
+    end,
+  }
+end
+
 local boolean = {
   expects = 'true or false',
   fits = function(value)
@@ -78,11 +92,14 @@ local OPTIONS = {
   { 'terminal.size', size, 0.4 },
   { 'terminal.auto_insert', boolean, true },
   { 'terminal.auto_close', boolean, true },
+  { 'gemini.command', texts, 'gemini' },
+  { 'gemini.aliases', boolean, true },
   { 'diff.layout', one_of('vertical', 'horizontal', 'inline'), 'vertical' },
   { 'diff.open_in', one_of('tab', 'current'), 'tab' },
   { 'server.port', whole(1, 65535) },
   { 'server.workspace', texts },
-  { 'server.agent', texts },
+  { 'server.agent', some_of('claude', 'gemini') },
+  { 'server.host', texts },
   { 'server.single_client', boolean },
   { 'server.mention', one_of('recent', 'all') },
   { 'server.reject', one_of('upgrade', '1008') },

@@ -3,7 +3,9 @@ local config = require('drawbridge.config')
 
 local M = {}
 
-local WAIT = 2000 -- ms for each program that is asked
+local WAIT, WAIT_FOR_GEMINI = 2000, 8000 -- ms for each program that is asked; Gemini CLI takes 2 s to say its version
+local OLDEST_GEMINI = 31 -- 0.31 is the first that looks at more than its own parents for an editor
+local INSTALL_GEMINI = require('drawbridge.cli').agents.gemini.install
 
 -- Neovim 0.7 has the old names only, and they are gone in newer ones.
 local reporter = vim.health or require('health')
@@ -17,8 +19,9 @@ local function home(path)
   return vim.fn.fnamemodify(path, ':~')
 end
 
---- What a program prints, or nil and why not. Never longer than `WAIT`.
-local function ask(words)
+--- What a program prints, or nil and why not. Never longer than `wait` milliseconds.
+local function ask(words, wait)
+  wait = wait or WAIT
   local said = {}
   local function collect(_, lines)
     vim.list_extend(said, lines)
@@ -28,10 +31,10 @@ local function ask(words)
     return nil, "it can't be run"
   end
   pcall(vim.fn.chanclose, job, 'stdin') -- nobody will answer a question of its
-  local code = vim.fn.jobwait({ job }, WAIT)[1]
+  local code = vim.fn.jobwait({ job }, wait)[1]
   if code == -1 then
     vim.fn.jobstop(job)
-    return nil, ('it gave no answer in %d seconds'):format(WAIT / 1000)
+    return nil, ('it gave no answer in %d seconds'):format(wait / 1000)
   end
   local output = vim.trim(table.concat(said, '\n'))
   if code ~= 0 then
@@ -100,10 +103,14 @@ local function check_bridge()
     check_private(now.lock_file, tonumber('600', 8), 'Lock file')
     check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Its directory')
   end
+  if now.discovery_file then
+    check_private(now.discovery_file, tonumber('600', 8), 'Discovery file')
+    check_private(vim.fn.fnamemodify(now.discovery_file, ':h'), tonumber('700', 8), 'Its directory')
+  end
   if #now.agents > 0 then
     ok('Connected: ' .. table.concat(now.agents, ', '))
   else
-    info('No agent is connected: :DrawbridgeClaude, or /ide in a claude that runs elsewhere')
+    info('No agent is connected: :DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide')
   end
 end
 
@@ -145,7 +152,7 @@ local function check_proxies()
   local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
   if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
     warn(('%s is set and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
-      ':DrawbridgeClaude sees to it. In another terminal, before claude: '
+      ':DrawbridgeClaude and :DrawbridgeGemini see to it. In another terminal, before the agent: '
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
@@ -184,16 +191,67 @@ local function check_mode()
   end
 end
 
+local function check_gemini()
+  local program = config.words(config.get().gemini.command)
+  if vim.fn.executable(program[1]) == 0 then
+    -- Many have one agent only.
+    return info(("%s can't be run: %s, or name it: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI))
+  end
+  local version, reason = ask(vim.list_extend(program, { '--version' }), WAIT_FOR_GEMINI)
+  if not version then
+    return warn(('%s --version: %s'):format(program[1], reason))
+  end
+  local name = home(vim.fn.exepath(program[1]))
+  local major, minor = version:match('^v?(%d+)%.(%d+)')
+  if major and tonumber(major) == 0 and tonumber(minor) < OLDEST_GEMINI then
+    warn(('%s: %s knows no editor but VS Code'):format(name, version), { INSTALL_GEMINI .. '@latest' })
+  else
+    ok(('%s: %s'):format(name, version))
+  end
+end
+
+--- The setting without which Gemini CLI looks for no editor.
+local function check_gemini_setting()
+  local file = (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
+  local advice = { 'Type /ide enable in it, once.' }
+  if vim.fn.filereadable(file) == 0 then
+    return info(('No %s yet: %s'):format(home(file), advice[1]))
+  end
+  local text = table.concat(vim.fn.readfile(file), '\n')
+  local read, settings = pcall(vim.json.decode, text)
+  if not read or type(settings) ~= 'table' then
+    -- The CLI takes comments in it, which we can't read.
+    info(("%s can't be read here as JSON; it needs \"ide\": {\"enabled\": true}"):format(home(file)))
+  elseif type(settings.ide) == 'table' and settings.ide.enabled == true then
+    ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
+  else
+    warn(('ide.enabled is not true in %s: it looks for no editor'):format(home(file)), advice)
+  end
+end
+
+local function check_container()
+  if require('drawbridge.cli').looks_outside() then
+    info(
+      'This is a container: a gemini that is not started by :DrawbridgeGemini looks for its editor outside. '
+        .. 'Before it: export REMOTE_CONTAINERS=true'
+    )
+  end
+end
+
 function M.check()
   start('This Neovim')
   check_neovim()
   check_program()
   start('The bridge')
   check_bridge()
+  check_proxies()
+  start('Gemini CLI')
+  check_gemini()
+  check_gemini_setting()
+  check_container()
   start('Claude Code')
   check_claude()
   check_directory()
-  check_proxies()
   check_mode()
 end
 

@@ -7,19 +7,24 @@ local function say(text, level)
   require('drawbridge.say').answer(text, level)
 end
 
-local function start_bridge()
-  require('drawbridge.server').start()
+--- What follows from the options: the bridge runs, unless `auto_start` is off, and the aliases are there or not.
+local function put_into_force()
+  local options = require('drawbridge.config').get()
+  require('drawbridge.aliases').set(options.gemini.aliases)
+  if options.auto_start then
+    require('drawbridge.server').start()
+  end
 end
 
---- Starts the bridge once Neovim has started, so that its start is not slowed. A second call changes nothing.
-local function auto_start()
+--- Once Neovim has started, so that its start is not slowed and other plugins' commands are there. Twice changes nothing.
+local function put_into_force_soon()
   if vim.v.vim_did_enter == 1 then
-    return start_bridge()
+    return put_into_force()
   end
   vim.api.nvim_create_autocmd('VimEnter', {
-    group = vim.api.nvim_create_augroup('drawbridge_auto_start', {}),
+    group = vim.api.nvim_create_augroup('drawbridge_setup', {}),
     once = true,
-    callback = start_bridge,
+    callback = put_into_force,
   })
 end
 
@@ -39,16 +44,14 @@ function M.setup(options)
     require('drawbridge.say').problems('setup{}', problems)
     return false
   end
-  if config.get().auto_start then
-    auto_start()
-  end
+  put_into_force_soon()
   return true
 end
 
 local function start_and_say(command)
-  require('drawbridge.server').when_ready(function(port, problem)
-    if port then
-      say(('%s: the bridge listens on port %d'):format(command, port))
+  require('drawbridge.server').when_ready(function(bridge, problem)
+    if bridge then
+      say(('%s: the bridge listens on port %d'):format(command, bridge.port))
     else
       say(('%s: %s'):format(command, problem), 'error')
     end
@@ -139,7 +142,13 @@ end
 --- `:DrawbridgeClaude`: the CLI in a terminal split, connected to this Neovim.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.claude(arguments)
-  require('drawbridge.terminal').open(arguments or {})
+  require('drawbridge.terminal').open('claude', arguments or {})
+end
+
+--- `:DrawbridgeGemini`: the same with Gemini CLI, in a terminal of its own.
+---@param arguments? string[] Flags and prompt for the CLI.
+function M.gemini(arguments)
+  require('drawbridge.terminal').open('gemini', arguments or {})
 end
 
 --- What a script may want to know; see `:help drawbridge.status()`.

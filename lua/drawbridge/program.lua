@@ -69,6 +69,7 @@ function M.invocation(options, last)
   add('--workspace', vim.tbl_map(absolute, config.list(server.workspace)))
   add('--port', { last.port or server.port })
   add('--agent', config.list(server.agent))
+  add('--host', config.list(server.host))
   add('--mention', { server.mention })
   add('--reject', { server.reject })
   -- "warn" is the bridge's own default too.

@@ -17,7 +17,7 @@ local state = {
   phase = 'stopped', ---@type drawbridge.Phase
   job = nil, ---@type integer?
   program = nil, ---@type string[]?
-  ready = nil, ---@type {port: integer, pid: integer, lock_file: string}?
+  ready = nil, ---@type {port: integer, pid: integer, lock_file: string?, discovery_file: string?}?
   problem = nil, ---@type string? Why it is in phase "failed".
   last_line = nil, ---@type string? The last line the bridge wrote that was not an event.
   restarts = {}, ---@type integer[] When it was restarted unasked, in seconds.
@@ -25,14 +25,22 @@ local state = {
 }
 -- Port and token last as long as Neovim does, so that agents find a restarted bridge by themselves.
 local kept = { port = nil, token = nil, asked = nil } -- asked: the option `server.port` of the last start
-local waiting = {} ---@type fun(port: integer?, problem: string?)[]
+local waiting = {} ---@type fun(bridge: drawbridge.Bridge?, problem: string?)[]
 local hooked = false
 
-local function answer_waiting(port, problem)
+local function answer_waiting(bridge, problem)
   local callbacks = waiting
   waiting = {}
   for _, callback in ipairs(callbacks) do
-    callback(port, problem)
+    callback(bridge, problem)
+  end
+end
+
+--- Where the bridge listens and what it asks of those who come; nil until both are known.
+---@return drawbridge.Bridge?
+local function known_bridge()
+  if state.phase == 'ready' and kept.token then
+    return { port = state.ready.port, token = kept.token }
   end
 end
 
@@ -57,10 +65,17 @@ local function fail(what, problem)
 end
 
 local function became_ready(event)
-  state.ready = { port = event.port, pid = event.pid, lock_file = event.lock_file }
+  state.ready = {
+    port = event.port,
+    pid = event.pid,
+    lock_file = event.lock_file,
+    discovery_file = event.discovery_file,
+  }
   enter('ready')
   kept.port = event.port
-  answer_waiting(event.port)
+  if known_bridge() then
+    answer_waiting(known_bridge())
+  end
 end
 
 local function read_line(line)
@@ -150,6 +165,9 @@ local function hook()
   hooked = true
   require('drawbridge.link').on_state(function()
     remember(require('drawbridge.link').state())
+    if known_bridge() then
+      answer_waiting(known_bridge())
+    end
     vim.cmd('redrawstatus!')
   end)
   vim.api.nvim_create_autocmd('VimLeavePre', {
@@ -234,17 +252,17 @@ function M.leave()
   end
 end
 
---- Calls back once with the port, or with nil and the reason; starts the bridge where it does not run.
----@param callback fun(port: integer?, problem: string?)
+--- Calls back once with where the bridge is, or with nil and the reason; starts the bridge where it does not run.
+---@param callback fun(bridge: drawbridge.Bridge?, problem: string?)
 function M.when_ready(callback)
-  if state.phase == 'ready' then
-    return callback(state.ready.port)
+  if known_bridge() then
+    return callback(known_bridge())
   end
   local answered = false
-  local function once(port, problem)
+  local function once(bridge, problem)
     if not answered then
       answered = true
-      callback(port, problem)
+      callback(bridge, problem)
     end
   end
   table.insert(waiting, once)
@@ -255,7 +273,7 @@ function M.when_ready(callback)
 end
 
 --- What is known of the process. Cheap.
----@return {phase: drawbridge.Phase, problem?: string, port?: integer, pid?: integer, lock_file?: string, program?: string[]}
+---@return {phase: drawbridge.Phase, problem?: string, port?: integer, pid?: integer, lock_file?: string, discovery_file?: string, program?: string[]}
 function M.status()
   local ready = state.ready or {}
   return {
@@ -264,6 +282,7 @@ function M.status()
     port = ready.port,
     pid = ready.pid,
     lock_file = ready.lock_file,
+    discovery_file = ready.discovery_file,
     program = state.program,
   }
 end

@@ -82,6 +82,7 @@ function M.get()
     port = bridge.port or process.port,
     pid = process.pid,
     lock_file = process.lock_file,
+    discovery_file = process.discovery_file,
     program = process.program,
     problem = process.problem,
     agents = M.agents(),
@@ -94,8 +95,8 @@ local NEXT = {
   failed = ':DrawbridgeLog and :checkhealth drawbridge tell more',
   starting = 'a moment of patience',
   stopping = 'a moment of patience',
-  listening = ':DrawbridgeClaude, or /ide in a claude that runs elsewhere',
-  connected = ':DrawbridgeSend shows it a file or lines',
+  listening = ':DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide',
+  connected = ':DrawbridgeSend shows Claude a file or lines',
 }
 
 ---@return {[1]: string, [2]: string}[] rows Label and text.
@@ -116,6 +117,7 @@ local function rows(now)
   add('port', now.port and tostring(now.port))
   add('process', now.pid and tostring(now.pid))
   add('lock file', home(now.lock_file))
+  add('discovery', home(now.discovery_file))
   add('program', now.program and table.concat(vim.tbl_map(home, now.program), ' '))
   add('next', now.pending > 0 and ':DrawbridgeAccept or :DrawbridgeReject' or NEXT[now.state])
   return said

@@ -1,127 +1,12 @@
---- `:DrawbridgeClaude`: the CLI in a terminal window, with what it needs to find the bridge in its environment.
+--- `:DrawbridgeClaude` and `:DrawbridgeGemini`: each agent's CLI in a terminal window of its own, connected to the bridge.
+local cli = require('drawbridge.cli')
 local config = require('drawbridge.config')
 local say = require('drawbridge.say')
 
 local M = {}
 
-local LOCAL = { 'localhost', '127.0.0.1', '::1' }
-local FLAGS = {
-  '--add-dir',
-  '--allowedTools',
-  '--append-system-prompt',
-  '--continue',
-  '--dangerously-skip-permissions',
-  '--disallowedTools',
-  '--fork-session',
-  '--model',
-  '--permission-mode',
-  '--resume',
-  '--settings',
-  '--verbose',
-}
-local VALUES = {
-  ['--permission-mode'] = { 'acceptEdits', 'auto', 'bypassPermissions', 'default', 'plan' },
-  ['--model'] = { 'fable', 'haiku', 'opus', 'sonnet' },
-}
-
-local session ---@type {buffer: integer, job: integer?}?
-local opening = false
-
---- The entries of both variables and the local addresses, each once, in this order.
----@param ... string? Comma-separated lists.
----@return string
-function M.no_proxy(...)
-  local entries, seen = {}, {}
-  local function add(entry)
-    if entry ~= '' and not seen[entry] then
-      seen[entry] = true
-      entries[#entries + 1] = entry
-    end
-  end
-  for index = 1, select('#', ...) do
-    for _, entry in ipairs(vim.split(select(index, ...) or '', ',', { plain = true })) do
-      add(vim.trim(entry))
-    end
-  end
-  for _, entry in ipairs(LOCAL) do
-    add(entry)
-  end
-  return table.concat(entries, ',')
-end
-
---- What is put into the CLI's environment; the rest it inherits.
----@param port integer The bridge's.
----@param inherited table<string, string> Neovim's own environment.
----@return table<string, string>
-function M.environment(port, inherited)
-  local none = M.no_proxy(inherited.no_proxy, inherited.NO_PROXY)
-  return {
-    CLAUDE_CODE_SSE_PORT = tostring(port),
-    MCP_CONNECTION_NONBLOCKING = 'true',
-    -- The CLI goes through http_proxy even to 127.0.0.1, and programs differ in which spelling they read.
-    no_proxy = none,
-    NO_PROXY = none,
-  }
-end
-
-local function chooses_mode(words)
-  for _, word in ipairs(words) do
-    if word == '--dangerously-skip-permissions' or word:match('^%-%-permission%-mode=?') then
-      return true
-    end
-  end
-  return false
-end
-
---- The words to run. Newer CLIs start in a mode that asks nothing and so shows no diff; unless told otherwise, ask.
----@param command string|string[] The option `terminal.command`.
----@param arguments string[]
----@return string[]
-function M.command(command, arguments)
-  local words = config.words(command)
-  if not chooses_mode(words) and not chooses_mode(arguments) then
-    vim.list_extend(words, { '--permission-mode', 'default' })
-  end
-  return vim.list_extend(words, arguments)
-end
-
---- Splits at spaces as a shell does: 'single' and "double" quotes hold words together, a backslash the next letter.
----@param line string
----@return string[]
-function M.words(line)
-  local words, word, quote = {}, nil, nil
-  local index = 1
-  while index <= #line do
-    local letter = line:sub(index, index)
-    if letter == '\\' and quote ~= "'" and index < #line then
-      index = index + 1
-      word = (word or '') .. line:sub(index, index)
-    elseif letter == quote then
-      quote = nil
-    elseif not quote and (letter == '"' or letter == "'") then
-      quote, word = letter, word or ''
-    elseif not quote and letter:match('%s') then
-      words[#words + 1], word = word, nil
-    else
-      word = (word or '') .. letter
-    end
-    index = index + 1
-  end
-  words[#words + 1] = word
-  return words
-end
-
---- Completion for the command line: a few flags and what may follow them.
-function M.complete(lead, line, position)
-  local before = vim.split(line:sub(1, position), '%s+')
-  local flag = before[#before - 1]
-  if flag == '--add-dir' then
-    return vim.fn.getcompletion(lead, 'dir')
-  end
-  return vim.tbl_filter(function(candidate)
-    return candidate:sub(1, #lead) == lead
-  end, VALUES[flag] or FLAGS)
-end
+local sessions = {} ---@type table<string, {buffer: integer, job: integer}> By agent.
+local opening = {} ---@type table<string, boolean>
 
 local function extent(size, whole)
   return math.max(1, size < 1 and math.floor(whole * size + 0.5) or math.min(size, whole))
@@ -147,12 +32,33 @@ local SPLITS = {
   top = 'topleft split',
   tab = 'tab split',
 }
+local SHARED = {
+  right = 'belowright split',
+  left = 'belowright split',
+  bottom = 'belowright vertical split',
+  top = 'belowright vertical split',
+}
 
---- A window for `buffer` where the options want it; it becomes the current one.
+--- The window of another agent in this tab page.
+local function neighbour()
+  for _, session in pairs(sessions) do
+    local window = vim.fn.bufwinid(session.buffer)
+    if window ~= -1 and vim.api.nvim_win_get_config(window).relative == '' then
+      return window
+    end
+  end
+end
+
+--- A window for `buffer` where the options want it; it becomes the current one. Two agents share the room of one.
 local function open_window(buffer)
   local options = config.get().terminal
+  local beside = neighbour()
   if options.position == 'float' then
     open_float(buffer, options.size)
+  elseif beside and options.position ~= 'tab' then
+    vim.api.nvim_set_current_win(beside)
+    vim.cmd('keepalt ' .. SHARED[options.position])
+    vim.api.nvim_win_set_buf(0, buffer)
   else
     vim.cmd('keepalt ' .. SPLITS[options.position])
     vim.api.nvim_win_set_buf(0, buffer)
@@ -186,9 +92,9 @@ local function focus(buffer)
   enter()
 end
 
-local function ended(buffer, code)
-  if session and session.buffer == buffer then
-    session = nil
+local function ended(agent, buffer, code)
+  if sessions[agent] and sessions[agent].buffer == buffer then
+    sessions[agent] = nil
   end
   if vim.v.dying > 0 or vim.v.exiting ~= vim.NIL or not vim.api.nvim_buf_is_valid(buffer) then
     return
@@ -199,17 +105,17 @@ local function ended(buffer, code)
     end
     vim.api.nvim_buf_delete(buffer, { force = true })
   elseif code ~= 0 then
-    say.answer((':DrawbridgeClaude: it ended with code %d'):format(code), 'warn')
+    say.answer(('%s: it ended with code %d'):format(cli.agents[agent].command, code), 'warn')
   end
 end
 
-local function run(words, port)
+local function run(agent, words, bridge)
   local buffer = vim.api.nvim_create_buf(false, false)
   open_window(buffer)
   local options = {
-    env = M.environment(port, vim.fn.environ()),
+    env = cli.environment(agent, bridge),
     on_exit = function(_, code)
-      ended(buffer, code)
+      ended(agent, buffer, code)
     end,
   }
   local started, job
@@ -220,46 +126,49 @@ local function run(words, port)
   end
   if not started or job <= 0 then
     vim.api.nvim_buf_delete(buffer, { force = true })
-    return say.answer((':DrawbridgeClaude: %s: %s'):format(words[1], started and 'not started' or job), 'error')
+    local reason = started and 'not started' or job
+    return say.answer(('%s: %s: %s'):format(cli.agents[agent].command, words[1], reason), 'error')
   end
   vim.bo[buffer].bufhidden = 'hide'
-  session = { buffer = buffer, job = job }
+  sessions[agent] = { buffer = buffer, job = job }
   enter()
 end
 
 --- Whether the CLI is there; says what to install where it is not.
-local function installed(program)
+local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true
-  elseif program == 'claude' then
-    say.answer('drawbridge: no claude; npm install -g @anthropic-ai/claude-code', 'error')
+  elseif program == agent then
+    say.answer(('drawbridge: no %s; %s'):format(agent, cli.agents[agent].install), 'error')
   else
-    say.answer(("drawbridge: %s can't be run (terminal.command)"):format(program), 'error')
+    say.answer(("drawbridge: %s can't be run (%s)"):format(program, cli.agents[agent].option), 'error')
   end
   return false
 end
 
---- Opens the terminal, or goes to the one that is open. Waits for a bridge that is just starting, without blocking.
+--- Opens the agent's terminal, or goes to the one that is open. Waits for a bridge that is just starting, without blocking.
+---@param agent 'claude'|'gemini'
 ---@param arguments string[]
-function M.open(arguments)
+function M.open(agent, arguments)
+  local session, command = sessions[agent], cli.agents[agent].command
   if session and vim.api.nvim_buf_is_valid(session.buffer) then
     focus(session.buffer)
     if #arguments > 0 then
-      say.answer(':DrawbridgeClaude: it runs already; end it to use other arguments', 'warn')
+      say.answer(('%s: it runs already; end it to use other arguments'):format(command), 'warn')
     end
     return
   end
-  local words = M.command(config.get().terminal.command, arguments)
-  if opening or not installed(words[1]) then
+  local words = cli.agents[agent].words(arguments)
+  if opening[agent] or not installed(agent, words[1]) then
     return
   end
-  opening = true
-  require('drawbridge.server').when_ready(function(port, problem)
-    opening = false
-    if port then
-      run(words, port)
+  opening[agent] = true
+  require('drawbridge.server').when_ready(function(bridge, problem)
+    opening[agent] = nil
+    if bridge then
+      run(agent, words, bridge)
     else
-      say.answer((':DrawbridgeClaude: not started: %s'):format(problem), 'error')
+      say.answer(('%s: not started: %s'):format(command, problem), 'error')
     end
   end)
 end

@@ -41,11 +41,14 @@ def main(arguments: list[str]) -> int:
 def serve(arguments: list[str], manner: str) -> int:
     port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else 41_000 + os.getpid() % 1000
     lock = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide" / f"{port}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.parent.chmod(0o700)
-    lock.touch(0o600)
+    discovery = Path(os.environ["TMPDIR"]) / "gemini" / "ide" / f"gemini-ide-server-{os.getppid()}-{port}.json"
+    for file in (lock, discovery):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.chmod(0o700)
+        file.touch(0o600)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    say(json.dumps({"event": "ready", "port": port, "pid": os.getpid(), "lock_file": str(lock)}))
+    files = {"lock_file": str(lock), "discovery_file": str(discovery)}
+    say(json.dumps({"event": "ready", "port": port, "pid": os.getpid(), **files}))
     try:
         wire = Connection()
         channel = call(wire, "nvim_get_api_info")[0]
@@ -60,7 +63,8 @@ def serve(arguments: list[str], manner: str) -> int:
             time.sleep(1)
         return 0
     finally:
-        lock.unlink(missing_ok=True)
+        for file in (lock, discovery):
+            file.unlink(missing_ok=True)
 
 
 def call(wire: Connection, method: str, *params: Any) -> Any:

@@ -66,13 +66,15 @@ class TestStarting:
 
     def test_the_options_reach_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
         server = (
-            f"server = {{ port = 41999, workspace = [[{tmp_path}/]], agent = {{ 'claude' }}, single_client = true, "
+            f"server = {{ port = 41999, workspace = [[{tmp_path}/]], agent = {{ 'claude', 'gemini' }}, "
+            "host = 'host.docker.internal', single_client = true, "
             "mention = 'all', reject = '1008', log_file = '~/bridge.log', execute_code = true, context = false, "
             "ignore = { '*.pem', 'my secrets/*' } }"
         )
         start(editor, more=f"log_level = 'info', {server}")
         assert starts()[0]["argv"] == [
-            *("ide", "--nvim", "stdio", "--workspace", str(tmp_path), "--port", "41999", "--agent", "claude"),
+            *("ide", "--nvim", "stdio", "--workspace", str(tmp_path), "--port", "41999"),
+            *("--agent", "claude", "--agent", "gemini", "--host", "host.docker.internal"),
             *("--mention", "all", "--reject", "1008", "--log-level", "info"),
             *("--log-file", f"{os.environ['HOME']}/bridge.log", "--ignore", "*.pem", "--ignore", "my secrets/*"),
             *("--single-client", "--execute-code", "--no-context"),

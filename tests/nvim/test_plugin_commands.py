@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,13 +127,14 @@ class TestStatus:
         assert not editor.is_stuck
 
     def test_a_connected_one(self, editor: Neovim) -> None:
-        connect(editor, "claude-code")
+        connect(editor, "claude-code", "Gemini CLI")
         editor.command("DrawbridgeStatus")
         shown = "\n".join(editor.wait(FLOAT))
         assert "bridge     connected" in shown
-        assert "agents     claude-code" in shown
+        assert "agents     claude-code, Gemini CLI" in shown
         assert "port       41234" in shown
         assert "lock file  ~/.claude/ide/" in shown
+        assert re.search(r"discovery  \S+/gemini/ide/gemini-ide-server-\d+-\d+\.json", shown)
 
     @pytest.mark.parametrize("key", ["q", "<Esc>", "<CR>", "<C-w>p"])
     def test_it_goes_away_and_leaves_the_window_as_it_was(self, editor: Neovim, key: str) -> None:
@@ -159,6 +161,42 @@ class TestStatus:
         assert (found["state"], found["port"], found["pending"]) == ("connected", 41234, 0)
         assert found["agents"] == ["claude-code", "claude-code"]
         assert found["program"][0]
+
+
+class TestAliases:
+    def aliases(self, editor: Neovim) -> list[str]:
+        commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
+        return sorted(name for name in commands if name.startswith("Gemini"))
+
+    def test_setup_makes_them_and_they_do_what_ours_do(self, editor: Neovim) -> None:
+        connect(editor)
+        assert self.aliases(editor) == ["GeminiRestart", "GeminiStatus", "GeminiStop"]
+        editor.command("GeminiStatus")
+        assert " bridge     listening " in editor.wait(FLOAT)
+        editor.keys("q")
+        editor.command("GeminiRestart")
+        editor.says(":DrawbridgeRestart: the bridge listens on port")
+        editor.command("GeminiStop")
+        editor.says(":DrawbridgeStop: the bridge is stopped")
+
+    def test_they_can_be_turned_off(self, editor: Neovim) -> None:
+        editor.setup(bridge_options(more="auto_start = false"))
+        editor.setup(bridge_options(more="auto_start = false, gemini = { aliases = false }"))
+        assert self.aliases(editor) == []
+
+    def test_without_setup_there_are_none(self, editor: Neovim) -> None:
+        assert self.aliases(editor) == []
+
+    @pytest.mark.parametrize("nvim", programs.each_nvim())
+    def test_a_command_of_somebody_else_stays_his(self, nvim: Path) -> None:
+        setup = f"require('drawbridge').setup({bridge_options(more='auto_start = false')})"
+        theirs = "vim.cmd('command GeminiStatus let g:theirs = 1')"
+        with neovim(nvim, init=f"{setup}\n{theirs}") as editor:
+            editor.wait("return vim.api.nvim_get_commands({}).GeminiStop ~= nil")
+            editor.command("GeminiStatus")
+            editor.wait("return vim.g.theirs == 1")
+            editor.setup(bridge_options(more="auto_start = false, gemini = { aliases = false }"))
+            assert self.aliases(editor) == ["GeminiStatus"]
 
 
 class TestStatusline:
@@ -216,9 +254,9 @@ class TestLoading:
     def test_the_commands_are_there_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
-            *("DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeLog", "DrawbridgeReject", "DrawbridgeRejectHunk"),
-            *("DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend", "DrawbridgeStart", "DrawbridgeStatus"),
-            "DrawbridgeStop",
+            *("DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeGemini", "DrawbridgeLog", "DrawbridgeReject"),
+            *("DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend", "DrawbridgeStart"),
+            *("DrawbridgeStatus", "DrawbridgeStop"),
         ]
         assert not editor.lua("return package.loaded.drawbridge ~= nil")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -25,8 +26,9 @@ def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
 
 @contextmanager
 def in_a_project(nvim: Path, project: Path) -> Iterator[Neovim]:
-    """With a `claude` on PATH, in an empty project."""
+    """With a `claude` and a `gemini` on PATH, in an empty project."""
     program(project / "bin" / "claude", "echo '9.8.7 (Claude Code)'")
+    program(project / "bin" / "gemini", "echo 0.61.0")
     with neovim(nvim, cwd=project, environment={"PATH": f"{project}/bin:{os.environ['PATH']}"}) as started:
         yield started
 
@@ -42,9 +44,19 @@ def settings(path: Path, mode: str) -> None:
     path.write_text(json.dumps({"permissions": {"defaultMode": mode}}))
 
 
+def gemini_settings(content: str) -> Path:
+    path = Path(os.environ["HOME"]) / ".gemini" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    return path
+
+
 def start(editor: Neovim) -> None:
     assert editor.setup(bridge_options())
     editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+
+
+INHERITED = ("SSH_CONNECTION", "REMOTE_CONTAINERS", "VSCODE_REMOTE_CONTAINERS_SESSION")
 
 
 def health(editor: Neovim) -> str:
@@ -58,6 +70,7 @@ def health(editor: Neovim) -> str:
 
 def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
     settings(tmp_path / ".claude" / "settings.json", "default")
+    gemini_settings('{"ide": {"enabled": true}}')
     start(editor)
     editor.lua("require('drawbridge.link').handle('announce', { port = 1, token = 'x', agents = { 'claude-code' } })")
     report = health(editor)
@@ -66,9 +79,13 @@ def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
     assert "The bridge listens on 127.0.0.1:" in report
     assert f"(process {starts()[0]['pid']})" in report
     assert "Lock file ~/.claude/ide/" in report
-    assert "(mode 600)" in report
+    assert re.search(r"Discovery file \S+/gemini/ide/gemini-ide-server-\d+-\d+\.json", report)
+    assert report.count("(mode 600)") == 2
+    assert report.count("(mode 700)") == 2
     assert "Connected: claude-code" in report
     assert "claude: 9.8.7 (Claude Code)" in report
+    assert "gemini: 0.61.0" in report
+    assert "It looks for an editor (ide.enabled in ~/.gemini/settings.json)" in report
     assert 'Changes are asked for (defaultMode "default" in ' in report
     assert "WARNING" not in report
     assert "ERROR" not in report
@@ -123,6 +140,44 @@ def test_no_claude_says_what_to_install(editor: Neovim) -> None:
     report = health(editor)
     assert "claude-of-nowhere can't be run" in report
     assert "npm install -g @anthropic-ai/claude-code" in report
+
+
+class TestGemini:
+    def test_it_may_be_missing(self, editor: Neovim) -> None:
+        editor.lua("require('drawbridge.config').apply({ gemini = { command = 'gemini-of-nowhere' } })")
+        report = health(editor)
+        assert "gemini-of-nowhere can't be run: npm install -g @google/gemini-cli" in report
+
+    def test_one_that_is_too_old_is_named(self, editor: Neovim, tmp_path: Path) -> None:
+        program(tmp_path / "bin" / "gemini", "echo 0.30.1")
+        assert "gemini: 0.30.1 knows no editor but VS Code" in health(editor)
+
+    def test_a_discovery_file_that_others_can_read_is_named(self, editor: Neovim) -> None:
+        start(editor)
+        file = Path(editor.status()["discovery_file"])
+        file.chmod(0o644)
+        report = health(editor)
+        assert f"chmod 600 {file}" in report
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            ('{"ide": {"enabled": false}}', "ide.enabled is not true in ~/.gemini/settings.json: it looks"),
+            ('{"general": {}}', "ide.enabled is not true in"),
+            ('{"ide": // mine', "settings.json can't be read here as JSON"),
+        ],
+    )
+    def test_it_must_have_been_told_to_look_for_an_editor(self, editor: Neovim, content: str, told: str) -> None:
+        gemini_settings(content)
+        assert told in health(editor)
+
+    def test_before_its_first_start_it_has_no_settings(self, editor: Neovim) -> None:
+        assert "No ~/.gemini/settings.json yet: Type /ide enable in it, once." in health(editor)
+
+    def test_in_a_container_it_would_look_outside(self, editor: Neovim) -> None:
+        editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)
+        editor.lua("require('drawbridge.cli').CONTAINER_FILES = { '/' }")
+        assert "export REMOTE_CONTAINERS=true" in health(editor)
 
 
 @pytest.mark.parametrize(

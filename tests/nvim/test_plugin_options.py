@@ -35,6 +35,7 @@ def test_without_setup_the_defaults_are_in_force(editor: Neovim) -> None:
     assert found["allow_w_to_accept"] is True
     assert found["diff"] == {"layout": "vertical", "open_in": "tab"}
     assert found["terminal"]["command"] == "claude"
+    assert found["gemini"] == {"command": "gemini", "aliases": True}
     assert not found["server"], "what is not set is up to the bridge"
 
 
@@ -70,6 +71,13 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ diff = 'inline' }", 'diff must be a table, not "inline"'),
         ("{ server = { port = 70000 } }", "server.port must be a whole number from 1 to 65535, not 70000"),
         ("{ server = { workspace = { a = 'b' } } }", "server.workspace must be a string or a list of strings"),
+        ("{ server = { agent = 'gpt' } }", "server.agent must be 'claude' or 'gemini', or a list of them, not \"gpt\""),
+        (
+            "{ server = { agent = { 'claude', 'gpt' } } }",
+            "server.agent must be 'claude' or 'gemini', or a list of them",
+        ),
+        ("{ server = { agent = {} } }", "server.agent must be 'claude' or 'gemini', or a list of them"),
+        ("{ gemini = { aliases = 'no' } }", 'gemini.aliases must be true or false, not "no"'),
         ("{ layuot = 1 }", "layuot is unknown (diff.layout?)"),
         ("{ diff = { layuot = 'inline' } }", "diff.layuot is unknown (diff.layout?)"),
         ("{ terminl = {} }", "terminl is unknown (terminal?)"),

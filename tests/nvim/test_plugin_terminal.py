@@ -1,4 +1,7 @@
-"""`:DrawbridgeClaude`: the CLI in a terminal of Neovim. What stands for the CLI here writes down how it was started."""
+"""`:DrawbridgeClaude` and `:DrawbridgeGemini`: each CLI in a terminal of Neovim.
+
+What stands for the CLIs here writes down how it was started.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,9 @@ from .plugin_rig import Neovim, bridge_options, neovim, wait_until
 CLI = """#!/bin/sh
 {
   echo "argv=$(printf '%s|' "$@")"
-  for name in CLAUDE_CODE_SSE_PORT MCP_CONNECTION_NONBLOCKING no_proxy NO_PROXY; do
-    eval "echo $name=\\$$name"
-  done
+  env
 } > "$TMPDIR/cli.part"
-mv "$TMPDIR/cli.part" "$TMPDIR/cli"
+mv "$TMPDIR/cli.part" "$TMPDIR/${0##*/}.started"
 echo "the prompt of the agent"
 while read -r line; do
   case "$line" in
@@ -31,18 +32,19 @@ done
 """
 
 
-def cli(directory: Path) -> None:
-    """Puts a `claude` into the directory's `bin`."""
-    program = directory / "bin" / "claude"
-    program.parent.mkdir()
-    program.write_text(CLI)
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+def clis(directory: Path) -> None:
+    """Puts a `claude` and a `gemini` into the directory's `bin`."""
+    (directory / "bin").mkdir()
+    for name in ("claude", "gemini"):
+        program = directory / "bin" / name
+        program.write_text(CLI)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
-    """With `claude` on PATH, a bridge that starts on its own, and one file open."""
-    cli(tmp_path)
+    """With `claude` and `gemini` on PATH, a bridge that starts on its own, and one file open."""
+    clis(tmp_path)
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     path = {
@@ -54,13 +56,17 @@ def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
         yield started
 
 
-def start(editor: Neovim, terminal: str = "") -> None:
-    assert editor.setup(bridge_options(more=f"terminal = {{ {terminal} }}"))
+def start(editor: Neovim, terminal: str = "", gemini: str = "") -> None:
+    assert editor.setup(bridge_options(more=f"terminal = {{ {terminal} }}, gemini = {{ {gemini} }}"))
 
 
-def started_with() -> dict[str, str]:
+def record_of(agent: str) -> Path:
+    return Path(os.environ["TMPDIR"]) / f"{agent}.started"
+
+
+def started_with(agent: str = "claude") -> dict[str, str]:
     """How the CLI was started: ``argv`` with | behind each word, and its environment."""
-    record = Path(os.environ["TMPDIR"]) / "cli"
+    record = record_of(agent)
     wait_until(record.exists, "the CLI is started")
     found = dict(line.partition("=")[::2] for line in record.read_text().splitlines())
     record.unlink()
@@ -122,6 +128,125 @@ class TestStarting:
         assert "plan" in completions("DrawbridgeClaude --permission-mode ")
 
 
+class TestGemini:
+    def test_it_finds_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
+        start(editor)
+        (tmp_path / "link").symlink_to(tmp_path)
+        editor.command(f"silent cd {tmp_path}/link")
+        editor.command("DrawbridgeGemini")
+        found = started_with("gemini")
+        assert found["GEMINI_CLI_IDE_PID"] == str(editor.lua("return vim.fn.getpid()"))
+        assert found["GEMINI_CLI_IDE_SERVER_PORT"] == str(editor.status()["port"])
+        assert found["GEMINI_CLI_IDE_AUTH_TOKEN"] == editor.lua("return require('drawbridge.link').state().token")
+        assert found["GEMINI_CLI_IDE_WORKSPACE_PATH"] == str(tmp_path.resolve())
+        assert found["no_proxy"] == found["NO_PROXY"] == "intern.example,localhost,10.0.0.1,127.0.0.1,::1"
+        assert "CLAUDE_CODE_SSE_PORT" not in found
+        assert found["argv"] == "|"
+        wait_for_terminal(editor)
+        assert editor.messages == []
+
+    @pytest.mark.parametrize(
+        ("files", "inherited", "looks_outside"),
+        [
+            ("'/'", {}, True),
+            ("'/nowhere'", {}, False),
+            ("'/'", {"SSH_CONNECTION": "10.0.0.1 22"}, False),
+        ],
+    )
+    def test_in_a_container_it_is_told_that_its_editor_is_there_too(
+        self, tmp_path: Path, files: str, inherited: dict[str, str], looks_outside: bool
+    ) -> None:
+        clis(tmp_path)
+        none = dict.fromkeys(("SSH_CONNECTION", "REMOTE_CONTAINERS", "VSCODE_REMOTE_CONTAINERS_SESSION"), "")
+        environment = {**none, **inherited, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+        with neovim(programs.nvim(), environment=environment) as editor:
+            editor.lua(f"require('drawbridge.cli').CONTAINER_FILES = {{ {files} }}")
+            start(editor)
+            editor.command("DrawbridgeGemini")
+            assert started_with("gemini")["REMOTE_CONTAINERS"] == ("true" if looks_outside else "")
+
+    def test_its_command_and_arguments_are_the_persons(self, editor: Neovim) -> None:
+        start(editor, gemini="command = { 'env', 'gemini', '--model', 'flash' }")
+        editor.command("DrawbridgeGemini 'fix the bug' now")
+        assert started_with("gemini")["argv"] == "--model|flash|fix the bug|now|"
+
+    def test_flags_are_completed(self, editor: Neovim) -> None:
+        def completions(line: str) -> list[str]:
+            return list(editor.call("nvim_call_function", "getcompletion", [line, "cmdline"]))
+
+        assert completions("DrawbridgeGemini --app") == ["--approval-mode"]
+        assert completions("DrawbridgeGemini --approval-mode de") == ["default"]
+
+    def test_no_cli_says_what_to_install(self, editor: Neovim) -> None:
+        start(editor)
+        editor.lua("vim.env.PATH = '/nowhere'")
+        editor.command("DrawbridgeGemini")
+        editor.says("drawbridge: no gemini; npm install -g @google/gemini-cli")
+
+    def test_another_command_is_named(self, editor: Neovim) -> None:
+        start(editor, gemini="command = '/opt/my gemini'")
+        editor.command("DrawbridgeGemini")
+        editor.says("drawbridge: /opt/my gemini can't be run (gemini.command)")
+
+    def test_a_bad_end_is_said_in_its_name(self, editor: Neovim) -> None:
+        start(editor)
+        editor.command("DrawbridgeGemini")
+        wait_for_terminal(editor)
+        editor.wait("return vim.api.nvim_get_mode().mode == 't'")
+        editor.keys("leave 3<CR>")
+        editor.says(":DrawbridgeGemini: it ended with code 3")
+
+
+class TestBoth:
+    def both(self, editor: Neovim) -> None:
+        """Gemini's terminal is the current window."""
+        editor.command("DrawbridgeClaude")
+        wait_for_terminal(editor)
+        started_with("claude")
+        editor.keys("<C-Bslash><C-N>")
+        editor.command("DrawbridgeGemini")
+        started_with("gemini")
+        editor.wait("return vim.fn.bufname():match('gemini') ~= nil")
+        wait_for_terminal(editor)
+
+    @pytest.mark.parametrize(
+        ("options", "positions"),
+        [
+            ("", [[0, 0], [0, 48], [12, 48]]),
+            ("position = 'bottom', size = 8", [[0, 0], [14, 0], [14, 40]]),
+        ],
+    )
+    def test_they_share_the_room_of_one(self, editor: Neovim, options: str, positions: list[list[int]]) -> None:
+        start(editor, options)
+        self.both(editor)
+        found = editor.lua("return vim.tbl_map(vim.api.nvim_win_get_position, vim.api.nvim_tabpage_list_wins(0))")
+        assert [column for _, column in found] == [column for _, column in positions]
+        assert all(abs(row - wanted) <= 2 for (row, _), (wanted, _) in zip(found, positions, strict=True))
+
+    def test_each_has_a_tab_page_of_its_own(self, editor: Neovim) -> None:
+        start(editor, "position = 'tab'")
+        self.both(editor)
+        assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
+
+    def test_each_command_goes_to_its_own(self, editor: Neovim) -> None:
+        start(editor)
+        self.both(editor)
+        editor.keys("<C-Bslash><C-N>")
+        editor.command("DrawbridgeClaude")
+        editor.wait("return vim.fn.bufname():match('claude') ~= nil")
+        assert not record_of("claude").exists(), "a second one was started"
+        assert editor.lua("return #vim.api.nvim_list_wins()") == 3
+
+    def test_the_end_of_one_leaves_the_other(self, editor: Neovim) -> None:
+        start(editor)
+        self.both(editor)
+        editor.wait("return vim.api.nvim_get_mode().mode == 't'")
+        editor.keys("leave 0<CR>")
+        editor.wait("return #vim.api.nvim_list_wins() == 2")
+        editor.command("DrawbridgeClaude --continue")
+        editor.says(":DrawbridgeClaude: it runs already")
+
+
 class TestWindow:
     @pytest.mark.parametrize(
         ("options", "layout"),
@@ -158,7 +283,7 @@ class TestWindow:
         editor.command("DrawbridgeClaude --continue")
         editor.says(":DrawbridgeClaude: it runs already")
         assert editor.lua("return vim.bo.buftype") == "terminal"
-        assert not (Path(os.environ["TMPDIR"]) / "cli").exists(), "a second one was started"
+        assert not record_of("claude").exists(), "a second one was started"
 
     def test_a_hidden_one_is_shown_again(self, editor: Neovim) -> None:
         start(editor)
@@ -253,7 +378,7 @@ class TestMissing:
         assert len(editor.messages) == 1
 
     def test_a_bridge_that_never_gets_ready_is_not_waited_for_long(self, tmp_path: Path) -> None:
-        cli(tmp_path)
+        clis(tmp_path)
         with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:
             editor.setup(bridge_options("silent"))
             editor.command("DrawbridgeClaude")
@@ -265,7 +390,7 @@ class TestMissing:
 
 def test_no_proxy_keeps_what_is_there_once(editor: Neovim) -> None:
     def merged(*given: str) -> str:
-        return str(editor.lua("return require('drawbridge.terminal').no_proxy(...)", *given))
+        return str(editor.lua("return require('drawbridge.cli').no_proxy(...)", *given))
 
     assert merged("", "") == "localhost,127.0.0.1,::1"
     assert merged("a.example , ::1,,b", "b,c") == "a.example,::1,b,c,localhost,127.0.0.1"

@@ -1,0 +1,21 @@
+--- `:GeminiStatus`, `:GeminiRestart` and `:GeminiStop`: other names for commands of ours, where nobody else uses them.
+local M = {}
+
+local NAMES = { 'Status', 'Restart', 'Stop' }
+
+--- Makes them, or takes them away. A command of that name that is not ours is left alone.
+---@param wanted boolean
+function M.set(wanted)
+  local commands = vim.api.nvim_get_commands({})
+  for _, name in ipairs(NAMES) do
+    local alias, ours = 'Gemini' .. name, 'Drawbridge' .. name
+    local found = commands[alias]
+    if wanted and not found then
+      vim.api.nvim_create_user_command(alias, ours, {})
+    elseif found and found.definition == ours and not wanted then
+      vim.api.nvim_del_user_command(alias)
+    end
+  end
+end
+
+return M

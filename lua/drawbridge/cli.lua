@@ -1,0 +1,190 @@
+--- The agents' command lines: which words run one, in which environment, and what completes its arguments.
+local config = require('drawbridge.config')
+
+local M = {}
+
+---@class drawbridge.Bridge What a CLI needs to know to find the bridge.
+---@field port integer
+---@field token string
+
+---@class drawbridge.Cli
+---@field command string Its command in Neovim.
+---@field option string The option that says how it is run.
+---@field install string What to type where it is missing.
+---@field words fun(arguments: string[]): string[] What to run.
+---@field environment fun(bridge: drawbridge.Bridge): table<string, string> What it needs beside the local addresses.
+---@field flags string[] For completion.
+---@field values table<string, string[]> What may follow a flag.
+
+local LOCAL = { 'localhost', '127.0.0.1', '::1' }
+
+--- Gemini CLI takes it for a container where one of these is.
+M.CONTAINER_FILES = { '/.dockerenv', '/run/.containerenv' }
+-- By one of these the CLI knows that its editor is in the container too.
+local SAME_CONTAINER = { 'SSH_CONNECTION', 'REMOTE_CONTAINERS', 'VSCODE_REMOTE_CONTAINERS_SESSION' }
+
+local function chooses_mode(words)
+  for _, word in ipairs(words) do
+    if word == '--dangerously-skip-permissions' or word:match('^%-%-permission%-mode=?') then
+      return true
+    end
+  end
+  return false
+end
+
+--- Whether a Gemini CLI started here would look for its editor on the container's host.
+---@return boolean
+function M.looks_outside()
+  for _, name in ipairs(SAME_CONTAINER) do
+    if (vim.env[name] or '') ~= '' then
+      return false
+    end
+  end
+  for _, file in ipairs(M.CONTAINER_FILES) do
+    if vim.loop.fs_stat(file) then
+      return true
+    end
+  end
+  return false
+end
+
+---@type table<'claude'|'gemini', drawbridge.Cli>
+M.agents = {
+  claude = {
+    command = ':DrawbridgeClaude',
+    option = 'terminal.command',
+    install = 'npm install -g @anthropic-ai/claude-code',
+    -- Newer CLIs start in a mode that asks nothing and so shows no diff; unless told otherwise, ask.
+    words = function(arguments)
+      local words = config.words(config.get().terminal.command)
+      if not chooses_mode(words) and not chooses_mode(arguments) then
+        vim.list_extend(words, { '--permission-mode', 'default' })
+      end
+      return vim.list_extend(words, arguments)
+    end,
+    environment = function(bridge)
+      return { CLAUDE_CODE_SSE_PORT = tostring(bridge.port), MCP_CONNECTION_NONBLOCKING = 'true' }
+    end,
+    flags = {
+      '--add-dir',
+      '--allowedTools',
+      '--append-system-prompt',
+      '--continue',
+      '--dangerously-skip-permissions',
+      '--disallowedTools',
+      '--fork-session',
+      '--model',
+      '--permission-mode',
+      '--resume',
+      '--settings',
+      '--verbose',
+    },
+    values = {
+      ['--permission-mode'] = { 'acceptEdits', 'auto', 'bypassPermissions', 'default', 'plan' },
+      ['--model'] = { 'fable', 'haiku', 'opus', 'sonnet' },
+    },
+  },
+  gemini = {
+    command = ':DrawbridgeGemini',
+    option = 'gemini.command',
+    install = 'npm install -g @google/gemini-cli',
+    words = function(arguments)
+      return vim.list_extend(config.words(config.get().gemini.command), arguments)
+    end,
+    environment = function(bridge)
+      local cwd = vim.fn.getcwd()
+      return {
+        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- as in the discovery file's name
+        GEMINI_CLI_IDE_SERVER_PORT = tostring(bridge.port),
+        GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
+        GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,
+        REMOTE_CONTAINERS = M.looks_outside() and 'true' or nil,
+      }
+    end,
+    flags = {
+      '--approval-mode',
+      '--debug',
+      '--extensions',
+      '--include-directories',
+      '--model',
+      '--prompt-interactive',
+      '--resume',
+      '--sandbox',
+    },
+    values = { ['--approval-mode'] = { 'auto_edit', 'default', 'plan', 'yolo' } },
+  },
+}
+
+--- The entries of both variables and the local addresses, each once, in this order.
+---@param ... string? Comma-separated lists.
+---@return string
+function M.no_proxy(...)
+  local entries, seen = {}, {}
+  local function add(entry)
+    if entry ~= '' and not seen[entry] then
+      seen[entry] = true
+      entries[#entries + 1] = entry
+    end
+  end
+  for index = 1, select('#', ...) do
+    for _, entry in ipairs(vim.split(select(index, ...) or '', ',', { plain = true })) do
+      add(vim.trim(entry))
+    end
+  end
+  for _, entry in ipairs(LOCAL) do
+    add(entry)
+  end
+  return table.concat(entries, ',')
+end
+
+--- What is put into an agent's environment; the rest it inherits.
+---@param agent 'claude'|'gemini'
+---@param bridge drawbridge.Bridge
+---@return table<string, string>
+function M.environment(agent, bridge)
+  local none = M.no_proxy(vim.env.no_proxy, vim.env.NO_PROXY)
+  -- A CLI goes through http_proxy even to 127.0.0.1, and programs differ in which spelling they read.
+  return vim.tbl_extend('error', M.agents[agent].environment(bridge), { no_proxy = none, NO_PROXY = none })
+end
+
+--- Splits at spaces as a shell does: 'single' and "double" quotes hold words together, a backslash the next letter.
+---@param line string
+---@return string[]
+function M.split(line)
+  local words, word, quote = {}, nil, nil
+  local index = 1
+  while index <= #line do
+    local letter = line:sub(index, index)
+    if letter == '\\' and quote ~= "'" and index < #line then
+      index = index + 1
+      word = (word or '') .. line:sub(index, index)
+    elseif letter == quote then
+      quote = nil
+    elseif not quote and (letter == '"' or letter == "'") then
+      quote, word = letter, word or ''
+    elseif not quote and letter:match('%s') then
+      words[#words + 1], word = word, nil
+    else
+      word = (word or '') .. letter
+    end
+    index = index + 1
+  end
+  words[#words + 1] = word
+  return words
+end
+
+--- Completion for the command line: a few flags and what may follow them.
+---@param agent 'claude'|'gemini'
+function M.complete(agent, lead, line, position)
+  local cli = M.agents[agent]
+  local before = vim.split(line:sub(1, position), '%s+')
+  local flag = before[#before - 1]
+  if flag == '--add-dir' or flag == '--include-directories' then
+    return vim.fn.getcompletion(lead, 'dir')
+  end
+  return vim.tbl_filter(function(candidate)
+    return candidate:sub(1, #lead) == lead
+  end, cli.values[flag] or cli.flags)
+end
+
+return M

@@ -245,7 +245,7 @@ end
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then
-    return edited(entry) and with_text(entry, { id = entry.id }) or { id = entry.id }
+    return vim.tbl_extend('error', { id = entry.id }, text.changed(entry) or {})
   end
 end
 

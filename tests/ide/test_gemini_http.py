@@ -1,0 +1,352 @@
+"""MCP over plain HTTP, on real sockets: who is let in, what is answered, how sessions begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.editors.port import Accepted
+from drawbridge.ide import gemini, gemini_site
+from drawbridge.wire.http import MESSAGE_LIMIT
+from tests.ide.gemini_rig import VERSION, Cli, Connection, House, connected, make_project, open_house
+from tests.waiting import until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+async def house(folder: Path) -> AsyncIterator[House]:
+    async with open_house(folder) as house:
+        yield house
+
+
+@pytest.fixture
+def stranger(house: House) -> Cli:
+    return Cli(house.port, house.token)
+
+
+@pytest.fixture
+async def cli(house: House) -> Cli:
+    return await Cli(house.port, house.token).greet()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are looked after all the time, and given up soon."""
+    monkeypatch.setattr(gemini_site, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_site, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.05)
+
+
+def sessions(house: House) -> int:
+    return len(house.bridge.gemini._sessions)
+
+
+# who is let in
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example", "host": "evil.example", "authorization": None}, 403),
+        ({"origin": "http://127.0.0.1", "authorization": None}, 403),
+        ({"origin": ""}, 403),
+        ({"host": "evil.example", "authorization": None}, 403),
+        ({"host": "host.docker.internal:1"}, 403),
+        ({"authorization": None, "mcp_session_id": "nobody's"}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Bearer"}, 401),
+        ({"mcp_session_id": None}, 400),
+        ({"mcp_session_id": "nobody's"}, 404),
+        ({"mcp_session_id": "a" * 32 + "." + "b" * 64}, 404),
+        ({"mcp_session_id": "ü"}, 404),
+        ({"mcp_session_id": "\udcff.\udcff"}, 404),
+        ({"mcp_protocol_version": "1999-01-01"}, 400),
+        ({"content_type": "text/plain"}, 415),
+        ({"content_type": None}, 415),
+        ({"accept": "application/json"}, 406),
+        ({"accept": "text/event-stream"}, 406),
+        ({"accept": None}, 406),
+    ],
+)
+async def test_the_checks_in_their_order(house: House, cli: Cli, headers: dict[str, str | None], status: int) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": DIFF})
+    assert (await cli.post(body.encode(), **headers)).status == status
+    assert house.editor.shown == {}
+    assert sessions(house) == 1
+
+
+DIFF = {"name": "openDiff", "arguments": {"filePath": "poem.txt", "newContent": "ONE\n"}}
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_stream_and_a_farewell_need_their_session_too(house: House, cli: Cli, method: str) -> None:
+    for changed, status in (({"mcp_session_id": None}, 400), ({"mcp_session_id": "nobody's"}, 404)):
+        async with Connection(house.port) as connection:
+            answer = await connection.ask(method, "/mcp", cli.headers(**changed))
+            assert answer.status == status
+            assert answer.json["id"] is None
+    assert sessions(house) == 1
+
+
+async def test_a_stream_must_be_asked_for_as_one(cli: Cli) -> None:
+    assert (await cli.get(accept="application/json")).status == 406
+
+
+async def test_one_more_name_for_this_machine_is_let_in_once_it_is_set(folder: Path) -> None:
+    async with open_house(folder, host=["Host.Docker.Internal"]) as house:
+        cli = Cli(house.port, house.token)
+        answer = await cli.get("/health", host=f"host.docker.internal:{house.port}")
+        assert answer.status == 200
+        assert (await cli.get("/health", host="host.docker.internal.evil.example")).status == 403
+
+
+async def test_health_needs_no_token_and_tells_no_secret(house: House, stranger: Cli) -> None:
+    answer = await stranger.get("/health", authorization=None)
+    assert (answer.status, answer.json) == (200, {"status": "ok"})
+    assert (await stranger.get("/health", authorization=None, origin="http://localhost")).status == 403
+    assert (await stranger.get("/health", authorization=None, host="evil.example")).status == 403
+
+
+async def test_what_does_not_exist_is_said_to_friends_only(house: House, stranger: Cli) -> None:
+    assert (await stranger.get("/no/such", authorization=None)).status == 401
+    assert (await stranger.get("/no/such")).status == 404
+    async with Connection(house.port) as connection:
+        answer = await connection.ask("PUT", "/mcp", stranger.headers(content_length="0"))
+    assert (answer.status, answer.headers["allow"]) == (405, "POST, GET, DELETE")
+
+
+async def test_where_only_claude_is_served_there_is_nothing_behind_the_gate(folder: Path) -> None:
+    async with open_house(folder, agent=["claude"]) as house:
+        cli = Cli(house.port, house.token)
+        assert (await cli.say(id=1, method="initialize")).status == 404
+        assert (await cli.post(b"{}", authorization=None)).status == 401
+
+
+# messages
+
+
+async def test_the_greeting_names_the_session_and_speaks_the_clients_version(house: House, stranger: Cli) -> None:
+    params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
+    answer = await stranger.say(id=0, method="initialize", params=params)
+    assert answer.status == 200
+    assert answer.json["id"] == 0
+    assert answer.json["result"]["protocolVersion"] == VERSION
+    assert answer.json["result"]["serverInfo"]["name"] == "drawbridge"
+    assert answer.headers["mcp-session-id"].isascii()
+    other = await stranger.say(id=0, method="initialize", params=params)
+    assert other.headers["mcp-session-id"] != answer.headers["mcp-session-id"]
+    assert sessions(house) == 2
+
+
+async def test_a_second_greeting_in_a_session_is_refused(house: House, cli: Cli) -> None:
+    answer = await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})
+    assert answer.status == 400
+    cli.session = "nobody's"
+    assert (await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})).status == 400
+    assert sessions(house) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{not json", 400, -32700),
+        (b"", 400, -32700),
+        (b"\xff\xfe", 400, -32700),
+        (b'{"a":' * 100_000, 400, -32700),
+        (b"[]", 400, -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', 200, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"no/such"}', 200, -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"noSuch"}}', 200, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"openDiff"}}', 200, -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}', 200, -32602),
+    ],
+)
+async def test_a_bad_message_is_answered_with_its_code(
+    house: House, cli: Cli, body: bytes, status: int, code: int
+) -> None:
+    answer = await cli.post(body)
+    assert (answer.status, answer.json["error"]["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/json"
+    assert (await cli.say(id=2, method="ping")).json == {"jsonrpc": "2.0", "id": 2, "result": {}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"newContent": "x"}, "filePath"),
+        ({"filePath": "/a"}, "newContent"),
+        ({"filePath": None, "newContent": "x"}, "filePath"),
+        ({"filePath": 5, "newContent": "x"}, "filePath"),
+    ],
+)
+async def test_a_bad_argument_is_named(house: House, cli: Cli, arguments: dict[str, Any], named: str) -> None:
+    error = (await cli.call("openDiff", **arguments))["error"]
+    assert error["code"] == -32602
+    assert error["message"].startswith(f"{named}: ")
+    assert house.editor.shown == {}
+
+
+@pytest.mark.parametrize(
+    "message", [{"method": "no/such"}, {"method": "notifications/cancelled"}, {"id": 1, "result": {}}]
+)
+async def test_what_needs_no_answer_is_taken_without_one(cli: Cli, message: dict[str, Any]) -> None:
+    answer = await cli.say(**message)
+    assert (answer.status, answer.body) == (202, b"")
+
+
+async def test_the_tools_are_those_that_the_cli_looks_for(cli: Cli) -> None:
+    tools = {
+        tool["name"]: tool["inputSchema"] for tool in (await cli.say(id=1, method="tools/list")).json["result"]["tools"]
+    }
+    assert tools.keys() == {"openDiff", "closeDiff", "acceptDiff", "rejectDiff"}
+    assert all(schema["type"] == "object" for schema in tools.values())
+    assert tools["openDiff"]["required"] == ["filePath", "newContent"]
+    assert tools["closeDiff"]["required"] == ["filePath"]
+    assert tools["closeDiff"]["properties"].keys() == {"filePath", "suppressNotification"}
+
+
+async def test_requests_follow_each_other_on_one_connection(house: House, cli: Cli) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    async with Connection(house.port) as connection:
+        for _ in range(3):
+            answer = await connection.ask("POST", "/mcp", cli.headers(content_length=str(len(body))), body)
+            assert answer.status == 200
+        assert len(house.bridge.agents.names) == 0
+
+
+async def test_a_whole_file_of_16_mb_is_proposed(house: House, cli: Cli) -> None:
+    text = "x" * 99 + "\n"
+    await cli.open_diff(house.path(), text * 160_000)
+    [proposal] = await house.shown()
+    assert len(house.editor.shown[proposal].new_text) == 16_000_000
+
+
+async def test_64_mb_are_taken_and_a_byte_more_is_refused_unread(house: House, cli: Cli) -> None:
+    message = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"filler":"%b"}}'
+    body = message % (b"x" * (MESSAGE_LIMIT - len(message) + 2))
+    assert len(body) == MESSAGE_LIMIT
+    assert (await cli.post(body)).json["result"] == {}
+    async with Connection(house.port) as connection:
+        head = cli.headers(content_length=str(MESSAGE_LIMIT + 1))
+        connection.writer.write(
+            b"POST /mcp HTTP/1.1\r\n"
+            + "".join(f"{name}: {value}\r\n" for name, value in head.items()).encode()
+            + b"\r\n"
+        )
+        async with asyncio.timeout(5):
+            assert (await connection.reader.read(100)).startswith(b"HTTP/1.1 413 ")
+    assert (await cli.say(id=2, method="ping")).status == 200
+
+
+# sessions
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_session_ends_with_its_client_and_takes_its_proposals_along(house: House) -> None:
+    async with connected(house) as (cli, _):
+        await cli.open_diff(house.path(), "ONE\n")
+        await house.shown()
+        await until(lambda: house.editor.announced[-1].agents == ("Gemini CLI",))
+    await until(lambda: sessions(house) == 0, "the end of the session")
+    await until(lambda: house.editor.shown == {}, "the end of its proposal")
+    await until(lambda: house.editor.announced[-1].agents == ())
+    assert Path(house.path()).read_text() == "one\ntwo\n"
+
+
+async def test_a_session_that_never_listened_lives_on_as_long_as_it_speaks(
+    house: House, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.0)
+    [session] = house.bridge.gemini._sessions.values()
+    now = session.seen_at
+    assert not session.is_gone(now + 599)
+    assert session.is_gone(now + 601)
+
+
+async def test_a_farewell_ends_the_session_for_good(house: House) -> None:
+    async with connected(house) as (cli, stream):
+        await cli.open_diff(house.path(), "ONE\n")
+        await house.shown()
+        assert (await cli.delete()).status == 200
+        assert await stream.message() is None, "the stream ends without a verdict"
+        await until(lambda: house.editor.shown == {})
+        assert (await cli.say(id=1, method="ping")).status == 404
+        assert (await cli.get()).status == 404
+    assert sessions(house) == 0
+
+
+async def test_a_bridge_that_was_restarted_with_its_token_knows_its_sessions_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(folder) as house, connected(house) as (cli, stream):
+        await cli.open_diff(house.path(), "ONE\n")
+        await house.shown()
+        last_id = stream.last_id
+    monkeypatch.setitem(os.environ, "DRAWBRIDGE_TOKEN", house.token)
+    async with open_house(folder) as house:
+        cli.port = house.port
+        await cli.open_diff(house.path(), "TWO\n")
+        [proposal] = await house.shown()
+        house.editor.decide(proposal, Accepted("TWO\n"))
+        async with await cli.listen(last_event_id=last_id) as stream:
+            assert (await stream.hear("ide/diffAccepted"))["content"] == "TWO\n"
+            assert await stream.files() == []
+            await until(lambda: house.editor.announced[-1].agents == ("Gemini CLI",))
+
+
+async def test_a_bridge_with_another_token_knows_nobody(folder: Path) -> None:
+    async with open_house(folder) as house:
+        cli = await Cli(house.port, house.token).greet()
+    async with open_house(folder) as house:
+        cli.port, cli.token = house.port, house.token
+        assert (await cli.get()).status == 404
+        assert (await cli.say(id=1, method="ping")).status == 404
+        assert sessions(house) == 0
+
+
+async def test_when_all_places_are_taken_the_one_not_heard_of_for_longest_goes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini_site, "SESSION_LIMIT", 3)
+    async with connected(house) as (listening, _):
+        silent = [await Cli(house.port, house.token).greet() for _ in range(2)]
+        await silent[0].say(id=1, method="ping")
+        await Cli(house.port, house.token).greet()
+        assert sessions(house) == 3
+        assert {listening.session, silent[0].session} < house.bridge.gemini._sessions.keys()
+        assert silent[1].session not in house.bridge.gemini._sessions
+
+
+async def test_when_all_places_are_taken_by_listeners_the_next_one_is_refused(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini_site, "SESSION_LIMIT", 1)
+    async with connected(house) as (cli, _):
+        assert (await Cli(house.port, house.token).say(id=1, method="initialize")).status == 503
+        assert (await cli.say(id=1, method="ping")).status == 200
+
+
+async def test_a_fault_of_ours_is_answered_and_logged(
+    house: House, cli: Cli, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(gemini.GeminiSession, "propose", fail)
+    answer = await cli.call("openDiff", filePath="/a", newContent="x")
+    assert answer["error"]["code"] == -32603
+    assert "a fault of ours" in caplog.text
+    assert (await cli.say(id=2, method="ping")).status == 200

@@ -23,7 +23,7 @@ from tests.e2e.tmux import Pane, Tmux  # noqa: E402
 import terminal_svg  # noqa: E402
 
 ROWS = 26
-EDITOR_COLUMNS = 107
+EDITOR_COLUMNS = 93
 CLAUDE_COLUMNS = 48
 
 LOOK = """
@@ -36,7 +36,7 @@ vim.o.statusline = " %f %m%=%{v:lua.require'drawbridge'.statusline()}  %l,%c "
 """What a person may have in their own settings; the status line as the manual shows it."""
 
 CONSTANTS = """\
-from datetime import datetime, time
+from datetime import time
 
 OPENS = time(6)
 CLOSES = time(22)
@@ -70,7 +70,7 @@ REST = """\
 
 
 if __name__ == "__main__":
-    print(next_opening(datetime.now().time()))
+    print(next_opening(time(6)))
 """
 AT_REST = "▐▛███▛█   Claude Code"
 """The CLI's emblem between two of its moves."""

@@ -85,7 +85,7 @@ class Claude:
     def prompt(self, words: str) -> None:
         """Type a prompt and send it."""
         self.pane.type(words)
-        self.pane.wait_for(re.escape(words))
+        self.pane.wait_for(r"\s+".join(map(re.escape, words.split())))  # it may be wrapped
         self.pane.press("Enter")
 
     def answer_dialog(self, question: str, key: str) -> None:

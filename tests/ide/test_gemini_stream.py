@@ -249,7 +249,7 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
         async with await stuffed(slow) as stuffed_stream:
             for number in range(12):
                 await decide(house, slow, text, f"new-{number}.txt")
-                await decide(house, quick, "LA\n", "song.txt")
+                await decide(house, quick, f"{number}\n", f"quick-{number}.txt")
                 async with asyncio.timeout(2):
                     assert await stream.hear("ide/diffAccepted")
             for number in range(100):

@@ -20,8 +20,8 @@ from drawbridge.wire import jsonrpc, mcp
 
 AGENT: Final = "Gemini CLI"
 
-GRACE_SECONDS: Final = 10.0
-"""How long a session lives without its stream; the real CLI is back after 1 s."""
+GRACE_SECONDS: Final = 5.0
+"""How long a session lives without its stream; the real CLI is back after 1 s, or after 1.5 s more."""
 
 SILENT_SECONDS: Final = 600.0
 """How long a session lives that never opened a stream."""

@@ -178,7 +178,6 @@ class GeminiSessions:
         session = self._session(head, exchange)
         if session is not None:
             session.listen(exchange, sse.last_event_id(head.one("last-event-id")))
-            self.on_change()
         return None
 
     def _delete(self, head: Head, body: bytes, exchange: Exchange) -> None:
@@ -210,7 +209,7 @@ class GeminiSessions:
                 exchange.answer(503, b"Too many sessions are open already.\n")
                 return None
             self._end(min(silent, key=lambda session: session.seen_at))
-        stream = EventStream(self._state)
+        stream = EventStream(self._state, lambda: self.on_change())
         session = GeminiSession(id, stream, self._version, self._workspace, self._tell, self._overheard)
         self._sessions[id] = session
         self._keep_house()
@@ -231,7 +230,6 @@ class GeminiSessions:
     def _end(self, session: GeminiSession, *, reject: bool = False) -> None:
         self._sessions.pop(session.id, None)
         session.end(reject=reject)
-        self.on_change()
 
     def _keep_house(self) -> None:
         if self._housekeeping is None or self._housekeeping.done():

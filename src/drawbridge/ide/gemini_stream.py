@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from drawbridge.door import Exchange
@@ -22,7 +23,9 @@ class EventStream:
     that it costs no more than the backlog.
     """
 
-    def __init__(self, state: bytes) -> None:
+    def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
+        """``on_change``: a reader has come where there was none, or gone."""
+        self._on_change = on_change
         self._reader: Exchange | None = None
         # Ids grow from one life of the bridge to the next: a CLI may come back with one that a former bridge gave out.
         self._backlog = sse.Backlog(BACKLOG_LIMIT, BACKLOG_BYTES, last_id=time.time_ns() // 1_000_000)
@@ -38,7 +41,9 @@ class EventStream:
     def open(self, exchange: Exchange, last_id: int) -> None:
         """A reader comes; one that was there before gives way. It is sent what came after ``last_id``, and the state."""
         former, self._reader = self._reader, exchange
-        if former is not None:
+        if former is None:
+            self._on_change()
+        else:
             former.end_stream()
         exchange.begin_stream(HEADERS, lambda: self._left(exchange), self._send)
         self._sent_id = last_id
@@ -85,3 +90,4 @@ class EventStream:
         if self._reader is exchange:
             self._reader = None
             self.left_at = time.monotonic()
+            self._on_change()

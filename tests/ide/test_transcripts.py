@@ -1,7 +1,7 @@
 """What the real CLI said is said again to the bridge, and it answers as it did when the session was recorded.
 
-The transcripts are made by ``tools/record_ide.py``; who the person was and what the editor knew is read off the
-bridge's own recorded lines: where it said FILE_SAVED, the person accepted.
+What the person did and what the editor knew is read off the bridge's own recorded lines: where it said FILE_SAVED, the
+person accepted. ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest tests/e2e`` records the sessions anew.
 """
 
 from __future__ import annotations

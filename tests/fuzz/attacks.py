@@ -11,7 +11,9 @@ from collections.abc import Callable
 from random import Random
 
 from drawbridge.ide.claude import TOKEN_HEADER
+from drawbridge.ide.gemini_site import SessionIds
 from drawbridge.ide.tools import TOOLS
+from drawbridge.ide.tools.gemini import TOOLS as GEMINI_TOOLS
 from tests.wire.bytes_of import close, giant_frame_head, more, ping, request, text
 
 ATTACK_SECONDS = 2.0
@@ -42,6 +44,7 @@ class Attacker:
 
     def __init__(self, port: int, token: str, random: Random) -> None:
         self._port, self._token, self._random = port, token, random
+        self._sessions = [SessionIds(token).new() for _ in range(2)]
         self._ways: list[Callable[[], bytes]] = [
             self._noise,
             self._bent_handshake,
@@ -140,17 +143,18 @@ class Attacker:
         return self._handshake() + self._random.choice(storms)
 
     def _posts(self) -> bytes:
-        """Plain requests of the other agent, some with a session that nobody opened."""
+        """Plain requests of the other agent, some in a session: of a former life of the bridge, or that nobody opened."""
         requests = b""
         for _ in range(self._random.randrange(1, 10)):
-            body = self._random.choice([self._message, self._noise])()
+            body = self._random.choice([self._message, self._message, self._gemini_call, self._noise])()
             fields = {
                 "Host": "localhost",
                 "Authorization": f"Bearer {self._token}",
                 "Accept": self._random.choice(["*/*", "application/json, text/event-stream", ""]),
                 "Content-Type": self._random.choice(["application/json", "text/plain"]),
                 "Content-Length": str(len(body)),
-                "Mcp-Session-Id": self._random.choice(["", "x"]),
+                "Mcp-Session-Id": self._random.choice(["", "x", *self._sessions, *self._sessions]),
+                "Last-Event-Id": self._random.choice(["", "0", "5", "9" * 30, "x"]),
             }
             path = self._random.choice(["/mcp", "/mcp", "/mcp", "/events", "/health", "/"])
             line = f"{self._random.choice(['POST', 'POST', 'GET', 'DELETE'])} {path} HTTP/1.1\r\n"
@@ -201,6 +205,12 @@ class Attacker:
         message["method"] = chosen(METHODS) if chosen([True] * 9 + [False]) else self._value()
         message["params"] = self._params() if chosen([True] * 9 + [False]) else self._value()
         return json.dumps(message, ensure_ascii=chosen([True, False])).encode("utf-8", "surrogatepass")
+
+    def _gemini_call(self) -> bytes:
+        tool = self._random.choice(GEMINI_TOOLS)
+        names = tool.entry()["inputSchema"]["properties"]
+        params = {"name": tool.name, "arguments": {name: self._value() for name in names}}
+        return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 
     def _params(self) -> dict[str, object]:
         tool = self._random.choice(TOOLS)

@@ -20,6 +20,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 
 from tests.fuzz.attacks import Attacker
+from tests.ide.gemini_rig import Cli
 from tests.ide.processes import Bridge, bridge
 from tests.waiting import PATIENCE, until
 
@@ -93,7 +94,12 @@ async def seconds_of_a_visit(besieged: Bridge, client: ClientConnection, path: P
     assert await call(client, "openDiff", **diff) == ["DIFF_REJECTED", "t"]
     async with besieged.dial() as newcomer:
         assert await call(newcomer, "getOpenEditors") == ['{"tabs":[]}']
-        return time.perf_counter() - before
+    cli = await Cli(besieged.port, besieged.token).greet()
+    async with await cli.listen() as stream:
+        await cli.open_diff(str(path), "x\n")
+        assert await stream.hear("ide/diffRejected") == {"filePath": str(path)}
+        await cli.delete()
+    return time.perf_counter() - before
 
 
 async def call(client: ClientConnection, tool: str, **arguments: Any) -> list[str]:

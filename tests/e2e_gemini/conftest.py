@@ -32,5 +32,3 @@ def pytest_runtest_makereport(
         for pane in desk.tmux.panes:
             report.sections.append((f"screen of {pane.name}", pane.framed))
     return report
-
-

@@ -93,8 +93,8 @@ class Gemini:
 
     def prompt(self, words: str) -> None:
         """Type a prompt, or one of the CLI's own commands such as ``/ide status``, and send it."""
-        # The line that is being typed, not one of those that were sent: right above the footer.
-        typed = rf"> {re.escape(words)}\s*▀+\s*workspace \("
+        # The line that is being typed, not one of those that were sent: in the last of the boxes.
+        typed = rf"> {re.escape(words)}\s*▀+[^▀]*\Z"
         self.pane.type(words)
         self.pane.wait_for(typed)
 

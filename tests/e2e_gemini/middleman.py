@@ -135,7 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.closing(self.middleman.bridge()) as bridge:
             response = self._ask(bridge)
             body = response.read()
-            shown = json.loads(body) if body else None
+            is_json = body and response.headers.get_content_type() == "application/json"
+            shown = json.loads(body) if is_json else body.decode() or None
             self.middleman.note("bridge", self.exchange, answer=_answer(response) | {"body": shown})
             self._begin(response)
             self.wfile.write(body)

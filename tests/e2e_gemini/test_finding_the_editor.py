@@ -80,7 +80,10 @@ def test_the_person_answers_in_the_bridges_terminal(desk: Desk) -> None:
     bridge.wait_for(r"-\s*two", r"\+\s*TWO")
     assert poem.read_text() == POEM
 
-    bridge.press("e")
+    bridge.press("e", "Enter")
+    bridge.wait_for(r"\+ zwei", r"(?s)Accept it?.*Accept it?")
+    assert poem.read_text() == POEM
+    bridge.press("y", "Enter")
 
     gemini.pane.wait_for("It is done")
     assert poem.read_text() == "one\nzwei\nthree\n"

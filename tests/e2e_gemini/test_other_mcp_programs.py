@@ -31,8 +31,6 @@ EXPECTED_FAILURES = {
     "prompts-get-simple": NO_PROMPTS,
     "prompts-get-with-args": NO_PROMPTS,
     "prompts-get-with-image": NO_PROMPTS,
-    "prompts-list": NO_PROMPTS,
-    "resources-list": NO_RESOURCES,
     "resources-read-binary": NO_RESOURCES,
     "resources-read-text": NO_RESOURCES,
     "resources-subscribe": NO_RESOURCES,
@@ -104,3 +102,9 @@ def test_the_conformance_suite_finds_what_we_know(discovery: Path, tmp_path: Pat
     [rebinding] = tmp_path.glob("server-dns-rebinding-protection-*/checks.json")
     status = {check["id"]: check["status"] for check in json.loads(rebinding.read_text())}
     assert status["localhost-host-rebinding-rejected"] == "SUCCESS"
+
+
+def test_the_page_gives_a_reason_for_each_scenario_that_does_not_pass() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "mcp-conformance.md"
+    table = page.read_text().partition("|---|---|")[2]
+    assert set(re.findall(r"`([a-z][\w-]+-[\w-]+)`", table)) == set(EXPECTED_FAILURES)

@@ -25,7 +25,7 @@ def test_open_files_cursor_and_selection_are_in_the_next_request(desk: Desk) -> 
     gemini.pane.wait_for("I see")
 
     assert desk.model.requests[0].editor == {
-        "activeFile": {"path": str(poem), "cursor": {"line": 3, "character": 1}, "selectedText": "two\nthree"},
+        "activeFile": {"path": str(poem), "cursor": {"line": 3, "character": 6}, "selectedText": "two\nthree"},
         "otherOpenFiles": [str(notes)],
     }
 

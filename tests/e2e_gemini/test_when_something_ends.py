@@ -60,9 +60,29 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     wait_until(renewed)
     after = discovered()
     assert (after["port"], after["authToken"]) == (before["port"], before["authToken"])
+    # Its event stream comes back by itself, but the CLI has given the editor up.
+    neovim.wait_for_agents(1)
+    gemini.prompt("/ide status")
     gemini.pane.wait_for("IDE connection error")
     gemini.prompt("/ide enable")
+    gemini.pane.wait_for("Connected to Neovim")
+    propose(desk, gemini, neovim, poem)
+    neovim.command("w")
+    gemini.pane.wait_for("It is done")
+    assert poem.read_text() == "one\nTWO\nthree\n"
+
+
+def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    gemini = desk.gemini()
+    before = discovered()
+
+    neovim.command("DrawbridgeRestart")
+
+    neovim.wait_for_agents(0)
     neovim.wait_for_agents(1)
+    assert (discovered()["port"], discovered()["authToken"]) == (before["port"], before["authToken"])
     propose(desk, gemini, neovim, poem)
     neovim.command("w")
     gemini.pane.wait_for("It is done")
@@ -94,6 +114,7 @@ def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
 
     os.kill(gemini.pane.pid, signal.SIGKILL)
 
+    # It might come back: so long its proposal stays.
     neovim.wait_until_closed()
     assert neovim.layout == before
     assert poem.read_text() == POEM

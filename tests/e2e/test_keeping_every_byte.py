@@ -38,8 +38,9 @@ def test_line_ends_mark_and_final_newline_stay(desk: Desk, before: bytes, after:
     assert not neovim.modified(poem)
 
 
-def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk) -> None:
-    poem = desk.file("poem.txt", POEM)
+@pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk, eol: str) -> None:
+    poem = desk.file("poem.txt", POEM.replace("\n", eol))
     neovim = desk.neovim(poem)
     neovim.command("1s/one/eins/")
     claude = desk.claude()
@@ -47,12 +48,12 @@ def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk) -> None:
     claude.prompt("Shout the third line.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("eins", "THREE")
-    assert poem.read_text() == POEM
+    assert poem.read_bytes() == POEM.replace("\n", eol).encode()
 
     neovim.command("w")
 
     claude.pane.wait_for("It is done")
-    assert poem.read_text() == "eins\ntwo\nTHREE\n"
+    assert poem.read_bytes() == f"eins{eol}two{eol}THREE{eol}".encode()
     neovim.wait_for_buffer(poem, ["eins", "two", "THREE"])
 
 

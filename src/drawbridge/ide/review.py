@@ -236,7 +236,7 @@ class Reviews:
         written = await _wait_for_write(review.path, review.before, accepted)
         if written is None:
             return
-        if written == accepted:
+        if accepted is not None and _same_lines(written, accepted):
             review.approval.confirm()
             await self._editor.written(review.path, written, review.approval.id)
         else:
@@ -271,9 +271,16 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
         if signature != seen:
             seen, seen_at = signature, clock()
         written = await asyncio.to_thread(_read_if_text, path)
-        if written is not None and (written == expected or clock() - seen_at >= SETTLED_SECONDS):
+        if written is None:
+            continue
+        if (expected is not None and _same_lines(written, expected)) or clock() - seen_at >= SETTLED_SECONDS:
             return written
     return None
+
+
+def _same_lines(written: str, accepted: str) -> bool:
+    """The CLI proposes an Edit with LF and writes what was accepted with the line ends that the file had (2.1.329)."""
+    return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
 
 
 def _read_if_text(path: str) -> str | None:

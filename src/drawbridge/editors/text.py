@@ -64,7 +64,7 @@ def format_changes(old: Format, new: Format) -> list[str]:
     """What a change does to a file beside its lines, in short clauses for a person; a list of lines can't show it."""
     changes = []
     if old.eol != new.eol:
-        changes.append("line ends become CRLF" if new.eol == "\r\n" else "line ends become LF")
+        changes.append("proposed with CRLF line ends" if new.eol == "\r\n" else "proposed with LF line ends")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")
     if old.final_newline != new.final_newline:

@@ -132,7 +132,7 @@ class TestWhatAPersonReads:
     @pytest.mark.parametrize(
         ("old", "new", "said"),
         [
-            ("a\n", "a\r\n", "Line ends become CRLF."),
+            ("a\n", "a\r\n", "Proposed with CRLF line ends."),
             ("a\n", "\ufeffa\n", "A byte-order mark is added."),
             ("a\n", "a", "The last line loses its newline."),
         ],

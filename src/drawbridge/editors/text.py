@@ -64,6 +64,7 @@ def format_changes(old: Format, new: Format) -> list[str]:
     """What a change does to a file beside its lines, in short clauses for a person; a list of lines can't show it."""
     changes = []
     if old.eol != new.eol:
+        # Not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF all the same (2.1.329).
         changes.append("proposed with CRLF line ends" if new.eol == "\r\n" else "proposed with LF line ends")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")

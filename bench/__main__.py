@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import statistics
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 import psutil
+from tests.ide.gemini_rig import Cli
 from tests.programs import nvim, nvim_version
 
 from bench.rig import Agent, BridgedNeovim, ready_line, start_bridge
@@ -66,6 +68,38 @@ async def selection_latency(rig: BridgedNeovim, agent: Agent) -> None:
     row("selection: key -> frame, beyond the debounce (p50, p99)", detail, "p99 <= 5 ms")
 
 
+async def context_latency(rig: BridgedNeovim) -> None:
+    """Key to Gemini CLI's event, less the debounce: on the way Neovim is asked what is open."""
+    cli = await Cli(rig.port, rig.token).greet()
+    async with await cli.listen() as stream:
+        await stream.files()
+        delays = []
+        for number in range(60):
+            began = time.perf_counter()
+            await rig.keys("k" if number % 2 else "j")
+            await stream.files()
+            delays.append((time.perf_counter() - began) * 1000 - rig.debounce_ms)
+    row("context: key -> event, beyond the debounce (p50, p99)", percentiles(delays), "p99 <= 10 ms")
+
+
+async def memory_of_sessions(rig: BridgedNeovim, number: int) -> None:
+    process = psutil.Process(rig.bridge.pid)
+    before = process.memory_info().rss
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(number):
+            cli = await Cli(rig.port, rig.token).greet()
+            stream = await stack.enter_async_context(await cli.listen())
+            await stream.files()
+        after = process.memory_info().rss
+    detail = f"{after / 1e6:.0f} MB (+{(after - before) / 1e6:.1f})"
+    row(f"bridge: memory with {number} sessions of Gemini CLI", detail, "<= 45 MB")
+
+
+def percentiles(delays: list[float]) -> str:
+    p99 = sorted(delays)[int(len(delays) * 0.99)]
+    return f"{statistics.median(delays):.1f}, {p99:.1f} ms"
+
+
 async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, changed: float) -> None:
     """From the agent's frame to the view on screen; meanwhile another client of Neovim asks it the time of day."""
     old = [f"line {number} of a file that an agent wants to change\n" for number in range(lines)]
@@ -99,7 +133,9 @@ async def main() -> None:
         await start_ratio(directory)
         async with BridgedNeovim(binary, directory) as rig, Agent(rig.port, rig.token) as agent:
             await memory(rig)
+            await memory_of_sessions(rig, 10)
             await selection_latency(rig, agent)
+            await context_latency(rig)
             await open_diff(rig, agent, "1 kB", 20, 0.1)
             await open_diff(rig, agent, "1 MB, 1 %", 20_000, 0.01)
             await open_diff(rig, agent, "5 MB, 10 lines", 100_000, 0.0001)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 async def start_bridge(home: Path, *arguments: str) -> asyncio.subprocess.Process:
-    environment = {**os.environ, "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / "claude")}
+    environment = {**os.environ, "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / "claude"), "TMPDIR": str(home)}
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "drawbridge", "ide", *arguments, env=environment, stdout=asyncio.subprocess.PIPE
     )
@@ -119,6 +119,7 @@ class BridgedNeovim:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("NVIM")}
         environment |= {"HOME": str(self.directory), "CLAUDE_CONFIG_DIR": str(self.directory / "claude")}
         environment |= {"XDG_STATE_HOME": str(self.directory), "XDG_DATA_HOME": str(self.directory)}
+        environment |= {"TMPDIR": str(self.directory)}
         setup = f"require('drawbridge').setup{{ idle_ms = 0, command = {{'{sys.executable}', '-m', 'drawbridge'}} }}"
         self._nvim = await asyncio.create_subprocess_exec(
             self._binary, "--clean", "-n", "--headless", "--listen", str(socket),

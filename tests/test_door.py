@@ -397,6 +397,13 @@ async def test_requests_are_answered_one_after_the_other_on_one_connection(house
         assert await client.reader.readexactly(3) == body
 
 
+async def test_thousands_of_requests_behind_each_other_are_answered_in_order(house: House) -> None:
+    client = await house.raw(b"".join(plain("/echo", b"%04d" % number) for number in range(3_000)))
+    for number in range(3_000):
+        assert (await client.head()).startswith(b"HTTP/1.1 200 ")
+        assert await client.reader.readexactly(4) == b"%04d" % number
+
+
 async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(house: House) -> None:
     ended: list[int] = []
     client = await house.raw(plain("/stream"))

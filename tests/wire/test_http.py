@@ -252,6 +252,12 @@ def test_a_client_that_waits_for_leave_to_send_gets_it_only_once_it_was_let_in()
     assert isinstance(body, Body)
 
 
+def test_a_body_that_says_it_is_over_the_limit_is_not_waited_for() -> None:
+    connection, events = let_in(post(b"", Content_Length="11", Expect="100-continue"), limit=10)
+    assert events == []
+    assert status(connection) == 413
+
+
 def test_a_body_over_the_limit_ends_the_connection() -> None:
     connection, events = let_in(post(b"x" * 11), limit=10)
     assert events == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from drawbridge.door import HIGH_WATER
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Position, Range, Rejected
 from drawbridge.ide import gemini, gemini_site, gemini_stream
+from drawbridge.ide.gemini_stream import EventStream
+from drawbridge.wire.http import Fields
 from tests.ide.gemini_rig import Cli, House, Stream, connected, make_project, open_house
 from tests.waiting import until
 
@@ -244,6 +246,7 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
 ) -> None:
     monkeypatch.setattr(gemini_stream, "BACKLOG_BYTES", 3_000_000)
     text = ("x" * 99 + "\n") * 10_000
+    Path(house.path("wide.txt")).write_text("a" * 16_000 + "\n" + "b" * 16_000)
     async with connected(house) as (quick, stream):
         slow = await Cli(house.port, house.token).greet()
         async with await stuffed(slow) as stuffed_stream:
@@ -252,8 +255,8 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
                 await decide(house, quick, f"{number}\n", f"quick-{number}.txt")
                 async with asyncio.timeout(2):
                     assert await stream.hear("ide/diffAccepted")
-            for number in range(100):
-                select(house, "poem.txt", number % 2, 3)
+            for number in range(200):
+                select(house, "wide.txt", number % 2, 16_000)
                 await house.settled()
             assert waiting(house) < HIGH_WATER + 1_100_000
             backlog = house.bridge.gemini._sessions[slow.session or ""].stream._backlog._kept
@@ -263,7 +266,39 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
             while (await stuffed_stream.hear("ide/diffAccepted"))["filePath"] != house.path("new-11.txt"):
                 pass
             last = (await stuffed_stream.files())[0]
-            assert last["selectedText"] == "two", "what is open now, and not all that was"
+            assert last["selectedText"] == "b" * 16_000, "what is open now, and not all that was"
+
+
+class SlowReader:
+    """An exchange whose peer is behind."""
+
+    def __init__(self) -> None:
+        self.congested = True
+        self.sent = b""
+
+    def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
+        self.ended = ended
+
+    def stream(self, data: bytes) -> None:
+        self.sent += data
+
+    def end_stream(self) -> None:
+        self.ended()
+
+    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None:
+        raise AssertionError("it is a stream")
+
+
+def test_who_is_behind_when_the_stream_ends_is_still_owed_the_verdicts() -> None:
+    reader, stream = SlowReader(), EventStream(b"{}")
+    stream.open(reader, 0)
+    stream.verdict(b'"one"', "/a")
+    stream.verdict(b'"two"', "/b")
+    assert reader.sent == b""
+    stream.close()
+    assert reader.sent.index(b'"one"') < reader.sent.index(b'"two"')
+    assert b"{}" not in reader.sent
+    assert not stream.has_reader
 
 
 # the end of the bridge

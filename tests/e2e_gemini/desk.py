@@ -80,8 +80,9 @@ class Desk(contextlib.ExitStack):
 
     def middleman(self, name: str, what: str) -> Middleman:
         """Stands between the bridge and a CLI; what they say is written down where sessions are recorded."""
-        file = Path(RECORD_INTO) / f"{name}.jsonl" if RECORD_INTO else None
-        transcript = Transcript(file, what, {str(self.project): "/project"}) if file else None
+        transcript = None
+        if RECORD_INTO:
+            transcript = Transcript(Path(RECORD_INTO), name, what, {str(self.project): "/project"})
         return self.enter_context(Middleman(gemini_rig.wait_for_discovery(), transcript=transcript))
 
     def gemini_through(self, middleman: Middleman) -> Gemini:

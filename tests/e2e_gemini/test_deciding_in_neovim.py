@@ -52,11 +52,11 @@ def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk)
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
-@pytest.mark.parametrize("words", ["DrawbridgeReject", "q"])
-def test_a_refused_proposal_is_not_written(desk: Desk, words: str) -> None:
+@pytest.mark.parametrize(("words", "name"), [("DrawbridgeReject", "reject"), ("q", "close")])
+def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
-    gemini = desk.gemini(recorded_as=(f"reject-{words.lower()}", f"A replace, rejected with :{words} in Neovim."))
+    gemini = desk.gemini(recorded_as=(name, f"A replace, rejected with :{words} in Neovim."))
     before = neovim.layout
     desk.model.will_say(replace(poem, "two", "TWO"), text("I leave it."))
     gemini.prompt("Shout the second line.")
@@ -113,6 +113,43 @@ def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
     first, second = desk.model.requests[-1].tool_results
     assert "Successfully modified file" in first
     assert "User denied execution" in second
+
+
+def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    gemini = desk.gemini()
+    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    gemini.prompt("Shout the second line.")
+    neovim.wait_for_proposal()
+
+    neovim.command("%d")
+    neovim.wait_for("return vim.fn.wordcount().chars == 0", what="did not empty the proposal")
+    neovim.command("w")
+
+    gemini.pane.wait_for("Request cancelled")
+    neovim.pane.wait_for("Gemini CLI can't be given an emptied file")
+    assert poem.read_text() == POEM
+    assert neovim.buffer(poem) == ["one", "two", "three"]
+
+
+def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) -> None:
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    neovim.command("2s/two/deux/")
+    neovim.pane.wait_for("deux")
+    gemini = desk.gemini()
+    desk.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
+    gemini.prompt("Shout the second line.")
+
+    gemini.pane.wait_for(EDIT_DIALOG)
+    neovim.pane.wait_for("Gemini CLI's change touches unsaved work.*poem.txt")
+    assert poem.read_text() == POEM
+    gemini.pane.press("1")
+
+    gemini.pane.wait_for("It is done")
+    assert poem.read_text() == "one\nTWO\nthree\n"
+    assert neovim.buffer(poem) == ["one", "deux", "three"], "what the person has typed stays"
 
 
 @pytest.mark.parametrize(

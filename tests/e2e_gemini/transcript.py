@@ -21,10 +21,11 @@ SHOWN_TIME = 1_700_000_000_000
 
 
 class Transcript:
-    """A file of recorded lines in which nothing of the machine stands."""
+    """A file of recorded lines in which nothing of the machine stands: ``<folder>/<version of the CLI>-<name>.jsonl``."""
 
-    def __init__(self, file: Path, what: str, placeholders: Mapping[str, str]) -> None:
-        self._file = file
+    def __init__(self, folder: Path, name: str, what: str, placeholders: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._name = name
         self._what = what
         self._placeholders = dict(placeholders)
         self._started: float | None = None
@@ -39,7 +40,8 @@ class Transcript:
             if self._started is None:
                 self._started = time.monotonic()
                 version = said["request"]["body"]["params"]["clientInfo"]["version"]  # type: ignore[index]
-                self._file.parent.mkdir(parents=True, exist_ok=True)
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file = self._folder / f"{version}-{self._name}.jsonl"
                 self._file.write_text("")
                 self._write({"cli": version, "recorded": datetime.now(UTC).date().isoformat(), "what": self._what})
             at = round(time.monotonic() - self._started, 3)

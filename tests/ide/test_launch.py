@@ -320,9 +320,10 @@ def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
 def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(None) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(launch, "PORTS", range(port - 1, port + 1))
+        # Some of the fifty may be somebody else's; one below is free.
+        monkeypatch.setattr(launch, "PORTS", range(port - 50, port + 1))
         with listen(port) as listener:
-            assert listener.getsockname()[1] == port - 1
+            assert port - 50 <= listener.getsockname()[1] < port
 
 
 def test_a_token_that_was_handed_over_does_not_reach_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:

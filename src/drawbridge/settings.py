@@ -1,8 +1,9 @@
 """Settings: defaults < file < environment < flags. One table for each command; ``--help`` and the docs come from it.
 
 The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; a table in it
-carries the command's name. Environment variables are the names in capitals behind ``DRAWBRIDGE_``. Light: nothing heavy is
-imported unless it is needed, since the bridge's lock file waits for this.
+carries the command's name. Environment variables are the names in capitals behind ``DRAWBRIDGE_`` for the bridge, behind
+``DRAWBRIDGE_HOOK_`` for the guard and so on. Light: nothing heavy is imported unless it is needed, since the bridge's lock
+file waits for this.
 """
 
 from __future__ import annotations
@@ -66,6 +67,50 @@ IDE: Final = (
 )
 """What ``drawbridge ide`` can be told."""
 
+HOOK_AGENTS: Final = ("claude", "gemini", "codex")
+
+HOOK: Final = (
+    Setting("agent", "choice", "claude", "the agent whose hook this is", HOOK_AGENTS),
+    Setting(
+        "policy",
+        "choice",
+        "current",
+        "which files with unsaved changes are kept: the one you work on, those on the screen, all",
+        ("current", "visible", "any"),
+    ),
+    Setting(
+        "policy_for",
+        "list",
+        (),
+        "another policy for one tool, as Write=any or NotebookEdit=visible",
+        metavar="TOOL=POLICY",
+    ),
+    Setting(
+        "answer",
+        "choice",
+        "deny",
+        "to an edit of such a file: deny it, ask you, wait for your save, save for you, or merge afterwards",
+        ("deny", "ask", "wait", "save", "merge"),
+    ),
+    Setting("wait", "number", 30, "with answer = wait: seconds to wait for your save", metavar="S", range=(1, 300)),
+    Setting(
+        "unknown",
+        "choice",
+        "allow",
+        "when an editor does not answer in time: let the edit through, ask you, or deny it",
+        ("allow", "ask", "deny"),
+    ),
+    Setting(
+        "fail", "choice", "open", "when the guard itself fails: let the edit through, or deny it", ("open", "closed")
+    ),
+    Setting("deadline", "number", 300, "milliseconds that all editors together have", metavar="MS", range=(20, 5_000)),
+    Setting("selection", "switch", True, "do not add your selection to a prompt", flag="--no-selection"),
+    Setting("diagnostics", "switch", True, "do not tell the agent what its edit made worse", flag="--no-diagnostics"),
+    Setting("ignore", "list", None, "a file pattern kept from agents, instead of the built-in ones", metavar="PATTERN"),
+    Setting("log_file", "text", None, "log here instead of guard.log in the state directory", metavar="FILE"),
+)
+"""What ``drawbridge hook`` can be told; ``drawbridge setup`` writes it into the installed form."""
+
 
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
     """The flags of a table; one that is not given stays out of the parsed namespace.
@@ -100,7 +145,7 @@ def load(
         else:
             values[name] = _checked(known[name], value, f"{path}: [{command}] {name}", problems)
     for setting in table:
-        variable = f"DRAWBRIDGE_{setting.name.upper()}"
+        variable = f"{_prefix(command)}{setting.name.upper()}"
         if environ.get(variable):
             values[setting.name] = _checked(setting, _parse(setting, environ[variable]), variable, problems)
         if setting.name in flags:
@@ -111,6 +156,11 @@ def load(
     if problems:
         raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
     return values
+
+
+def _prefix(command: str) -> str:
+    """The first command's variables have no name of a command in them; two commands may mean different things by a word."""
+    return "DRAWBRIDGE_" if command == "ide" else f"DRAWBRIDGE_{command.upper()}_"
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> str:

@@ -104,6 +104,13 @@ HOOK: Final = (
         "fail", "choice", "open", "when the guard itself fails: let the edit through, or deny it", ("open", "closed")
     ),
     Setting("deadline", "number", 300, "milliseconds that all editors together have", metavar="MS", range=(20, 5_000)),
+    Setting(
+        "socket_dir",
+        "list",
+        None,
+        "look for editors here, instead of in /tmp, the temporary directory and the runtime directory",
+        metavar="DIR",
+    ),
     Setting("selection", "switch", True, "do not add your selection to a prompt", flag="--no-selection"),
     Setting("diagnostics", "switch", True, "do not tell the agent what its edit made worse", flag="--no-diagnostics"),
     Setting("ignore", "list", None, "a file pattern kept from agents, instead of the built-in ones", metavar="PATTERN"),

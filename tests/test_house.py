@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
-PURE = ("wire", "editors.port", "editors.text", "editors.hunks", "editors.linediff", "ide.tools", "approval", "errors")
+PURE = ("wire", "text", "editors.port", "ide.tools", "approval", "errors", "privacy")
 JOBS = ("ide", "guard", "server")
-FLOOR = ("wire", "editors", "approval", "door", "errors", "private_files", "settings")
+FLOOR = ("wire", "text", "editors", "approval", "door", "errors", "private_files", "privacy", "settings")
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
 EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from drawbridge.editors.folder import Folder
-from drawbridge.editors.hunks import diff
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import (
     Accepted,
@@ -30,7 +29,8 @@ from drawbridge.editors.port import (
     Range,
     Rejected,
 )
-from drawbridge.editors.text import split, utf16_length
+from drawbridge.text import split, utf16_length
+from drawbridge.text.hunks import diff
 from tests import programs
 from tests.nvim.rig import Desk, desk
 from tests.waiting import PATIENCE, until

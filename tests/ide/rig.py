@@ -13,8 +13,8 @@ from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Decided, EditorEvent
 from drawbridge.ide.claude import TOKEN_HEADER, ClaudeClient, ClaudeClients
 from drawbridge.ide.desk import Workspace
-from drawbridge.ide.privacy import Privacy
 from drawbridge.ide.tools import Toolbox
+from drawbridge.privacy import Privacy
 from drawbridge.wire.gate import Head
 from tests.waiting import until
 

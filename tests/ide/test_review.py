@@ -12,11 +12,11 @@ import pytest
 from drawbridge.editors.files import FILE_LIMIT
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
-from drawbridge.editors.text import BOM
 from drawbridge.errors import EditorHung, Refused, UnusableFile
 from drawbridge.ide import review
 from drawbridge.ide.draft import CHANGED_NOTE
 from drawbridge.ide.review import OPEN_LIMIT, Reviews
+from drawbridge.text import BOM
 from tests.waiting import until
 
 TEXT = "one\ntwo\nthree\nfour\nfive\n"

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from drawbridge.editors import hunks, neovim_rpc, text
+from drawbridge import text
+from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.neovim_rpc import Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
 from drawbridge.errors import EditorGone
+from drawbridge.text import hunks
 from tests.e2e.tmux import Pane, Tmux
 
 PATIENCE = 5.0

@@ -16,7 +16,8 @@ from typing import Final, Literal, TextIO
 
 import msgspec
 
-from drawbridge.editors import files, folder_edit, hunks, text
+from drawbridge import text
+from drawbridge.editors import files, folder_edit
 from drawbridge.editors.folder_input import Lines
 from drawbridge.editors.folder_view import Canvas
 from drawbridge.editors.port import (
@@ -35,6 +36,7 @@ from drawbridge.editors.port import (
     Tab,
 )
 from drawbridge.errors import Refused, UnusableFile
+from drawbridge.text import hunks
 
 QUESTIONS: Final = {
     "change": "Accept it? [y]es, [n]o, [e]dit: ",

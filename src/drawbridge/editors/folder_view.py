@@ -8,9 +8,9 @@ import shutil
 from itertools import islice
 from typing import Final, TextIO
 
-from drawbridge.editors.hunks import Row, unified
 from drawbridge.editors.port import Proposal
-from drawbridge.editors.text import format_changes, split
+from drawbridge.text import format_changes, split
+from drawbridge.text.hunks import Row, unified
 
 ROWS_LIMIT: Final = 1_000
 """Rows of one proposal that are drawn; nobody reads more in a terminal."""

@@ -40,8 +40,8 @@ from drawbridge.editors.port import (
     SelectionChanged,
     Tab,
 )
-from drawbridge.editors.text import split, utf16_length
 from drawbridge.errors import EditorGone, EditorHung, Refused
+from drawbridge.text import split, utf16_length
 
 
 class Buffer(Struct):

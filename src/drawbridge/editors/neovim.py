@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import drawbridge
-from drawbridge.editors import neovim_rpc, text
+from drawbridge import text
+from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim_reviews import NeovimReviews
 from drawbridge.editors.neovim_rpc import Session
 from drawbridge.editors.port import (

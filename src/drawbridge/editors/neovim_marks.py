@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from drawbridge.editors.hunks import Hunk
-from drawbridge.editors.linediff import common_prefix
 from drawbridge.editors.port import Proposal
+from drawbridge.text.hunks import Hunk
+from drawbridge.text.linediff import common_prefix
 
 DIFF_CHARACTERS: Final = 512 * 1024
 DIFF_LINES: Final = 10_000

@@ -10,10 +10,12 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from drawbridge.editors import hunks, neovim_marks, text
+from drawbridge import text
+from drawbridge.editors import neovim_marks
 from drawbridge.editors.neovim_rpc import NeovimError, Session
 from drawbridge.editors.port import Accepted, Decided, Proposal, Rejected
 from drawbridge.errors import DrawbridgeError, UnusableFile
+from drawbridge.text import hunks
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024

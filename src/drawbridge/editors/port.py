@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from drawbridge.editors.hunks import Hunk
+from drawbridge.text.hunks import Hunk
 
 Severity: TypeAlias = Literal["Error", "Warning", "Info", "Hint"]
 Level: TypeAlias = Literal["info", "warn", "error"]

@@ -26,9 +26,9 @@ from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini_site import GeminiSessions
 from drawbridge.ide.launch import SIGNALS, Launched
-from drawbridge.ide.privacy import DEFAULT_PATTERNS, Privacy
 from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
+from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
 from drawbridge.wire.gate import LOOPBACK_HOSTS
 
 logger = logging.getLogger("drawbridge.bridge")

@@ -14,8 +14,8 @@ from typing import Final
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
 from drawbridge.errors import Refused
-from drawbridge.ide.privacy import Privacy
 from drawbridge.ide.review import Reviews
+from drawbridge.privacy import Privacy
 
 CODE_SECONDS: Final = 120.0
 CODE_OUTPUT_LIMIT: Final = 100_000

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from drawbridge.editors import files, hunks, text
+from drawbridge import text
+from drawbridge.editors import files
 from drawbridge.errors import Refused, UnusableFile
+from drawbridge.text import hunks
 
 
 class Draft(Struct, frozen=True):

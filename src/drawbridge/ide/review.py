@@ -13,11 +13,13 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from drawbridge import text
 from drawbridge.approval import Approval
-from drawbridge.editors import files, hunks, text
+from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
 from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
 from drawbridge.ide.draft import Draft, check_text, draft
+from drawbridge.text import hunks
 
 FOLLOW_SECONDS: Final = 30.0
 """How long the agent's write of an accepted text is waited for; the real CLI takes well under one second."""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawbridge.editors import linediff
-from drawbridge.editors.hunks import Hunk, Overlap, apply, diff, merge, unified
+from drawbridge.text import linediff
+from drawbridge.text.hunks import Hunk, Overlap, apply, diff, merge, unified
 
 # Few different lines, so that repetition, movement and sliding happen all the time.
 some_lines = st.lists(st.sampled_from(["", "a", "b", "  c", "}", "d\r", "e\u2028"]), max_size=30)

@@ -1,6 +1,6 @@
 """What is kept from agents of its own accord: secrets by name, or everything. Pure.
 
-It rules what the bridge volunteers (selection, open files, diagnostics), not what an agent reads from disk by itself, and not
+It rules what is volunteered (selection, open files, diagnostics), not what an agent reads from disk by itself, and not
 what the person sends on purpose.
 """
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from msgspec import Struct
-
-from drawbridge.editors.linediff import changed_lines, common_prefix
+from drawbridge.text.linediff import changed_lines, common_prefix
 
 
-class Hunk(Struct, frozen=True, gc=False):
+class Hunk(NamedTuple):
     """``old[old_start:old_start + old_count]`` became ``new[new_start:new_start + new_count]``; lines, 0-based."""
 
     old_start: int
@@ -27,14 +25,14 @@ class Hunk(Struct, frozen=True, gc=False):
         return self.new_start + self.new_count
 
 
-class Overlap(Struct, frozen=True):
+class Overlap(NamedTuple):
     """Both sides changed the lines ``start``..``end`` (0-based, end exclusive) of the base, in different ways."""
 
     start: int
     end: int
 
 
-class Row(Struct, frozen=True, gc=False):
+class Row(NamedTuple):
     """One line of a unified view; ``old_line`` and ``new_line`` are 0-based, None where that side has no such line."""
 
     kind: Literal["header", "context", "removed", "added"]

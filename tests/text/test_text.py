@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawbridge.editors.text import Format, format_changes, join, split, utf16_length
+from drawbridge.text import Format, format_changes, join, split, utf16_length
 
 line_breaks = st.sampled_from(
     ["\n", "\r\n", "\r", "\n\r", "\ufeff", "\u2028", "\u2029", "\x85", "\f", "\v", "\x1c", "\0"]

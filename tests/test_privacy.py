@@ -8,7 +8,7 @@ import pytest
 
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Diagnostic, Position, Range
-from drawbridge.ide.privacy import Privacy
+from drawbridge.privacy import Privacy
 from tests.ide.rig import Desk
 
 HERE = Range(Position(0, 0), Position(0, 1))

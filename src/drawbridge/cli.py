@@ -1,21 +1,24 @@
-"""The ``drawbridge`` command. A job is imported only when it is chosen."""
+"""The ``drawbridge`` command: what each command takes, and who does it. A job is imported only when it is chosen."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from drawbridge import settings
 from drawbridge.errors import BadSetting, DrawbridgeError
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0 done, 1 a fault of ours, 2 asked wrongly or no editor, 3 the world failed."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
+    chosen = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = chosen.run
     try:
-        return _run(chosen)
+        return run(chosen)
     except DrawbridgeError as error:
         print(f"drawbridge {chosen.command}: {error}", file=sys.stderr)
         return error.exit_code
@@ -23,7 +26,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(chosen: argparse.Namespace) -> int:
+def parser() -> argparse.ArgumentParser:
+    """All commands. Each ``_add_…`` says what one takes; ``run`` in what was parsed does it."""
+    everything = argparse.ArgumentParser(
+        prog="drawbridge", description="Coding agents propose changes; you decide, wherever you are."
+    )
+    everything.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
+    commands = everything.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_ide(commands)
+    return everything
+
+
+def _add_ide(commands: Commands) -> None:
+    text = "make a running editor an IDE that coding agents see and propose changes to"
+    command = commands.add_parser("ide", help=text, description=_sentence(text))
+    settings.add_flags(command, settings.IDE)
+    command.set_defaults(run=_ide)
+
+
+def _ide(chosen: argparse.Namespace) -> int:
     values = settings.load("ide", settings.IDE, vars(chosen))
     if (values["nvim"] is None) == (values["folder"] is None):
         raise BadSetting("Give either --nvim ADDRESS or --folder DIR.")
@@ -34,19 +55,8 @@ def _run(chosen: argparse.Namespace) -> int:
     return launch(values)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="drawbridge", description="Coding agents propose changes; you decide, wherever you are."
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    ide = commands.add_parser(
-        "ide",
-        help="make a running editor an IDE that coding agents see and propose changes to",
-        description="Make a running editor an IDE that coding agents see and propose changes to.",
-    )
-    settings.add_flags(ide, settings.IDE)
-    return parser
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 class _Version(argparse.Action):

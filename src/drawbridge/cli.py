@@ -15,7 +15,11 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0 done, 1 a fault of ours, 2 asked wrongly or no editor, 3 the world failed."""
-    chosen = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] in (["nvim"], ["neovim"]):  # what follows is Neovim's, whatever it looks like
+        chosen = argparse.Namespace(command=given[0], run=_nvim, arguments=given[1:])
+    else:
+        chosen = parser().parse_args(given)
     run: Callable[[argparse.Namespace], int] = chosen.run
     try:
         return run(chosen)
@@ -34,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     everything.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
     commands = everything.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_ide(commands)
+    _add_nvim(commands)
     return everything
 
 
@@ -53,6 +58,18 @@ def _ide(chosen: argparse.Namespace) -> int:
     from drawbridge.ide.launch import launch
 
     return launch(values)
+
+
+def _add_nvim(commands: Commands) -> None:
+    """For the list of commands only: its arguments never come by here."""
+    text = "start Neovim where the guard finds it, with the plugin; all arguments are Neovim's"
+    commands.add_parser("nvim", aliases=["neovim"], help=text, add_help=False)
+
+
+def _nvim(chosen: argparse.Namespace) -> int:
+    from drawbridge.launcher import launch
+
+    return launch(chosen.arguments)
 
 
 def _sentence(text: str) -> str:

@@ -14,6 +14,7 @@
         ├── EditorGone           no editor at the address, or its connection ended
         ├── EditorHung           the editor did not answer in time
         ├── NoPort               no free port to listen on
+        ├── NoProgram            a program that a command is to start is not there, or too old
         └── NotPrivate           a directory or file that should be ours alone can't be made so, or written
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
@@ -89,6 +90,10 @@ class EditorHung(WorldError):
 
 class NoPort(WorldError):
     code = "NO_PORT"
+
+
+class NoProgram(WorldError):
+    code = "NO_PROGRAM"
 
 
 class NotPrivate(WorldError):

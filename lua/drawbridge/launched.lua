@@ -1,0 +1,56 @@
+--- What a Neovim does first that `drawbridge nvim` has started: it runs before the person's configuration (`--cmd`).
+
+local PLUGIN = 'lua/drawbridge/init.lua'
+
+--- Whether lazy.nvim has the plugin; its folder is not on the runtime path before it is used.
+local function lazy_has_it()
+  local lazy = package.loaded.lazy
+  local ok, plugins = pcall(function()
+    return lazy.plugins()
+  end)
+  for _, plugin in ipairs(ok and plugins or {}) do
+    if plugin.dir and vim.loop.fs_stat(plugin.dir .. '/' .. PLUGIN) then
+      return true
+    end
+  end
+  return false
+end
+
+--- Whether the person's own setup has the plugin, loaded or yet to be. Files are looked for and nothing is required:
+--- that would run a `drawbridge.lua` of the current directory, which is on Lua's path.
+local function is_there()
+  return vim.g.loaded_drawbridge ~= nil
+    or #vim.api.nvim_get_runtime_file(PLUGIN, false) > 0
+    or vim.fn.globpath(vim.o.packpath, 'pack/*/opt/*/' .. PLUGIN) ~= ''
+    or lazy_has_it()
+end
+
+--- The person's own copy wins, and their `setup{}`. Only where there is none does ours join, with what `setup{}` does.
+---@param runtime string The folder of our copy.
+---@param python string The interpreter that our Python side runs on, so that both halves are of one version.
+local function join(runtime, python)
+  if is_there() then
+    return
+  end
+  vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(runtime, '\\,')
+  vim.cmd('runtime plugin/drawbridge.lua')
+  if #vim.api.nvim_list_uis() > 0 then -- a script has nobody who could decide
+    require('drawbridge').setup({ command = { python, '-P', '-m', 'drawbridge' } })
+  end
+end
+
+---@param socket string Where this Neovim was told to listen, unless the person said otherwise.
+---@param runtime string
+---@param python string
+return function(socket, runtime, python)
+  vim.loop.fs_chmod(socket, 384) -- 0600, whatever the umask lets others do
+  if vim.o.loadplugins then
+    -- Plugin managers rewrite the runtime path while they start; what is there in the end is seen at the end.
+    vim.api.nvim_create_autocmd('VimEnter', {
+      once = true,
+      callback = function()
+        join(runtime, python)
+      end,
+    })
+  end
+end

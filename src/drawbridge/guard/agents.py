@@ -1,0 +1,200 @@
+"""The agents' words: what their hooks are told, and how they want their answer. Pure.
+
+Sources: Claude Code's hooks reference and what 2.1.329 was seen to send and obey; Gemini CLI's
+``docs/hooks/reference.md`` of 0.61.0 (``ask`` is in its program, not in that page); Codex' hooks page and JSON
+schemas, which forbid every other key.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from drawbridge.guard import json_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# What a hook is called for.
+BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
+    "before",
+    "after",
+    "failed",
+    "prompt",
+    "start",
+    "moved",
+    "changed",
+)
+
+# What a tool does.
+EDIT, READ, SHELL = "edit", "read", "shell"
+
+EVENTS = {
+    "claude": {
+        "PreToolUse": BEFORE,
+        "PostToolUse": AFTER,
+        "PostToolUseFailure": FAILED,
+        "UserPromptSubmit": PROMPT,
+        "SessionStart": START,
+        "CwdChanged": MOVED,
+        "FileChanged": CHANGED,
+    },
+    "gemini": {"BeforeTool": BEFORE, "AfterTool": AFTER, "BeforeAgent": PROMPT, "SessionStart": START},
+    "codex": {"PreToolUse": BEFORE, "PostToolUse": AFTER, "UserPromptSubmit": PROMPT, "SessionStart": START},
+}
+
+TOOLS = {
+    "Edit": (EDIT, ("file_path",)),
+    "Write": (EDIT, ("file_path",)),
+    "MultiEdit": (EDIT, ("file_path",)),
+    "NotebookEdit": (EDIT, ("notebook_path", "file_path")),
+    "Read": (READ, ("file_path",)),
+    "Bash": (SHELL, ("command",)),
+    "replace": (EDIT, ("file_path",)),
+    "write_file": (EDIT, ("file_path",)),
+    "read_file": (READ, ("file_path", "absolute_path")),
+    "run_shell_command": (SHELL, ("command",)),
+    "apply_patch": (EDIT, ("command", "input", "patchText")),
+    "shell": (SHELL, ("command",)),
+}
+"""Tool → what it does, and the names that its path (of a shell: its command; of a patch: its text) may have in its input."""
+
+PATCH_TOOL = "apply_patch"
+PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+
+NAMES = {"claude": "Claude Code", "gemini": "Gemini CLI", "codex": "Codex"}
+
+
+class Unusable(Exception):
+    """The input is none that this agent sends; the text says why."""
+
+
+class Call:
+    """One call of the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload."""
+
+    __slots__ = ("agent", "command", "cwd", "event", "event_name", "input", "kind", "paths", "session", "tool")
+
+    def __init__(self, agent: str, event: str, payload: dict[str, Any]) -> None:
+        self.agent = agent
+        self.event = event
+        self.event_name: str = payload["hook_event_name"]
+        self.input = payload
+        self.cwd = _directory(payload.get("cwd"))
+        self.session = _text(payload.get("session_id"))
+        self.kind = self.tool = self.command = ""
+        self.paths: list[str] = []
+
+
+def parse(data: bytes, agent: str) -> Call:
+    """Raises ``Unusable``, with what is wrong."""
+    try:
+        payload = json_text.parse(data)
+    except ValueError as error:
+        raise Unusable(f"not JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise Unusable("not a JSON object")
+    name = payload.get("hook_event_name")
+    if not isinstance(name, str) or name not in EVENTS[agent]:
+        raise Unusable(f"unknown event {_shown(name)}")
+    call = Call(agent, EVENTS[agent][name], payload)
+    if call.event in (BEFORE, AFTER, FAILED):
+        _read_tool(call)
+    elif call.event == CHANGED:
+        call.paths = [_absolute(_required(payload, ("file_path",)), call.cwd)]
+    return call
+
+
+def _read_tool(call: Call) -> None:
+    tool, given = call.input.get("tool_name"), call.input.get("tool_input")
+    if not isinstance(tool, str) or tool not in TOOLS:
+        raise Unusable(f"unknown tool {_shown(tool)}")
+    if not isinstance(given, dict):
+        raise Unusable("tool_input is no object")
+    call.tool = tool
+    call.kind, keys = TOOLS[tool]
+    if call.kind == SHELL:
+        words = given.get("command")
+        call.command = " ".join(map(str, words)) if isinstance(words, list) else _required(given, keys)
+        call.cwd = _directory(_text(given.get("dir_path")) or _text(given.get("workdir")), call.cwd)
+    elif tool == PATCH_TOOL:
+        call.paths = [_absolute(path, call.cwd) for path in patched(_required(given, keys))]
+    else:
+        call.paths = [_absolute(_required(given, keys), call.cwd)]
+
+
+def patched(text: str) -> list[str]:
+    """The files that a patch in Codex' V4A form touches."""
+    lines = (line.strip() for line in text.split("\n"))
+    named = (line[len(mark) :].strip() for line in lines for mark in PATCH_MARKS if line.startswith(mark))
+    paths = list(dict.fromkeys(filter(None, named)))
+    if not paths:
+        raise Unusable("a patch that names no file")
+    return paths
+
+
+def _required(given: dict[str, Any], keys: tuple[str, ...]) -> str:
+    for key in keys:
+        value = given.get(key)
+        if isinstance(value, str) and value:
+            return value
+    raise Unusable(f"{keys[0]} is missing")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: Any) -> str:
+    return json_text.dump(value)[:60] if isinstance(value, str) else "(none)"
+
+
+def _directory(value: Any, base: str = "") -> str:
+    """An absolute directory: ``value``, seen from ``base``, itself seen from the process's own."""
+    directory = value if isinstance(value, str) and value else "."
+    if not directory.startswith("/"):
+        directory = _absolute(directory, base or posix.getcwd())
+    return directory
+
+
+def _absolute(path: str, directory: str) -> str:
+    return path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+
+
+def deny(call: Call, reason: str) -> bytes:
+    """The agent is told ``reason``; only before a tool is there something to deny."""
+    if call.agent == "gemini":
+        return _bytes({"decision": "deny", "reason": reason})
+    return _decision(call, "deny", reason)
+
+
+def ask(call: Call, reason: str) -> bytes:
+    """The person is asked in the agent's own dialog. Codex can't ask; there it is a denial."""
+    if call.agent == "gemini":
+        return _bytes({"decision": "ask", "reason": reason, "systemMessage": reason})
+    return _decision(call, "deny" if call.agent == "codex" else "ask", reason)
+
+
+def _decision(call: Call, decision: str, reason: str) -> bytes:
+    specific = {
+        "hookEventName": call.event_name,
+        "permissionDecision": decision,
+        "permissionDecisionReason": reason,
+    }
+    return _bytes({"hookSpecificOutput": specific})
+
+
+def tell(call: Call, context: str = "", watch: list[str] | None = None) -> bytes:
+    """No opinion, but something that the agent should know, and (Claude Code) files that it should watch."""
+    specific: dict[str, Any] = {"hookEventName": call.event_name}
+    if context and not (call.agent == "gemini" and call.event == BEFORE):
+        specific["additionalContext"] = context
+    if watch is not None and call.agent == "claude":
+        specific["watchPaths"] = watch
+    return _bytes({"hookSpecificOutput": specific}) if len(specific) > 1 else NO_OPINION
+
+
+NO_OPINION = b"{}"
+
+
+def _bytes(answer: dict[str, Any]) -> bytes:
+    return json_text.dump(answer).encode()

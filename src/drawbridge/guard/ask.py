@@ -1,0 +1,158 @@
+"""Asks all editors the same question at the same time, within one deadline: blocking sockets' calls that never
+block, and a poll.
+"""
+
+from __future__ import annotations
+
+import posix
+from _socket import AF_UNIX, SOCK_STREAM, socket
+from select import POLLERR, POLLHUP, POLLIN, POLLOUT, poll
+from time import monotonic
+
+from drawbridge.guard import find, json_text, neovim, vscode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+BLOCKED_GRACE = 0.06
+"""Seconds that a Neovim at a prompt is waited for: pending operators and input() answer, "Press ENTER" does not (measured)."""
+
+PORTION = 262_144
+LARGEST_ANSWER = 64 * 1024 * 1024
+
+HERE = __file__.rpartition("/")[0]
+
+
+class Answer:
+    """One editor's. ``result`` is None where it gave none in time, or nonsense; ``problem`` says which."""
+
+    __slots__ = ("kind", "path", "problem", "result")
+
+    def __init__(self, path: str, kind: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.result: Any = None
+        self.problem = ""
+
+
+class _Connection:
+    __slots__ = ("answer", "out", "received", "socket", "talk", "until")
+
+    def __init__(self, connected: socket, answer: Answer, talk: Any, out: bytes, until: float) -> None:
+        self.socket = connected
+        self.answer = answer
+        self.talk = talk
+        self.out = memoryview(out)
+        self.received = 0
+        self.until = until
+
+
+def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any], milliseconds: int) -> list[Answer]:
+    """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours)."""
+    until = monotonic() + milliseconds / 1000
+    text = json_text.dump(params)
+    requests: dict[str, bytes] = {}
+    answers, waiting, poller = [], {}, poll()
+    for path, kind in sockets:
+        if kind not in requests:
+            requests[kind] = _request(kind, method, text)
+        answer = Answer(path, kind)
+        connected = _connect(path, answer)
+        if connected is None and not answer.problem:
+            continue
+        answers.append(answer)
+        if connected is not None:
+            talk = neovim.Talk() if kind == find.NEOVIM else vscode.Talk()
+            waiting[connected.fileno()] = _Connection(connected, answer, talk, requests[kind], until)
+            poller.register(connected.fileno(), POLLIN | POLLOUT)
+    while waiting:
+        now = monotonic()
+        for number, late in [(number, found) for number, found in waiting.items() if found.until <= now]:
+            late.answer.problem = "waits at a prompt" if late.talk.blocked else "did not answer in time"
+            _close(waiting, poller, number)
+        if waiting:
+            soonest = min(found.until for found in waiting.values())
+            for number, event in poller.poll(max(0, int((soonest - now) * 1000) + 1)):
+                if _go_on(waiting[number], event, poller):
+                    _close(waiting, poller, number)
+    return answers
+
+
+def _request(kind: str, method: str, params: str) -> bytes:
+    if kind == find.VSCODE:
+        return vscode.request(method, params)
+    return neovim.request(_read("files") + _read(method), method, params)
+
+
+def _read(name: str) -> str:
+    with open(f"{HERE}/lua/{name}.lua", encoding="utf-8") as file:
+        return file.read()
+
+
+def _connect(path: str, answer: Answer) -> socket | None:
+    connected = socket(AF_UNIX, SOCK_STREAM)
+    connected.setblocking(False)
+    try:
+        connected.connect(path)
+    except BlockingIOError:
+        answer.problem = "takes no connections"  # its queue is full: it hangs
+    except OSError as error:
+        if isinstance(error, ConnectionRefusedError):
+            _sweep(path)
+    else:
+        return connected
+    connected.close()
+    return None
+
+
+def _sweep(path: str) -> None:
+    """Removes what a killed editor left, if the name is one of ours and its process is gone; it could be starting otherwise."""
+    pid = find.pid_in(path.rpartition("/")[2])
+    if pid:
+        try:
+            posix.kill(pid, 0)
+        except ProcessLookupError:
+            try:
+                posix.unlink(path)
+            except OSError:
+                pass
+        except OSError:
+            pass
+
+
+def _go_on(found: _Connection, event: int, poller: poll) -> bool:
+    """Sends and receives what is possible now; whether the talk is over."""
+    try:
+        if event & POLLOUT and found.out:
+            found.out = found.out[found.socket.send(found.out) :]
+            if not found.out:
+                poller.modify(found.socket.fileno(), POLLIN)
+        if event & (POLLIN | POLLHUP | POLLERR):
+            data = found.socket.recv(PORTION)
+            found.received += len(data)
+            if not data:
+                found.answer.problem = "hung up"
+                return True
+            if found.received > LARGEST_ANSWER:
+                raise ValueError("too much")
+            if found.talk.receive(data):
+                found.answer.result = found.talk.answer
+                return True
+            if found.talk.blocked:
+                found.until = min(found.until, monotonic() + BLOCKED_GRACE)
+    except BlockingIOError:
+        return False
+    except OSError:
+        found.answer.problem = "hung up"
+        return True
+    except ValueError as error:
+        found.answer.problem = f"answered nonsense ({error})"
+        return True
+    return False
+
+
+def _close(waiting: dict[int, _Connection], poller: poll, number: int) -> None:
+    poller.unregister(number)
+    waiting.pop(number).socket.close()

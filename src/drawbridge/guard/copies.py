@@ -1,0 +1,55 @@
+"""``drawbridge hook --restore``: the copies of what reloads replaced; which there are, and one put back. Not part
+of any hook call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST = 200
+LARGEST_SUM = 50 * 1024 * 1024
+
+
+class Copy:
+    """``file`` is where the copy lies; ``path`` where its text was; ``seconds`` (since 1970) when it was replaced."""
+
+    __slots__ = ("file", "path", "seconds", "size")
+
+    def __init__(self, file: str, path: str, seconds: float, size: int) -> None:
+        self.file = file
+        self.path = path
+        self.seconds = seconds
+        self.size = size
+
+    @property
+    def when(self) -> str:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.seconds))
+
+
+def listed(directory: str) -> list[Copy]:
+    """The newest first; what is no copy is passed over."""
+    return sorted(_found(directory), key=lambda copy: copy.seconds, reverse=True)
+
+
+def _found(directory: str) -> Iterator[Copy]:
+    for entry in os.scandir(directory):
+        milliseconds, _, pid = entry.name.partition(".")
+        if milliseconds.isdigit() and pid.isdigit() and entry.is_dir(follow_symlinks=False):
+            for folder, _, names in os.walk(entry.path):
+                for file in (os.path.join(folder, name) for name in names):
+                    yield Copy(file, file.removeprefix(entry.path), int(milliseconds) / 1000, os.path.getsize(file))
+
+
+def prune(directory: str) -> None:
+    """The oldest go where there are too many or they are too large together."""
+    total = 0
+    for number, copy in enumerate(listed(directory)):
+        total += copy.size
+        if number >= MOST or total > LARGEST_SUM:
+            os.unlink(copy.file)
+            os.removedirs(os.path.dirname(copy.file))

@@ -1,0 +1,74 @@
+"""Every hook call that is not an edit about to happen: reads and commands before, everything after, prompts and
+session starts.
+"""
+
+from __future__ import annotations
+
+from drawbridge.guard import agents, ask, hook
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    Sockets = list[tuple[str, str]]
+
+
+def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> bytes:
+    """The JSON text for the agent; ``sockets`` are the editors there may be."""
+    if call.event == agents.BEFORE:
+        return (_before_read if call.kind == agents.READ else _before_shell)(call, sockets, settings, environ)
+    if call.event in (agents.AFTER, agents.FAILED, agents.CHANGED):
+        if call.kind == agents.READ:
+            return agents.NO_OPINION
+        from drawbridge.guard import after
+
+        return after.answer(call, sockets, settings, environ)
+    from drawbridge.guard import prompt
+
+    if call.event == agents.PROMPT:
+        return prompt.answer(call, sockets, settings)
+    return prompt.start(call, sockets, settings)
+
+
+def _before_read(
+    call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], _environ: Mapping[bytes, bytes]
+) -> bytes:
+    answers = ask.ask(sockets, "snapshot", {"paths": call.paths}, settings["deadline"])
+    for found in answers:
+        for file in hook.files(found):
+            if file.get("modified"):
+                from drawbridge.guard.kept import editor_name
+
+                return agents.tell(
+                    call,
+                    f"{file.get('name')} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
+                    "which is older.",
+                )
+    return agents.NO_OPINION
+
+
+def _before_shell(
+    call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
+) -> bytes:
+    answers = ask.ask(sockets, "snapshot", {"paths": [], "want": ["unsaved"]}, settings["deadline"])
+    policy = hook.policy_for(call.tool, settings)
+    unsaved = [(found, file) for found in answers for file in unsaved_files(found) if hook.is_kept(file, policy)]
+    if not unsaved:
+        return agents.NO_OPINION
+    from drawbridge.guard import kept, refusal, shell, state, verdict
+
+    names = shell.named(call.command, call.cwd, [str(file["name"]) for _, file in unsaved])
+    if not names:
+        return agents.NO_OPINION
+    found_kept = [kept.Kept(found, file) for found, file in unsaved if file["name"] in names]
+    state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; asked")
+    asked = call.agent != "codex"
+    verdict.tell_editors(answers, found_kept, refusal.notice(call, found_kept, asked=asked))
+    return agents.ask(call, refusal.reason(call, found_kept, ""))
+
+
+def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
+    """Every file with unsaved changes in one editor, as it says; what is no such entry is passed over."""
+    listed = found.result.get("unsaved") if isinstance(found.result, dict) else None
+    return [file for file in listed or () if isinstance(file, dict) and isinstance(file.get("name"), str)]

@@ -1,0 +1,48 @@
+"""What the agent hears when the guard itself fails, or is given what it can't use: nothing, or a denial. And one
+line in the log.
+"""
+
+from __future__ import annotations
+
+from drawbridge.guard import agents, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+CLOSED = (
+    "Drawbridge could not check whether this would hit unsaved work ({}), and is set to let nothing through then "
+    '(fail = "closed"). Nothing was written. The person can see why in `drawbridge info` and in guard.log.'
+)
+
+
+def answer(
+    data: bytes,
+    call: agents.Call | None,
+    error: Exception,
+    settings: Mapping[str, Any],
+    environ: Mapping[bytes, bytes],
+) -> bytes:
+    """``call`` is None where the input could not be read."""
+    unusable = isinstance(error, agents.Unusable)
+    what = str(error) if unusable else f"{type(error).__name__}: {error}"
+    begin = data[:80].decode(errors="backslashreplace")
+    state.log(settings, environ, f"failed ({settings['fail']}): {what}; input begins {begin!r}")
+    if settings["fail"] != "closed":
+        return agents.NO_OPINION
+    reason = CLOSED.format(what if unusable else "an error of its own")
+    return agents.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else agents.NO_OPINION
+
+
+def _may_deny(call: agents.Call | None, data: bytes) -> bool:
+    """Whether this is, or could be, the moment before a tool; a denial of a prompt would be another thing."""
+    if call is not None:
+        return call.event == agents.BEFORE
+    later = (name for names in agents.EVENTS.values() for name, event in names.items() if event != agents.BEFORE)
+    return not any(f'"{name}"'.encode() in data[:4096] for name in later)
+
+
+def _unread(agent: str) -> agents.Call:
+    before = next(name for name, event in agents.EVENTS[agent].items() if event == agents.BEFORE)
+    return agents.Call(agent, agents.BEFORE, {"hook_event_name": before})

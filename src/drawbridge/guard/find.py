@@ -1,0 +1,90 @@
+"""Where this user's editors listen.
+
+No name is computed: every socket of this user that may be an editor's is asked, whatever directory it was started
+in, since what counts is the file that an agent wants to change. Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and
+in the specification::
+
+    /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
+    /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension
+    $XDG_RUNTIME_DIR/nvim.<pid>.<n>              Neovim itself from 0.8
+    $TMPDIR/nvim.<user>/<6 letters>/nvim.<pid>.<n>   the same without a runtime directory
+    $TMPDIR/nvim<6 letters>/0                    Neovim 0.7
+    $NVIM                                        the Neovim in whose terminal the agent runs
+"""
+
+from __future__ import annotations
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NEOVIM = "neovim"
+VSCODE = "vscode"
+
+HASH_LENGTH = 64
+SOCKET = 0o140000
+FILE_TYPE = 0o170000
+
+
+def sockets(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
+    """Path and kind (``NEOVIM`` or ``VSCODE``) of each socket of ours; ``places`` replaces the usual directories."""
+    me = posix.geteuid()
+    found = {}
+    for path in _candidates(places, environ, me):
+        if path not in found and is_ours(path, me):
+            found[path] = VSCODE if "-vscode-" in path.rpartition("/")[2] else NEOVIM
+    return list(found.items())
+
+
+def is_ours(path: str, me: int) -> bool:
+    """Whether ``path`` is a socket that belongs to user ``me``: anybody may put one into a shared directory."""
+    try:
+        status = posix.lstat(path)
+    except (OSError, ValueError):
+        return False
+    return status.st_uid == me and status.st_mode & FILE_TYPE == SOCKET
+
+
+def pid_in(name: str) -> int:
+    """The process id in a name as ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 where there is none."""
+    if len(name) < HASH_LENGTH + 7 or name[HASH_LENGTH] != "-" or not name.endswith(".sock"):
+        return 0
+    digits = name[HASH_LENGTH + 1 : -5].removeprefix("vscode-")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else 0
+
+
+def _candidates(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes], me: int) -> Iterator[str]:
+    neovim = environ.get(b"NVIM", b"").decode(errors="surrogateescape")
+    if neovim.startswith("/"):
+        yield neovim
+    if places is None:
+        named = [environ.get(name, b"").decode(errors="surrogateescape") for name in (b"TMPDIR", b"XDG_RUNTIME_DIR")]
+        places = tuple(dict.fromkeys(["/tmp", *filter(None, named), f"/run/user/{me}"]))
+    for place in places:
+        for name in _names(place):
+            if pid_in(name) or _is_runtime_name(name):
+                yield f"{place}/{name}"
+            elif name.startswith("nvim.") and "nvim." not in name[5:]:
+                yield from _in_user_directory(f"{place}/{name}")
+            elif name.startswith("nvim") and len(name) == 10:
+                yield f"{place}/{name}/0"
+
+
+def _in_user_directory(place: str) -> Iterator[str]:
+    for inner in _names(place):
+        for name in _names(f"{place}/{inner}"):
+            if _is_runtime_name(name):
+                yield f"{place}/{inner}/{name}"
+
+
+def _is_runtime_name(name: str) -> bool:
+    return name.startswith("nvim.") and name.count(".") == 2 and name[5:].replace(".", "").isdigit()
+
+
+def _names(place: str) -> list[str]:
+    try:
+        return posix.listdir(place)
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,127 @@
+"""``drawbridge hook``: one JSON text in, one out, and gone. This is the one place where a failure of ours is
+caught.
+
+Whatever happens the agent gets JSON and exit code 0: ``{}``, no opinion, or with ``fail = "closed"`` a denial where
+there is something to deny. What is loaded before the verdict is what costs every tool call of an agent; the rest is
+imported where it is needed.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from drawbridge.guard import agents, ask, find
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+    Settings = Mapping[str, Any]
+    """``settings.HOOK`` by name, as ``setup`` writes them into the installed form."""
+
+LARGEST_INPUT = 8 * 1024 * 1024
+"""Bytes. An agent's own limit for a file that it edits is far below."""
+
+PORTION = 1_048_576
+
+BAD_PATH = "The path holds a line break or a NUL byte. Nothing was written; name the file without it."
+
+
+def run(settings: Settings) -> NoReturn:
+    """Answers what stands at standard input, and ends the process without its tidying up, which would cost a millisecond."""
+    data = answer(_read(), settings, posix.environ) + b"\n"
+    try:
+        while data:
+            data = data[posix.write(1, data) :]
+    except OSError:
+        pass  # the agent is gone
+    posix._exit(0)
+
+
+def _read() -> bytes:
+    portions, size = [], 0
+    try:
+        while size <= LARGEST_INPUT and (portion := posix.read(0, PORTION)):
+            portions.append(portion)
+            size += len(portion)
+    except OSError:
+        pass
+    return b"".join(portions)
+
+
+def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+    """The JSON text for the agent. Never raises."""
+    call = None
+    try:
+        if len(data) > LARGEST_INPUT:
+            raise agents.Unusable(f"more than {LARGEST_INPUT} bytes")
+        call = agents.parse(data, settings["agent"])
+        return _answer(call, settings, environ)
+    except Exception as error:
+        return _failed(data, call, error, settings, environ)
+
+
+def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+    for path in call.paths:
+        if "\0" in path or "\n" in path:
+            if call.event == agents.BEFORE and call.kind == agents.EDIT:
+                return agents.deny(call, BAD_PATH)
+            return agents.NO_OPINION
+    sockets = find.sockets(settings["socket_dir"], environ)
+    if not sockets:
+        return agents.NO_OPINION
+    if call.event == agents.BEFORE and call.kind == agents.EDIT:
+        return _before_edit(call, sockets, settings, environ)
+    from drawbridge.guard import events
+
+    return events.answer(call, sockets, settings, environ)
+
+
+def _before_edit(
+    call: agents.Call, sockets: list[tuple[str, str]], settings: Settings, environ: Mapping[bytes, bytes]
+) -> bytes:
+    params = {"paths": call.paths, "remember": settings["diagnostics"]}
+    answers = ask.ask(sockets, "snapshot", params, settings["deadline"])
+    policy = "any" if settings["answer"] == "merge" else policy_for(call.tool, settings)
+    for found in answers:
+        if any(is_kept(file, policy) for file in files(found)) or found.result is None:
+            from drawbridge.guard import verdict
+
+            return verdict.give(call, answers, policy, settings, environ)
+    return agents.NO_OPINION
+
+
+def policy_for(tool: str, settings: Settings) -> str:
+    """ "current", "visible" or "any": the tool's own, else the general one."""
+    for entry in settings["policy_for"]:
+        name, _, policy = entry.partition("=")
+        if name == tool:
+            return str(policy)
+    return str(settings["policy"])
+
+
+def files(found: ask.Answer) -> list[dict[str, Any]]:
+    """What an editor said of each path; {} where it has not opened it. Whoever says something else has not answered."""
+    listed = found.result.get("files") if isinstance(found.result, dict) else None
+    if not isinstance(listed, list) or not all(file is None or isinstance(file, dict) for file in listed):
+        found.result = None
+        found.problem = found.problem or "answered nonsense"
+        return []
+    return [file or {} for file in listed]
+
+
+def is_kept(file: Mapping[str, Any], policy: str) -> bool:
+    """The rule: in one and the same instance the file has unsaved changes *and* is where the policy looks."""
+    return bool(file.get("modified") and (policy == "any" or file.get(policy)))
+
+
+def _failed(
+    data: bytes, call: agents.Call | None, error: Exception, settings: Settings, environ: Mapping[bytes, bytes]
+) -> bytes:
+    try:
+        from drawbridge.guard import failure
+
+        return failure.answer(data, call, error, settings, environ)
+    except Exception:  # the log can't be written either: an answer is still owed
+        return agents.NO_OPINION

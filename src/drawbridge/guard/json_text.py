@@ -1,0 +1,52 @@
+"""JSON by the C half of the standard library alone: ``import json`` costs as much as a whole interpreter start
+(measured).
+"""
+
+from __future__ import annotations
+
+from _json import encode_basestring_ascii, make_scanner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Options:
+    strict = False
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+
+
+_scan = make_scanner(_Options)  # type: ignore[arg-type]  # typeshed takes the context for a scanner
+
+WHITESPACE = " \t\r\n"
+
+
+def parse(data: bytes) -> Any:
+    """The value of one JSON text in UTF-8. ``ValueError`` for anything else, also where it is nested too deeply."""
+    text = data.decode().strip(WHITESPACE)
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        raise ValueError("no JSON") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if end != len(text):
+        raise ValueError("more than one JSON text")
+    return value
+
+
+def dump(value: Any) -> str:
+    """ASCII only, so that no pipe's encoding can spoil it. Takes what ``parse`` gives, tuples, and no cycles."""
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if value is None or value is True or value is False:
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{" + ",".join(encode_basestring_ascii(key) + ":" + dump(item) for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(dump, value)) + "]"
+    return repr(value)

@@ -1,0 +1,101 @@
+"""``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. Off the hot
+path.
+
+Three texts: what the file held before (kept in a file of ours, since before and after are two processes), what it
+holds now, and the buffer. Where both changed the same lines nothing is touched, and both the person and the agent
+are told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+from drawbridge import text
+from drawbridge.guard import ask, json_text, state
+from drawbridge.guard.kept import buffer_text, disk_text
+from drawbridge.text import hunks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from drawbridge.guard.agents import Call
+    from drawbridge.guard.kept import Kept
+
+MERGE_DEADLINE = 1_000
+"""Milliseconds."""
+
+TRIES = 3
+"""The person may type between the question for the text and the merge."""
+
+KEPT_SECONDS = 24 * 60 * 60
+
+
+def begin(call: Call, kept: Sequence[Kept], environ: Mapping[bytes, bytes]) -> bool:
+    """Keeps what the files hold now. False where one can't be merged later: it is not there, too large, or not to be kept."""
+    try:
+        _forget_old(state.directory(environ, "guard", "bases"))
+        for name in {one.name for one in kept}:
+            base = disk_text(name)
+            if not base:
+                return False
+            file = os.open(_base(call, name, environ), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(base.encode(errors="surrogateescape"))
+    except OSError:
+        return False
+    return True
+
+
+def finish(call: Call, one: Kept, environ: Mapping[bytes, bytes]) -> str | None:
+    """Merges into one editor's buffer. None: done. Otherwise why not; the buffer is untouched then."""
+    try:
+        base = disk_text(_base(call, one.name, environ))
+    except OSError:
+        base = None
+    written = disk_text(one.name)
+    if not base or written is None:
+        return "what it held before is not known"
+    for _ in range(TRIES):
+        unsaved = buffer_text(one)
+        if unsaved is None:
+            return f"{one.editor} did not answer in time"
+        ours, version = text.split(unsaved[0])[0], unsaved[1]
+        merged = hunks.merge(text.split(base)[0], ours, text.split(written)[0])
+        if isinstance(merged, hunks.Overlap):
+            return f"both changed lines {merged.start + 1}-{max(merged.end, merged.start + 1)}"
+        edits = [
+            {"start": hunk.old_start, "end": hunk.old_end, "lines": merged[hunk.new_start : hunk.new_end]}
+            for hunk in hunks.diff(ours, merged)
+        ]
+        params = {"file_path": one.name, "version": version, "edits": edits}
+        answers = ask.ask([one.socket], "merge_buffer", params, MERGE_DEADLINE)
+        result = answers[0].result if answers else None
+        if isinstance(result, dict) and result.get("merged") is True:
+            return None
+    return str(result.get("reason")) if isinstance(result, dict) else f"{one.editor} did not answer in time"
+
+
+def forget(call: Call, names: Sequence[str], environ: Mapping[bytes, bytes]) -> None:
+    """The call is over: what was kept for it goes."""
+    for name in names:
+        try:
+            os.unlink(_base(call, name, environ))
+        except OSError:
+            pass
+
+
+def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
+    """The file for one call and path; where an agent numbers its calls they can't be mixed up."""
+    number = call.input.get("tool_use_id")
+    which = json_text.dump([call.session, number if isinstance(number, str) else "", name])
+    digest = hashlib.blake2b(which.encode(), digest_size=16).hexdigest()
+    return os.path.join(state.directory(environ, "guard", "bases"), digest)
+
+
+def _forget_old(directory: str) -> None:
+    for entry in os.scandir(directory):
+        if time.time() - entry.stat().st_mtime > KEPT_SECONDS:
+            os.unlink(entry.path)

@@ -1,0 +1,146 @@
+"""One question to one Neovim, as bytes: msgpack-RPC, with a JSON text inside. Pure; nothing but what this needs.
+
+``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which
+it answers as soon as it can. The Lua is in ``lua/``; docs/protocols/guard.md has the methods.
+"""
+
+from __future__ import annotations
+
+from drawbridge.guard import json_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+GET_MODE = b"\x94\x00\x01\xadnvim_get_mode\x90"
+EXEC_LUA = b"\x94\x00\x02\xadnvim_exec_lua\x92"
+MODE_ID, LUA_ID = 1, 2
+RESPONSE = 1
+
+DEEPEST = 32
+
+
+def request(code: str, method: str, params: str) -> bytes:
+    """``params`` is JSON."""
+    return GET_MODE + EXEC_LUA + _string(code) + b"\x92" + _string(method) + _string(params)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return b"\xdb" + len(data).to_bytes(4, "big") + data
+
+
+class Talk:
+    """What came back on one connection. ``answer`` is set once it is there; ``blocked`` as long as a prompt is in its way."""
+
+    __slots__ = ("_data", "answer", "blocked")
+
+    def __init__(self) -> None:
+        self._data = b""
+        self.answer: Any = None
+        self.blocked = False
+
+    def receive(self, data: bytes) -> bool:
+        """Whether the answer is complete. ``ValueError`` where these are not Neovim's words, or it says it failed."""
+        self._data += data
+        at = 0
+        try:
+            while True:
+                message, at = decode(self._data, at)
+                if self._take(message):
+                    return True
+        except IndexError:
+            self._data = self._data[at:]
+            return False
+
+    def _take(self, message: Any) -> bool:
+        if not isinstance(message, list) or not message:
+            raise ValueError("no msgpack-RPC")
+        if message[0] != RESPONSE:
+            return False  # a notification to everybody
+        if len(message) != 4:
+            raise ValueError("no msgpack-RPC")
+        _, number, error, result = message
+        if number == MODE_ID:
+            self.blocked = isinstance(result, dict) and result.get("blocking") is True
+            return False
+        if error is not None or not isinstance(result, str):
+            raise ValueError(f"Neovim failed: {str(error)[:300]}")
+        self.answer = json_text.parse(result.encode())
+        return True
+
+
+def decode(data: bytes, at: int, depth: int = 0) -> tuple[Any, int]:
+    """One msgpack value and where it ends. ``IndexError``: there is more to come. ``ValueError``: it is none."""
+    kind = data[at]
+    at += 1
+    if kind < 0x80:
+        return kind, at
+    if kind >= 0xE0:
+        return kind - 0x100, at
+    if kind < 0x90:
+        return _map(data, at, kind & 0x0F, depth)
+    if kind < 0xA0:
+        return _array(data, at, kind & 0x0F, depth)
+    if kind < 0xC0:
+        return _text(data, at, kind & 0x1F)
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind], at
+    if kind not in _SIZES:
+        raise ValueError("no msgpack")
+    width, what = _SIZES[kind]
+    number = int.from_bytes(_bytes(data, at, width), "big", signed=what == "signed")
+    at += width
+    if what == "text":
+        return _text(data, at, number)
+    if what == "array":
+        return _array(data, at, number, depth)
+    if what == "map":
+        return _map(data, at, number, depth)
+    if what == "skip":
+        _bytes(data, at, number + 1)
+        return None, at + number + 1
+    if what == "skipped":
+        return None, at
+    return number, at
+
+
+_CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
+
+# kind → (how many bytes its number has, what the number is); floats and extension values are passed over.
+_SIZES = {
+    0xC4: (1, "text"), 0xC5: (2, "text"), 0xC6: (4, "text"), 0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
+    0xC7: (1, "skip"), 0xC8: (2, "skip"), 0xC9: (4, "skip"), 0xCA: (4, "skipped"), 0xCB: (8, "skipped"),
+    0xCC: (1, "number"), 0xCD: (2, "number"), 0xCE: (4, "number"), 0xCF: (8, "number"),
+    0xD0: (1, "signed"), 0xD1: (2, "signed"), 0xD2: (4, "signed"), 0xD3: (8, "signed"),
+    0xD4: (2, "skipped"), 0xD5: (3, "skipped"), 0xD6: (5, "skipped"), 0xD7: (9, "skipped"), 0xD8: (17, "skipped"),
+    0xDC: (2, "array"), 0xDD: (4, "array"), 0xDE: (2, "map"), 0xDF: (4, "map"),
+}  # fmt: skip
+
+
+def _bytes(data: bytes, at: int, count: int) -> bytes:
+    if at + count > len(data):
+        raise IndexError
+    return data[at : at + count]
+
+
+def _text(data: bytes, at: int, count: int) -> tuple[str, int]:
+    return _bytes(data, at, count).decode(errors="surrogateescape"), at + count
+
+
+def _array(data: bytes, at: int, count: int, depth: int) -> tuple[list[Any], int]:
+    if depth > DEEPEST:
+        raise ValueError("nested too deeply")
+    items = []
+    for _ in range(count):
+        item, at = decode(data, at, depth + 1)
+        items.append(item)
+    return items, at
+
+
+def _map(data: bytes, at: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
+    items, at = _array(data, at, 2 * count, depth)
+    try:
+        return dict(zip(items[::2], items[1::2], strict=True)), at
+    except TypeError:
+        raise ValueError("a key of a map is none") from None

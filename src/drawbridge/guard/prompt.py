@@ -1,0 +1,115 @@
+"""What a prompt and a session begin with: the person's selection, and which files on disk are older than what the
+person sees.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from drawbridge.guard import agents, ask, events
+from drawbridge.guard.after import connected_to
+from drawbridge.guard.kept import editor_name
+from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    Sockets = list[tuple[str, str]]
+
+LARGEST_SELECTION = 8_000
+"""Characters; Claude Code moves more than 10,000 to a file."""
+
+MOST_FILES = 20
+MOST_WATCHED = 100
+
+
+def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
+    """The selection and the files with unsaved changes, as context of the prompt."""
+    want = ["unsaved", "open", "connected", *(["selection"] if settings["selection"] else [])]
+    answers = _snapshots(call, sockets, want, settings)
+    texts = [*_selections(call, answers, settings), *_unsaved(call, answers, settings)]
+    return agents.tell(call, "\n\n".join(texts))
+
+
+def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
+    """The files with unsaved changes, and all that are open, for the agent to watch."""
+    answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
+    project, privacy = _project(call), _privacy(settings)
+    opened = (name for found in answers for name in _names(found, "open"))
+    watch = [name for name in dict.fromkeys(opened) if _inside(name, project) and not privacy.hides(name)]
+    texts = _unsaved(call, answers, settings) if call.event == agents.START else ()
+    return agents.tell(call, "\n\n".join(texts), watch[:MOST_WATCHED])
+
+
+def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Mapping[str, Any]) -> list[ask.Answer]:
+    params = {"paths": [], "want": want, "session": call.session}
+    answers = ask.ask(sockets, "snapshot", params, settings["deadline"])
+    return [found for found in answers if isinstance(found.result, dict)]
+
+
+def _privacy(settings: Mapping[str, Any]) -> Privacy:
+    return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
+
+
+def _project(call: agents.Call) -> str:
+    """The directory whose editors and files concern this session: that of the repository, where there is one."""
+    directory = os.path.realpath(call.cwd)
+    above = directory
+    while above != os.path.dirname(above):
+        if os.path.exists(os.path.join(above, ".git")):
+            return above
+        above = os.path.dirname(above)
+    return directory
+
+
+def _inside(name: str, directory: str) -> bool:
+    return name == directory or name.startswith(directory.rstrip("/") + "/")
+
+
+def _names(found: ask.Answer, key: str) -> list[str]:
+    return [name for name in found.result.get(key) or () if isinstance(name, str)]
+
+
+def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:
+    project, privacy = _project(call), _privacy(settings)
+    places: dict[str, list[str]] = {}
+    for found in answers:
+        for file in events.unsaved_files(found):
+            if _inside(file["name"], project) and not privacy.hides(file["name"]):
+                places.setdefault(file["name"], []).append(editor_name(found))
+    if places:
+        lines = [f"- {name} ({', '.join(dict.fromkeys(where))})" for name, where in places.items()]
+        if len(lines) > MOST_FILES:
+            lines[MOST_FILES:] = [f"- and {len(lines) - MOST_FILES} more"]
+        yield (
+            "Files with unsaved changes in an editor (what is on disk is older than what the person sees):\n"
+            + "\n".join(lines)
+        )
+
+
+def _selections(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:
+    """Of editors that work in this project; an agent that is connected to one as an IDE has its selection from there."""
+    project, privacy = _project(call), _privacy(settings)
+    told = connected_to(answers)
+    for found in answers:
+        selection = found.result.get("selection")
+        if found in told or not isinstance(selection, dict) or not isinstance(selection.get("content"), str):
+            continue
+        name = str(selection.get("file_path"))
+        folders = [os.path.realpath(folder) for folder in _names(found, "folders")]
+        near = any(_inside(folder, project) or _inside(project, folder) for folder in folders)
+        if (near or _inside(name, project)) and not privacy.hides(name):
+            yield _fenced(name, selection)
+
+
+def _fenced(name: str, selection: Mapping[str, Any]) -> str:
+    content = selection["content"]
+    cut = selection.get("truncated") is True or len(content) > LARGEST_SELECTION
+    content = content[:LARGEST_SELECTION]
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
+    language = re.sub(r"[^\w+#.-]", "", str(selection.get("language") or ""))
+    head = f"Selected by the person in {name}, lines {selection.get('start_line')}-{selection.get('end_line')}"
+    return f"{head}{' (the beginning)' if cut else ''}:\n{fence}{language}\n{content}\n{fence}"

@@ -1,0 +1,91 @@
+"""What a denial says, to the agent and in the editor: facts and the way out, never orders; a model takes orders in
+a hook for an attack.
+"""
+
+from __future__ import annotations
+
+from drawbridge import text
+from drawbridge.guard.kept import base_names, buffer_text, disk_text
+from drawbridge.text import hunks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from drawbridge.guard.agents import Call
+    from drawbridge.guard.kept import Kept
+
+LARGEST_DIFFERENCE = 4_000
+"""Characters; Claude Code moves longer strings to a file."""
+
+
+def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> str:
+    """For the agent and, where it asks, the person."""
+    asked = call.event == "before" and call.kind == "shell"
+    lines = [f"{_where(one)}." for one in kept]
+    lines.append("This command names it; nothing was run." if asked else "Nothing was written.")
+    if why:
+        lines.append(why)
+    lines.append(
+        f"The person has been told. Once {base_names(one.name for one in kept)} is saved there, the same call goes "
+        "through; until then, writing the file in any other way would lose or split that work."
+    )
+    return " ".join(lines) + (f"\n\n{difference}" if difference else "")
+
+
+def _where(one: Kept) -> str:
+    place = "the person is working on it" if one.file.get("current") else "it is open"
+    count = one.file.get("lines")
+    size = f", {count} lines" if isinstance(count, int) else ""
+    return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
+
+
+def unknown(call: Call, count: int) -> str:
+    who = "an editor" if count == 1 else f"{count} editors"
+    return (
+        f"Drawbridge could not find out in time whether {base_names(call.paths)} has unsaved changes: {who} on this "
+        "machine did not answer. Nothing was written. The person may have to answer a prompt there; then the same call "
+        "can be tried again."
+    )
+
+
+def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
+    """For the editor: one line."""
+    from drawbridge.guard.agents import NAMES
+
+    what = base_names(one.name for one in kept)
+    if asked:
+        return f"{NAMES[call.agent]} wants to change {what}, which has unsaved changes: it asks you"
+    return f"{NAMES[call.agent]} was kept from changing {what}, which has unsaved changes: save it, and it can"
+
+
+def shown_difference(kept: Sequence[Kept], settings: Mapping[str, Any]) -> str:
+    """The unsaved changes as a unified diff of at most ``LARGEST_DIFFERENCE`` characters; "" if that can't be shown."""
+    from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+
+    privacy = Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
+    parts = [_difference(one) for one in kept if not privacy.hides(one.name)]
+    whole = "\n".join(filter(None, parts))
+    if len(whole) <= LARGEST_DIFFERENCE:
+        return whole
+    cut = whole[:LARGEST_DIFFERENCE].rpartition("\n")[0]
+    return f"{cut}\n({len(whole) - len(cut)} more characters of this diff are left out)"
+
+
+def _difference(one: Kept) -> str:
+    unsaved = buffer_text(one)
+    saved = disk_text(one.name)
+    if unsaved is None or saved is None:
+        return ""
+    old, _ = text.split(saved)
+    new, _ = text.split(unsaved[0])
+    found = hunks.diff(old, new)
+    changed = sum(max(hunk.old_count, hunk.new_count) for hunk in found)
+    head = [
+        f"The unsaved changes ({changed} line{'' if changed == 1 else 's'}):",
+        f"--- {one.name} (on disk)",
+        f"+++ {one.name} (in {one.editor}, unsaved)",
+    ]
+    marks = {"header": "", "context": " ", "removed": "-", "added": "+"}
+    return "\n".join([*head, *(marks[row.kind] + row.text for row in hunks.unified(old, new, found))])

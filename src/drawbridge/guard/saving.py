@@ -1,0 +1,64 @@
+"""``answer = "wait"`` and ``"save"``: the unsaved changes reach the disk first, then the agent's call goes on. Off
+the hot path.
+"""
+
+from __future__ import annotations
+
+import time
+
+from drawbridge.guard import ask
+from drawbridge.guard.agents import NAMES
+from drawbridge.guard.kept import base_names, kept_by
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from drawbridge.guard.agents import Call
+    from drawbridge.guard.kept import Kept
+
+LOOK_EVERY = 0.1
+"""Seconds."""
+
+SAVE_DEADLINE = 2_000
+"""Milliseconds; a save may format the file first."""
+
+
+def first(call: Call, kept: list[Kept], policy: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """What the agent should know now that it is saved, else "" and why it is not."""
+    if settings["answer"] == "save":
+        return _save(kept)
+    return _wait(call, kept, policy, settings)
+
+
+def _save(kept: list[Kept]) -> tuple[str, str]:
+    for one in kept:
+        answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, SAVE_DEADLINE)
+        result = answers[0].result if answers else None
+        if not isinstance(result, dict) or result.get("saved") is not True:
+            why = result.get("reason") if isinstance(result, dict) else "no answer"
+            return "", f"{one.editor} could not save {base_names([one.name])}: {why}."
+    return _news(kept), ""
+
+
+def _wait(call: Call, kept: list[Kept], policy: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    seconds = settings["wait"]
+    notice = f"{NAMES[call.agent]} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
+    for one in kept:
+        ask.ask([one.socket], "send_message", {"message": notice, "file_path": one.name}, settings["deadline"])
+    sockets = list(dict.fromkeys(one.socket for one in kept))
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(LOOK_EVERY)
+        answers = ask.ask(sockets, "snapshot", {"paths": call.paths}, settings["deadline"])
+        if not kept_by(answers, policy) and all(found.result is not None for found in answers):
+            return _news(kept), ""
+    return "", f"It was not saved within {seconds} s."
+
+
+def _news(kept: list[Kept]) -> str:
+    return (
+        f"The person's unsaved changes of {base_names(one.name for one in kept)} were saved just before this call: "
+        "what was read earlier may be older than what is on disk now."
+    )

@@ -1,0 +1,48 @@
+"""What the guard keeps: its log, and the directories for copies and bases. Off the hot path.
+
+``$XDG_STATE_HOME/drawbridge`` (else ``~/.local/state/drawbridge``)::
+
+    guard.log            one line for each thing worth a line; guard.log.1 is the one before
+    guard/copies/        what a reload replaced (docs/protocols/guard.md, refresh_buffer)
+    guard/bases/         what a file held before an edit that will be merged
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+LARGEST_LOG = 1024 * 1024
+
+
+def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
+    """A directory of ours, 0700, made if it is missing. ``OSError`` where it can't be, or is somebody else's."""
+    base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
+    if not base.startswith("/"):
+        base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")
+    path = os.path.join(base, "drawbridge", *names)
+    os.makedirs(path, 0o700, exist_ok=True)
+    if os.stat(path).st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to another user")
+    return path
+
+
+def log(settings: Mapping[str, Any], environ: Mapping[bytes, bytes], text: str) -> None:
+    """One line, whatever ``text`` holds. A log that can't be written is no reason to fail."""
+    try:
+        path = settings["log_file"] or os.path.join(directory(environ), "guard.log")
+        if os.path.exists(path) and os.path.getsize(path) > LARGEST_LOG:
+            os.replace(path, path + ".1")
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {settings['agent']}: {' '.join(text.split())}\n"
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, line.encode(errors="backslashreplace"))
+        finally:
+            os.close(file)
+    except OSError:
+        pass

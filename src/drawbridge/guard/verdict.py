@@ -1,0 +1,73 @@
+"""A file that an agent wants to change has unsaved changes, or an editor did not answer: what now, and who is told.
+Off the hot path.
+"""
+
+from __future__ import annotations
+
+from drawbridge.guard import agents, ask, hook, refusal, state
+from drawbridge.guard.kept import Kept, kept_by
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+NOTICE_DEADLINE = 100
+"""Milliseconds; nobody waits for a notice to be shown."""
+
+
+def give(
+    call: agents.Call,
+    answers: list[ask.Answer],
+    policy: str,
+    settings: Mapping[str, Any],
+    environ: Mapping[bytes, bytes],
+) -> bytes:
+    """The answer to the agent. ``answers`` are those to ``snapshot``."""
+    kept = kept_by(answers, policy)
+    silent = [found for found in answers if found.result is None]
+    for found in silent:
+        state.log(settings, environ, f"{call.tool}: {found.path} {found.problem} (unknown = {settings['unknown']})")
+    if kept:
+        return _keep(call, answers, kept, policy, settings, environ)
+    if silent and settings["unknown"] != "allow":
+        reason = refusal.unknown(call, len(silent))
+        return (agents.ask if settings["unknown"] == "ask" else agents.deny)(call, reason)
+    return agents.NO_OPINION
+
+
+def _keep(
+    call: agents.Call,
+    answers: list[ask.Answer],
+    kept: list[Kept],
+    policy: str,
+    settings: Mapping[str, Any],
+    environ: Mapping[bytes, bytes],
+) -> bytes:
+    why = ""
+    if settings["answer"] == "merge":
+        from drawbridge.guard import merging
+
+        if merging.begin(call, kept, environ):
+            return agents.NO_OPINION
+        why = "A merge afterwards is not possible here."
+    elif settings["answer"] in ("wait", "save"):
+        from drawbridge.guard import saving
+
+        saved, why = saving.first(call, kept, policy, settings)
+        if saved:
+            return agents.tell(call, saved)
+    state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in kept)} ({settings['answer']})")
+    asked = settings["answer"] == "ask" and call.agent != "codex"
+    tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))
+    reason = refusal.reason(call, kept, refusal.shown_difference(kept, settings), why)
+    return agents.ask(call, reason) if asked else agents.deny(call, reason)
+
+
+def tell_editors(answers: list[ask.Answer], kept: list[Kept], text: str) -> None:
+    """A notice in every editor that has one of the files open."""
+    for name in dict.fromkeys(one.name for one in kept):
+        with_it = [
+            (found.path, found.kind) for found in answers if any(file.get("name") == name for file in hook.files(found))
+        ]
+        ask.ask(with_it, "send_message", {"message": text, "file_path": name}, NOTICE_DEADLINE)

@@ -1,0 +1,38 @@
+"""One question to one VS Code, as bytes: a JSON object a line, as docs/protocols/guard.md has it. Pure."""
+
+from __future__ import annotations
+
+from drawbridge.guard import json_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def request(method: str, params: str) -> bytes:
+    """``params`` is JSON."""
+    return f'{{"id":1,"method":"{method}","params":{params}}}\n'.encode()
+
+
+class Talk:
+    """What came back on one connection; ``answer`` is set once it is there."""
+
+    __slots__ = ("_data", "answer")
+
+    blocked = False
+
+    def __init__(self) -> None:
+        self._data = b""
+        self.answer: Any = None
+
+    def receive(self, data: bytes) -> bool:
+        """Whether the answer is complete. ``ValueError`` where these are not the extension's words, or it says it failed."""
+        self._data += data
+        line, end, _ = self._data.partition(b"\n")
+        if not end:
+            return False
+        message = json_text.parse(line)
+        if not isinstance(message, dict) or "result" not in message:
+            raise ValueError(f"VS Code failed: {str(message)[:300]}")
+        self.answer = message["result"]
+        return True

@@ -19,7 +19,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] in (["nvim"], ["neovim"]):  # what follows is Neovim's, whatever it looks like
         chosen = argparse.Namespace(command=given[0], run=_nvim, arguments=given[1:])
     else:
-        chosen = parser().parse_args(given)
+        try:
+            chosen = parser().parse_args(given)
+        except SystemExit as stop:
+            if given[:1] != ["hook"] or not stop.code:
+                raise
+            print("{}")  # code 2 would tell the agent to stop all its work for a misspelt flag
+            return 0
     run: Callable[[argparse.Namespace], int] = chosen.run
     try:
         return run(chosen)
@@ -39,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     commands = everything.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_ide(commands)
     _add_nvim(commands)
+    _add_hook(commands)
     return everything
 
 
@@ -70,6 +77,43 @@ def _nvim(chosen: argparse.Namespace) -> int:
     from drawbridge.launcher import launch
 
     return launch(chosen.arguments)
+
+
+def _add_hook(commands: Commands) -> None:
+    text = "answer an agent's hook: keep it from overwriting work that is not saved yet"
+    command = commands.add_parser("hook", help=text, description=_sentence(text) + " JSON at stdin, JSON at stdout.")
+    settings.add_flags(command, settings.HOOK)
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--print-command", action="store_true", help="show the fast form, which `drawbridge setup` installs"
+    )
+    instead.add_argument(
+        "--restore",
+        nargs="?",
+        const="",
+        metavar="N|FILE",
+        help="list the copies of what was replaced in editors; with N or FILE: put that one, or the newest of FILE, back",
+    )
+    command.set_defaults(run=_hook)
+
+
+def _hook(chosen: argparse.Namespace) -> int:
+    if chosen.restore is not None:
+        from drawbridge.guard import restore
+
+        return restore.run(chosen.restore, settings.load("hook", settings.HOOK, vars(chosen)))
+    if chosen.print_command:
+        from drawbridge.setup.installed import print_command
+
+        return print_command(settings.load("hook", settings.HOOK, vars(chosen)))
+    from drawbridge.guard import hook
+
+    try:
+        values = settings.load("hook", settings.HOOK, vars(chosen))
+    except BadSetting as error:
+        unset = settings.defaults(settings.HOOK)
+        return hook.refuse_settings(str(error), unset | {"agent": vars(chosen).get("agent", unset["agent"])})
+    return hook.run(values)
 
 
 def _sentence(text: str) -> str:

@@ -34,6 +34,8 @@ class Setting(NamedTuple):
     metavar: str | None = None
     flag: str | None = None
     range: tuple[int, int] | None = None
+    pattern: str | None = None
+    """Of a text or of each item of a list: what it has to look like; ``metavar`` says it to people."""
 
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -83,7 +85,8 @@ HOOK: Final = (
         "list",
         (),
         "another policy for one tool, as Write=any or NotebookEdit=visible",
-        metavar="TOOL=POLICY",
+        metavar="TOOL={current,visible,any}",
+        pattern=r"\w+=(current|visible|any)",
     ),
     Setting(
         "answer",
@@ -138,12 +141,17 @@ def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> No
         parser.add_argument(flag, **options)
 
 
+def defaults(table: tuple[Setting, ...]) -> dict[str, Any]:
+    """What is in force where nothing was set, by name."""
+    return {setting.name: setting.default for setting in table}
+
+
 def load(
     command: str, table: tuple[Setting, ...], flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """The settings in force, by name. Raises ``BadSetting`` with all problems at once; nothing is half-applied."""
     problems: list[str] = []
-    values = {setting.name: setting.default for setting in table}
+    values = defaults(table)
     known = {setting.name: setting for setting in table}
     path = config_file(environ)
     for name, value in _read_file(path, command, environ, problems).items():
@@ -225,6 +233,8 @@ def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> A
     for item in value if setting.kind == "list" else [value]:
         if setting.choices and item not in setting.choices:
             problems.append(f"{where} must be one of {', '.join(setting.choices)}, not {item}")
+        if setting.pattern and right and not re.fullmatch(setting.pattern, item):
+            problems.append(f"{where} must look like {setting.metavar}, not {item}")
     if setting.range and not setting.range[0] <= value <= setting.range[1]:
         problems.append(f"{where} must lie between {setting.range[0]} and {setting.range[1]}")
     return tuple(value) if setting.kind == "list" else value

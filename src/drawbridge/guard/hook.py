@@ -30,7 +30,16 @@ BAD_PATH = "The path holds a line break or a NUL byte. Nothing was written; name
 
 def run(settings: Settings) -> NoReturn:
     """Answers what stands at standard input, and ends the process without its tidying up, which would cost a millisecond."""
-    data = answer(_read(), settings, posix.environ) + b"\n"
+    _say(answer(_read(), settings, posix.environ))
+
+
+def refuse_settings(problem: str, settings: Settings) -> NoReturn:
+    """For settings that can't be used, which is no reason to stop the agent: ``settings`` are those to go on with."""
+    _say(_failed(_read(), None, agents.Unusable(problem), settings, posix.environ))
+
+
+def _say(data: bytes) -> NoReturn:
+    data += b"\n"
     try:
         while data:
             data = data[posix.write(1, data) :]

@@ -1,0 +1,78 @@
+"""``drawbridge hook --restore``: lists the copies of what reloads replaced, or puts one back.
+
+A person's command, no hook call.
+"""
+
+from __future__ import annotations
+
+import os
+import posix
+import time
+
+from drawbridge.errors import Refused, UnusableFile
+from drawbridge.guard import ask, copies, find, state
+from drawbridge.guard.kept import kept_by
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+MOST_SHOWN = 30
+
+
+def run(which: str, settings: Mapping[str, Any]) -> int:
+    """``which``: "" lists; a number of that list or a file's path restores. The exit code."""
+    directory = state.directory(posix.environ, "guard", "copies")
+    listed = copies.listed(directory)
+    if which:
+        copy = _chosen(which, listed)
+        _restore(copy, directory, settings)
+        print(f"{copy.path} holds again what was replaced at {copy.when}. What it held until now is the newest copy.")
+    elif not listed:
+        print("No copies: nothing was replaced in an editor yet.")
+    else:
+        for number, copy in enumerate(listed[:MOST_SHOWN], 1):
+            print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {copy.path}")
+        if len(listed) > MOST_SHOWN:
+            print(f"     and {len(listed) - MOST_SHOWN} older ones: name the file to restore its newest copy")
+    return 0
+
+
+def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
+    if which.isdigit() and 1 <= int(which) <= len(listed):
+        return listed[int(which) - 1]
+    path = os.path.realpath(which)
+    for copy in listed:
+        if copy.path == path:
+            return copy
+    raise UnusableFile(
+        f"There is no copy of {which}. Nothing was changed; `drawbridge hook --restore` lists what there is."
+    )
+
+
+def _restore(copy: copies.Copy, directory: str, settings: Mapping[str, Any]) -> None:
+    """Writes the file, after a copy of what it holds, and has the editors show it."""
+    sockets = find.sockets(settings["socket_dir"], posix.environ)
+    answers = ask.ask(sockets, "snapshot", {"paths": [copy.path]}, settings["deadline"])
+    for one in kept_by(answers, "any"):
+        raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
+    try:
+        if os.path.exists(copy.path):
+            _copy(copy.path, os.path.join(directory, f"{time.time_ns() // 1_000_000}.{os.getpid()}") + copy.path)
+        _copy(copy.file, copy.path)
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise UnusableFile(f"{copy.path} can't be written: {why}. The copy is still at {copy.file}.") from None
+    ask.ask(sockets, "refresh_buffer", {"file_path": copy.path}, 2_000)
+
+
+def _copy(source: str, target: str) -> None:
+    """In place, so that the mode, the owner and the links of ``target`` stay."""
+    with open(source, "rb") as file:
+        data = file.read()
+    if not os.path.exists(target):
+        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+    opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(opened, "wb") as written:
+        written.write(data)

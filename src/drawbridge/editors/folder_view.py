@@ -1,14 +1,13 @@
-"""How the folder editor draws on a terminal: proposals as a diff with line numbers, and everything as harmless text."""
+"""How the folder editor draws proposals on a terminal: as a diff with line numbers."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from itertools import islice
-from typing import Final, TextIO
+from typing import Final
 
 from drawbridge.editors.port import Proposal
+from drawbridge.terminal import Terminal
 from drawbridge.text import format_changes, split
 from drawbridge.text.hunks import Row, unified
 
@@ -18,72 +17,11 @@ ROWS_LIMIT: Final = 1_000
 ROW_LIMIT: Final = 1_000
 """Characters of one row that are drawn."""
 
-COLOURS: Final = {
-    "accepted": "1;32",
-    "added": "32",
-    "agent": "1",
-    "context": "",
-    "dim": "2",
-    "path": "1;36",
-    "question": "1",
-    "rejected": "1;31",
-    "removed": "31",
-    "strange": "7",
-    "warn": "33",
-    "error": "1;31",
-    "info": "",
-}
 SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 
-# What would drive a terminal, reorder what is read, or can't be seen: controls, bidirectional and invisible format
-# characters, separators, lone surrogates, tags. Joiners stay: emoji and several scripts are written with them.
-_STRANGE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 
-
-class Canvas:
-    """A text stream, with colour where a person looks at it. A stream that broke swallows what is drawn."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        try:
-            self.is_terminal = stream.isatty()
-        except ValueError:  # closed
-            self.is_terminal = False
-        self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._encoding = getattr(stream, "encoding", None) or "utf-8"
-        self.rule, self.bar = "─│" if self._encoding.lower().startswith("utf") else "-|"
-
-    def write(self, text: str) -> None:
-        try:
-            self._stream.write(text.encode(self._encoding, "backslashreplace").decode(self._encoding))
-            self._stream.flush()
-        except (OSError, ValueError):
-            return
-
-    def line_start(self) -> str:
-        """Where a line can be written while a question is open: in its place on a terminal, else below it."""
-        return "\r\x1b[K" if self.is_terminal else "\n"
-
-    def width(self) -> int:
-        return min(shutil.get_terminal_size().columns, 100)
-
-    def paint(self, text: str, style: str) -> str:
-        code = COLOURS[style]
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
-
-    def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, in one line, with what is strange in it written out as in a string of Python."""
-        pieces = []
-        at = 0
-        for found in _STRANGE.finditer(text):
-            pieces.append(self.paint(text[at : found.start()], style))
-            pieces.append(self.paint(_escaped(found[0]), "strange"))
-            at = found.end()
-        pieces.append(self.paint(text[at:], style))
-        return "".join(pieces)
+class Canvas(Terminal):
+    """A terminal on which proposals are drawn."""
 
     def proposal(self, proposal: Proposal, shown_path: str, waiting: int) -> str:
         """The whole picture of a proposal: what and where, notes, the changed lines."""
@@ -128,10 +66,3 @@ class Canvas:
         text = row.text.expandtabs(8)
         more = self.paint(f" … {len(text) - ROW_LIMIT:,} more characters", "warn") if len(text) > ROW_LIMIT else ""
         return gutter + self.plain(f"{SIGNS[row.kind]} {text[:ROW_LIMIT]}", row.kind) + more
-
-
-def _escaped(character: str) -> str:
-    number = ord(character)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -1,0 +1,1 @@
+"""Job 3: people and agent runs. Sockets, projects, runs, agents and their history."""

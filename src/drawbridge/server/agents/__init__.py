@@ -1,0 +1,1 @@
+"""The agents that the server can run: one port, and each agent's dialect behind it."""

@@ -1,0 +1,166 @@
+"""What can be asked of a running agent, and what it says. Pure: the words between a project and whatever agent it runs.
+
+One ``AgentProcess`` is one child process with one conversation. It takes one prompt at a time; between prompts it may be kept warm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Raw, Struct
+
+
+class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How an agent is to run: the spec's options and some more. Names are the wire's; None or empty: the agent's own default."""
+
+    dangerously_skip_permissions: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    mcp_config: str | None = None
+    strict_mcp_config: bool = False
+    append_system_prompt: str | None = None
+    system_prompt: str | None = None
+    permission_mode: str | None = None
+    model: str | None = None
+    fallback_model: str | None = None
+    add_dirs: tuple[str, ...] = ()
+    effort: str | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    partial_messages: bool = False
+    restricted: bool = False
+
+
+class Launch(Struct, frozen=True):
+    """What a process is started with. ``session_id`` with ``resume``: that conversation goes on; without: a new one of that id."""
+
+    directory: str
+    session_id: str
+    resume: bool = False
+    fork_from: str | None = None
+    options: Options = Options()
+
+
+class Attachment(Struct, frozen=True):
+    """A file that goes with a prompt, as read from a blob."""
+
+    media_type: str
+    data: bytes
+    name: str | None = None
+
+
+class Decision(Struct, frozen=True):
+    """A person's answer. ``updated_input`` (JSON): run it with this input; ``remember``: take the agent's own suggestions over."""
+
+    allow: bool
+    message: str | None = None
+    updated_input: Raw | None = None
+    remember: bool = False
+
+
+# What an agent says, in the order in which it says it.
+
+
+class Line(Struct, frozen=True):
+    """One JSON object of the agent, its own bytes (valid UTF-8, no line break). ``durable``: it belongs into the history."""
+
+    data: bytes
+    durable: bool = True
+
+
+class SessionKnown(Struct, frozen=True):
+    """The id of the conversation, as the agent has it; also where it changed by itself."""
+
+    session_id: str
+
+
+class Proposal(Struct, frozen=True):
+    """The change of a file that a question is about."""
+
+    path: str
+    old_text: str
+    new_text: str
+
+
+class Question(Struct, frozen=True):
+    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched."""
+
+    question_id: str
+    tool_name: str
+    input: Raw
+    suggestions: Raw
+    proposal: Proposal | None = None
+
+
+class QuestionGone(Struct, frozen=True):
+    """The agent does not wait for that answer any more."""
+
+    question_id: str
+    reason: str
+
+
+class TurnEnded(Struct, frozen=True):
+    """The prompt is done with. ``cost_usd`` is this turn's share; ``error`` (for people) where it failed."""
+
+    ok: bool
+    session_id: str | None = None
+    cost_usd: float | None = None
+    error: str | None = None
+    interrupted: bool = False
+
+
+class Exited(Struct, frozen=True):
+    """The last word: the process and its whole group are gone. ``code`` is negative for a signal; ``stderr`` its end, bounded."""
+
+    code: int
+    stderr: str
+
+
+Event: TypeAlias = Line | SessionKnown | Question | QuestionGone | TurnEnded | Exited
+
+
+class AgentProcess(Protocol):
+    """One child process. Every method may be called at any time; what comes too late changes nothing."""
+
+    pid: int
+
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Begins a turn; ``TurnEnded`` ends it."""
+        ...
+
+    def answer(self, question_id: str, decision: Decision) -> None: ...
+
+    def interrupt(self) -> None:
+        """Asks the agent to stop this turn; it says ``TurnEnded`` then."""
+        ...
+
+    def set_mode(self, mode: str) -> None: ...
+
+    def set_model(self, model: str) -> None: ...
+
+    async def stop(self) -> None:
+        """Lets it end by itself where it is between turns, else kills it. Returns after ``Exited``."""
+        ...
+
+    async def kill(self) -> None:
+        """Interrupt, SIGINT, SIGTERM, SIGKILL, each to the whole process group, each with its time. Returns after ``Exited``."""
+        ...
+
+
+class Agent(Protocol):
+    """A kind of agent."""
+
+    name: str
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+        """``heard`` is called from the event loop, with ``Exited`` as the last. Raises ``AgentUnusable`` where it can't be started."""
+        ...
+
+
+class AgentUnusable(Exception):
+    """``code`` is one of the client protocol's (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...); the text is for people."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code

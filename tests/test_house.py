@@ -19,7 +19,7 @@ SRC = ROOT / "src"
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
 PURE = ("wire", "text", "editors.port", "ide.tools", "approval", "errors", "privacy")
 JOBS = ("ide", "guard", "server")
-FLOOR = ("wire", "text", "editors", "approval", "door", "errors", "private_files", "privacy", "settings")
+FLOOR = ("wire", "text", "editors", "approval", "door", "errors", "private_files", "privacy", "settings", "terminal")
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
 EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
 

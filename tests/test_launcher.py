@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from drawbridge import launcher
+from drawbridge import launcher, plugin
 from drawbridge.editors import neovim_rpc
 from drawbridge.errors import NotPrivate, Refused
 from tests import programs
@@ -364,9 +364,7 @@ async def test_the_plugin_is_there_and_a_script_gets_no_bridge(nvim: Path, folde
     (folder / "drawbridge.lua").write_text("vim.g.foreign = 1")  # the current directory is on Lua's path
     async with started(*arguments, cwd=folder) as neovim:
         assert await has_our_plugin(neovim)
-        assert await neovim.person.lua("return require('drawbridge.program').root()") == str(
-            launcher.runtime_directory()
-        )
+        assert await neovim.person.lua("return require('drawbridge.program').root()") == str(plugin.directory())
         assert await neovim.person.lua(SETUP) is None
         assert await neovim.person.lua("return vim.g.foreign") is None
 
@@ -426,7 +424,7 @@ def test_on_a_terminal_agents_know_it_without_any_configuration(nvim: Path, fold
 
 
 def test_on_a_terminal_a_configuration_of_ones_own_decides(nvim: Path, folder: Path) -> None:
-    root = launcher.runtime_directory()
+    root = plugin.directory()
     configure(f"vim.opt.runtimepath:prepend('{root}') require('drawbridge').setup{{ auto_start = false }}")
     with on_a_terminal(folder) as neovim:
         copies = neovim.lua("return vim.api.nvim_get_runtime_file('plugin/drawbridge.lua', true)")

@@ -16,11 +16,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from blake3 import blake3
 
+from drawbridge import plugin
 from drawbridge.errors import BadSetting, NoProgram, NotPrivate, Refused
 
 PROGRAM: Final = "DRAWBRIDGE_NVIM_PROGRAM"
@@ -129,13 +129,6 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
     )
 
 
-def runtime_directory() -> Path:
-    """What holds ``lua/`` and ``plugin/``: beside this package in a wheel, the repository's root in a checkout."""
-    package = Path(__file__).parent
-    installed = package / "runtime"
-    return installed if installed.is_dir() else package.parent.parent
-
-
 def _here() -> str:
     try:
         return os.getcwd()
@@ -145,7 +138,7 @@ def _here() -> str:
 
 def _first_command(path: str) -> str:
     """What Neovim does before it reads the person's configuration; lua/drawbridge/launched.lua says what that is."""
-    runtime = runtime_directory()
+    runtime = plugin.directory()
     script = runtime / "lua" / "drawbridge" / "launched.lua"
     words = ", ".join(_lua_text(word) for word in (path, str(runtime), sys.executable))
     return f"lua dofile({_lua_text(str(script))})({words})"

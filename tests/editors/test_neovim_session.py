@@ -48,6 +48,17 @@ async def test_an_editor_without_the_plugin_gets_the_bridges_own_half(desk: Desk
     assert desk.editor.name == "Neovim"
 
 
+async def test_a_project_with_files_of_the_plugins_name_runs_nothing_in_the_editor(tmp_path: Path) -> None:
+    (tmp_path / "drawbridge").mkdir()
+    for name in ("drawbridge.lua", "drawbridge/link.lua", "drawbridge/init.lua"):
+        (tmp_path / name).write_text("vim.g.foreign = 1")  # the current directory is on Lua's path
+    async with headless(nvim(), cwd=tmp_path) as person:
+        editor = await Neovim.connect(person.address)
+        await editor.start(lambda event: None)
+        assert await person.lua("return vim.g.foreign") is None
+        await editor.close()
+
+
 async def test_a_plugin_of_another_version_is_refused_and_left_alone() -> None:
     async with headless(nvim()) as person:
         await person.lua("package.loaded['drawbridge.link'] = { REVISION = 99 }")

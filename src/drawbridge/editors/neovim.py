@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
-import drawbridge
-from drawbridge import text
+from drawbridge import plugin, text
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim_reviews import NeovimReviews
 from drawbridge.editors.neovim_rpc import Session
@@ -43,7 +41,8 @@ from drawbridge.editors.port import (
 from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
 
 ADD_RUNTIME: Final = """
-if not pcall(require, 'drawbridge.link') then
+local found = vim.api.nvim_get_runtime_file('lua/drawbridge/link.lua', false)
+if not package.loaded['drawbridge.link'] and #found == 0 then
   vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(..., '\\\\,')
 end
 if not vim.g.loaded_drawbridge then
@@ -51,6 +50,7 @@ if not vim.g.loaded_drawbridge then
 end
 return require('drawbridge.link').REVISION
 """
+"""It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
 REVISION: Final = 1
 """Of what the two halves say to each other; the same number stands in ``link.lua``."""
@@ -100,7 +100,7 @@ class Neovim:
         self._session.on_notification = self._heard
         self._session.on_gone = self._ended
         channel = (await self._session.call("nvim_get_api_info"))[0]
-        revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(_runtime())])
+        revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(plugin.directory())])
         if revision != REVISION:
             raise Refused(
                 f"The Drawbridge plugin in this Neovim speaks revision {revision}, this bridge {REVISION}. "
@@ -218,13 +218,6 @@ class Neovim:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener(Gone())
-
-
-def _runtime() -> Path:
-    """The directory that holds ``lua/``: beside this package in a wheel, the repository's root in a checkout."""
-    package = Path(drawbridge.__file__).parent
-    installed = package / "runtime"
-    return installed if installed.is_dir() else package.parent.parent
 
 
 def _position(value: dict[str, Any]) -> Position:

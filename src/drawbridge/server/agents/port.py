@@ -1,6 +1,7 @@
 """What can be asked of a running agent, and what it says. Pure: the words between a project and whatever agent it runs.
 
-One ``AgentProcess`` is one child process with one conversation. It takes one prompt at a time; between prompts it may be kept warm.
+One ``AgentProcess`` is one child process with one conversation. It takes one prompt at a time; between prompts it may be
+kept warm.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from msgspec import Raw, Struct
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How an agent is to run: the spec's options and some more. Names are the wire's; None or empty: the agent's own default."""
+    """How an agent is to run. Names are the wire's; what is None or empty is left to the agent."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -33,7 +34,7 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 class Launch(Struct, frozen=True):
-    """What a process is started with. ``session_id`` with ``resume``: that conversation goes on; without: a new one of that id."""
+    """What a process is started with: with ``resume`` the conversation ``session_id`` goes on, without it one begins."""
 
     directory: str
     session_id: str
@@ -51,7 +52,7 @@ class Attachment(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A person's answer. ``updated_input`` (JSON): run it with this input; ``remember``: take the agent's own suggestions over."""
+    """A person's answer. ``updated_input``: run it with this input; ``remember``: as the agent's suggestions have it."""
 
     allow: bool
     message: str | None = None
@@ -111,7 +112,7 @@ class TurnEnded(Struct, frozen=True):
 
 
 class Exited(Struct, frozen=True):
-    """The last word: the process and its whole group are gone. ``code`` is negative for a signal; ``stderr`` its end, bounded."""
+    """The last word: the whole process group is gone. ``code`` is negative for a signal; ``stderr`` is its end, bounded."""
 
     code: int
     stderr: str
@@ -144,7 +145,7 @@ class AgentProcess(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Interrupt, SIGINT, SIGTERM, SIGKILL, each to the whole process group, each with its time. Returns after ``Exited``."""
+        """Interrupt, SIGINT, SIGTERM, SIGKILL to the whole group, each with its time. Returns after ``Exited``."""
         ...
 
 
@@ -154,7 +155,7 @@ class Agent(Protocol):
     name: str
 
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """``heard`` is called from the event loop, with ``Exited`` as the last. Raises ``AgentUnusable`` where it can't be started."""
+        """``heard`` is called from the event loop, with ``Exited`` last. ``AgentUnusable`` where it can't be started."""
         ...
 
 

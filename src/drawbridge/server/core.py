@@ -36,3 +36,7 @@ class Subscriber(Protocol):
     def send(self, frame: Frame) -> None:
         """Queue a frame; never waits, never raises. Frames arrive in the order of the calls."""
         ...
+
+    async def room(self) -> None:
+        """Returns once what was sent has mostly left, or the client is gone: between the pages of a long history."""
+        ...

@@ -15,7 +15,8 @@
         ├── EditorHung           the editor did not answer in time
         ├── NoPort               no free port to listen on
         ├── NoProgram            a program that a command is to start is not there, or too old
-        └── NotPrivate           a directory or file that should be ours alone can't be made so, or written
+        ├── NotPrivate           a directory or file that should be ours alone can't be made so, or written
+        └── NotWritable          a file of the person's that a command is to change can't be written
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
 untouched, what to do next. ``exit_code`` is what a command ends with when the error reaches the top.
@@ -98,3 +99,7 @@ class NoProgram(WorldError):
 
 class NotPrivate(WorldError):
     code = "NOT_PRIVATE"
+
+
+class NotWritable(WorldError):
+    code = "NOT_WRITABLE"

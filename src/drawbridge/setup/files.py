@@ -1,0 +1,162 @@
+"""The files that setup changes: looked at first, shown as a difference, written in one step, kept as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import itertools
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from drawbridge.errors import NotWritable, UnusableFile
+
+NEW_FILE = 0o600
+
+REMOVED, ADDED, PLACE, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
+"""What a terminal is told for a line that goes, one that comes, and where they are."""
+
+
+class Step(Protocol):
+    """One thing that setup does: shown by its lines, in the manner of a unified diff, then applied."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def kind(self) -> str:
+        """create, modify or delete."""
+
+    def lines(self) -> list[str]: ...
+
+    def apply(self) -> Path | None:
+        """Does it; where a copy of what was there before lies."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that is made, changed or removed (None: it is not there). ``path`` may be a link: then it stays, and what
+    it leads to is written. ``keep``: what was there is copied beside it first."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    keep: bool = True
+
+    @property
+    def kind(self) -> str:
+        return "create" if self.before is None else "delete" if self.after is None else "modify"
+
+    def lines(self) -> list[str]:
+        old, new = _lines(self.before), _lines(self.after)
+        old_name, new_name = (os.devnull if it is None else str(self.path) for it in (self.before, self.after))
+        diff = difflib.unified_diff(old, new, old_name, new_name, lineterm="")
+        return [line for lines in diff for line in lines.split("\n")]
+
+    def check(self) -> None:
+        """Raises ``NotWritable`` before anything is done. A file that is marked read-only is so for root too."""
+        target = _target(self.path)
+        if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
+            raise NotWritable(f"{self.path} is read-only. Nothing was changed; make it writable and run this again.")
+        parent = next(parent for parent in target.parents if os.path.lexists(parent))
+        if not parent.is_dir():
+            raise NotWritable(f"{parent} is no directory, but {self.path} is to lie in it. Nothing was changed.")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise NotWritable(
+                f"{parent} is not writable for you, so {self.path} can't be changed. Nothing was changed."
+            )
+
+    def apply(self) -> Path | None:
+        """Raises ``NotWritable``, and then the file is as it was."""
+        if read(self.path) != self.before:
+            raise NotWritable(f"{self.path} has changed meanwhile. It was left as it is now; run this again.")
+        target = _target(self.path)
+        try:
+            kept = _keep(self.path, self.before) if self.keep and self.before is not None else None
+            if self.after is None:
+                target.unlink()
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _write(target, self.after, _mode(target))
+        except OSError as error:
+            raise NotWritable(f"{self.path} can't be written: {_why(error)}. It was left as it was.") from None
+        return kept
+
+
+def read(path: Path) -> bytes | None:
+    """What is in the file; None where there is none. A link may lead to nothing yet."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UnusableFile(f"{path} is no file. Nothing was changed; move it away first.")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnusableFile(f"{path} can't be read: {_why(error)}. Nothing was changed.") from None
+
+
+def coloured(lines: list[str]) -> Iterator[str]:
+    colours = {"-": REMOVED, "+": ADDED, "@": PLACE}
+    for line in lines:
+        colour = colours.get(line[:1]) if not line.startswith(("---", "+++")) else None
+        yield f"{colour}{line}{PLAIN}" if colour else line
+
+
+def missing_directories(path: Path) -> list[Path]:
+    """Those above the file that are not there, the innermost first."""
+    return list(itertools.takewhile(lambda parent: not os.path.lexists(parent), _target(path).parents))
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _mode(target: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    return NEW_FILE
+
+
+def _keep(path: Path, content: bytes) -> Path:
+    """A copy beside the path that the person knows, for them alone."""
+    stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
+    for number in itertools.count(1):
+        copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")
+        with contextlib.suppress(FileExistsError):
+            _write_new(copy, content, _mode(_target(path)) & 0o600)
+            return copy
+    raise AssertionError
+
+
+def _write(target: Path, content: bytes, mode: int) -> None:
+    """In one step: a reader sees the old content or the new, never a part."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        _write_new(temporary, content, mode)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)  # whatever the umask
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _lines(content: bytes | None) -> list[str]:
+    """As a person sees them; a last line without its end says so, as in every diff."""
+    text = (content or b"").decode("utf-8", "replace")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    last = lines.pop()
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or "unknown reason").lower()

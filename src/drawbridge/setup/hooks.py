@@ -1,0 +1,145 @@
+"""Hooks in an agent's settings: which of them are ours, how they get in, how they come out again. Pure.
+
+All three agents have one shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups go to the
+end of a list, so that the person's keep their places: Codex remembers by them which it was told to trust.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+from drawbridge.setup.jsonc import Document, Path
+
+Group: TypeAlias = Mapping[str, Any]
+
+HOOKS = ("hooks",)
+MODE = ("permissions", "defaultMode")
+ASKING = "default"
+"""The mode of Claude Code in which it asks before it writes."""
+
+
+class Unfit(Exception):
+    """The settings have something else where hooks belong; the text says what."""
+
+
+def is_ours(handler: Any, agent: str) -> bool:
+    """Whether it calls the guard that setup installs for ``agent``, wherever that lies: for any scope, in any copy."""
+    if not isinstance(handler, dict):
+        return False
+    words, command = handler.get("args"), handler.get("command")
+    words = words if isinstance(words, list) else []
+    if isinstance(command, str):
+        try:
+            words = [*words, *shlex.split(command)]
+        except ValueError:  # a quote that is not closed
+            return False
+    return any(isinstance(word, str) and _is_stub(PurePath(word), agent) for word in words)
+
+
+def _is_stub(path: PurePath, agent: str) -> bool:
+    name = path.stem.partition("-")[0]
+    return path.suffix == ".py" and name == agent and path.parts[-3:-1] == ("drawbridge", "guard")
+
+
+def put(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
+    """With one group of ours for each event in ``wanted`` and nothing else of ours. Raises ``Unfit``."""
+    _check(document, wanted)
+    for event in [event for event, _, _ in _ours(document, agent) if event not in wanted]:
+        document = take(document, agent, made, only=event)
+    if HOOKS not in document:
+        return document.insert(HOOKS, {event: [group] for event, group in wanted.items()})
+    for event, group in wanted.items():
+        if (*HOOKS, event) not in document:
+            document = document.insert((*HOOKS, event), [group])
+        else:
+            document = _put_into_list(document, event, group, agent)
+    return document
+
+
+def _put_into_list(document: Document, event: str, group: Group, agent: str) -> Document:
+    places = [(g, h) for where, g, h in _ours(document, agent) if where == event]
+    if not places:
+        return document.insert((*HOOKS, event, -1), group)
+    for number, handler in reversed(places[1:]):
+        document = _without(document, event, number, handler)
+    number, handler = places[0]
+    path: Path = (*HOOKS, event, number)
+    if len(document.get((*path, "hooks"))) > 1:  # the person has put others beside it: their matcher is theirs
+        path, group = (*path, "hooks", handler), group["hooks"][0]
+    return document if document.get(path) == group else document.replace(path, group)
+
+
+def take(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
+    """Without what is ours. Lists and objects that are empty then go too, if setup ``made`` them (None: not known, so it
+    did)."""
+    places = [place for place in _ours(document, agent) if only in (None, place[0])]
+    for event, number, handler in reversed(places):
+        document = _without(document, event, number, handler)
+    emptied: list[Path] = [(*HOOKS, event) for event in reversed(dict.fromkeys(event for event, _, _ in places))]
+    for path in [*emptied, HOOKS] if places else []:
+        if not document.get(path) and (made is None or path in made):
+            document = document.delete(path)
+    return document
+
+
+def put_mode(document: Document) -> Document:
+    """With the mode in which Claude Code asks. Raises ``Unfit``."""
+    if not isinstance(document.get(MODE[:1], {}), dict):
+        raise Unfit(f"permissions is {_kind(document.get(MODE[:1]))}, not an object")
+    if MODE in document:
+        return document.replace(MODE, ASKING)
+    if MODE[:1] in document:
+        return document.insert(MODE, ASKING)
+    return document.insert(MODE[:1], {MODE[1]: ASKING})
+
+
+def take_mode(document: Document, former: str | None, made: Collection[Path]) -> Document:
+    """With the mode as it was before ``put_mode``: written as ``former``, or none. One that is another now stays."""
+    if document.get(MODE) != ASKING:
+        return document
+    if former is not None:
+        return document.replace_source(MODE, former)
+    document = document.delete(MODE)
+    return document.delete(MODE[:1]) if not document.get(MODE[:1]) and MODE[:1] in made else document
+
+
+def containers(document: Document) -> set[Path]:
+    """Those that setup may have to make."""
+    events = document.get(HOOKS, {})
+    paths = {HOOKS, MODE[:1], *((*HOOKS, event) for event in (events if isinstance(events, dict) else ()))}
+    return {path for path in paths if path in document}
+
+
+def _check(document: Document, events: Collection[str]) -> None:
+    if not isinstance(document.get(HOOKS, {}), dict):
+        raise Unfit(f"hooks is {_kind(document.get(HOOKS))}, not an object")
+    for event in events:
+        if not isinstance(document.get((*HOOKS, event), []), list):
+            raise Unfit(f"hooks.{event} is {_kind(document.get((*HOOKS, event)))}, not a list")
+
+
+def _ours(document: Document, agent: str) -> Iterator[tuple[str, int, int]]:
+    """Event, group, handler, in the order of the text. What has not the shape of hooks is passed over."""
+    events = document.get(HOOKS, {})
+    for event, groups in events.items() if isinstance(events, dict) else ():
+        for number, group in enumerate(groups if isinstance(groups, list) else ()):
+            handlers = group.get("hooks") if isinstance(group, dict) else None
+            for place, handler in enumerate(handlers if isinstance(handlers, list) else ()):
+                if is_ours(handler, agent):
+                    yield event, number, place
+
+
+def _without(document: Document, event: str, number: int, handler: int) -> Document:
+    """Without one handler, and without its group where it was the only one."""
+    group = (*HOOKS, event, number)
+    if len(document.get((*group, "hooks"))) == 1:
+        return document.delete(group)
+    return document.delete((*group, "hooks", handler))
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,180 @@
+"""The installed form of the guard: a copy that outlives the environment it came from, and a stub for each agent.
+
+::
+
+    <data directory>/drawbridge/guard/
+        0f3a9c1b2d4e/drawbridge/…    a copy of what the guard is made of, named by its content, with its bytecode
+        claude.py                    the stub that Claude Code's hooks run: which copy, and with which settings
+        claude-5e1f….py              the same, for the hooks of one project
+
+Agents start ``PYTHON -I -S …/guard/claude.py``: an interpreter that looks at nothing of its surroundings, and a file so
+short that reading it costs nothing (a script is compiled anew each time; what it imports is not).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+import drawbridge
+from drawbridge.errors import NotPrivate, WorldError
+from drawbridge.guard.agents import NAMES
+from drawbridge.private_files import make_private_directory, process_alive, write_private
+from drawbridge.setup.interpreter import Interpreter, choose
+
+PARTS = ("__init__.py", "privacy.py", "guard", "text")
+"""What of the package the guard is made of. It imports nothing else but the standard library."""
+
+COPY = re.compile(r"[0-9a-f]{12}")
+UNFINISHED = re.compile(r"[0-9a-f]{12}\.(\d+)\.tmp")
+
+STUB = '''\
+"""The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to renew or
+to change it, with --remove to take it away. What is changed here by hand is lost then.
+"""
+
+import sys
+
+sys.path.insert(0, {copy!r})
+from drawbridge.guard.hook import run
+
+run({settings})
+'''
+
+
+def directory() -> Path:
+    return Path(platformdirs.user_data_dir("drawbridge", appauthor=False)) / "guard"
+
+
+def stub_path(agent: str, project: Path | None = None) -> Path:
+    """Where the stub of an agent lies; with ``project``, the one for the settings of that directory."""
+    mark = f"-{hashlib.blake2b(os.fsencode(os.path.realpath(project)), digest_size=6).hexdigest()}" if project else ""
+    return directory() / f"{agent}{mark}.py"
+
+
+def fast_command(agent: str, project: Path | None = None) -> list[str]:
+    """The words that an agent starts the installed guard with."""
+    return [choose().path, "-I", "-S", str(stub_path(agent, project))]
+
+
+def install(agent: str, settings: Mapping[str, Any], project: Path | None = None) -> list[str]:
+    """Makes sure that the guard is installed for ``agent`` with these settings; the words that start it."""
+    copy = install_copy()
+    stub = stub_path(agent, project)
+    write_private(str(stub), stub_text(agent, settings, copy))
+    remove_old()
+    return fast_command(agent, project)
+
+
+def copy_path(package: Path | None = None) -> Path:
+    """Where the copy of ``package`` (else of this one) lies, or would lie."""
+    return directory() / _digest(package or _package())
+
+
+def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
+    values = "".join(f"    {name!r}: {value!r},\n" for name, value in settings.items())
+    return STUB.format(title=NAMES[agent], agent=agent, copy=str(copy), settings=f"{{\n{values}}}").encode()
+
+
+def is_whole(copy: Path) -> bool:
+    """Whether nothing of it is missing or other than it was."""
+    return copy.is_dir() and _digest(copy / "drawbridge") == copy.name
+
+
+def install_copy(package: Path | None = None) -> Path:
+    """Copies what the guard is made of, unless that is done; built beside its place and moved there in one step.
+
+    Raises ``NotPrivate`` where that can't be written, or where the copy does not run.
+    """
+    package, interpreter = package or _package(), choose()
+    place = copy_path(package)
+    make_private_directory(str(directory()))
+    if is_whole(place):
+        _compile(place, interpreter)
+        return place
+    beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    try:
+        for part in _files(package):
+            target = beside / "drawbridge" / part
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target.touch(0o600)
+            shutil.copyfile(package / part, target)
+        _compile(beside, interpreter)
+        if place.exists():
+            shutil.rmtree(place)
+        os.rename(beside, place)
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise NotPrivate(f"The guard can't be copied to {place}: {why}. Nothing else was changed.") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return place
+
+
+def remove_old() -> None:
+    """Removes copies that no stub names any more, what was left unfinished, and the directories if nothing is left."""
+    here = directory()
+    if not here.is_dir():
+        return
+    stubs = [stub.read_text("utf-8", "replace") for stub in here.glob("*.py")]
+    for entry in here.iterdir():
+        unfinished = UNFINISHED.fullmatch(entry.name)
+        old = COPY.fullmatch(entry.name) and not any(str(entry) in stub for stub in stubs)
+        if old or (unfinished and not process_alive(int(unfinished[1]))):
+            shutil.rmtree(entry, ignore_errors=True)
+    for empty in (here, here.parent):
+        with contextlib.suppress(OSError):
+            empty.rmdir()
+
+
+def _package() -> Path:
+    return Path(drawbridge.__file__).parent
+
+
+def _files(package: Path) -> Iterator[Path]:
+    """What is copied, relative to the package, in one order."""
+    for part in PARTS:
+        found = [package / part] if part.endswith(".py") else sorted((package / part).rglob("*"))
+        for file in found:
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield file.relative_to(package)
+
+
+def _digest(package: Path) -> str:
+    digest = hashlib.sha256()
+    for file in _files(package):
+        with contextlib.suppress(FileNotFoundError):
+            content = (package / file).read_bytes()
+            digest.update(f"{file.as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def _compile(copy: Path, interpreter: Interpreter) -> None:
+    """Makes its bytecode, which is taken as it is (a copy never changes), and sees whether it can be run at all."""
+    root = copy / "drawbridge"
+    if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
+        return
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import compileall, py_compile;"
+        "compileall.compile_dir(sys.argv[1], quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH);"
+        "from drawbridge.guard.hook import run"
+    )
+    command = [interpreter.path, "-I", "-S", "-c", script, str(copy)]
+    try:
+        subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
+        raise WorldError(
+            f"The guard's copy does not run with {interpreter.path}: {last}. Nothing else was changed."
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise WorldError(f"{interpreter.path} did not end within a minute. Nothing else was changed.") from None

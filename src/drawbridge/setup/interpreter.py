@@ -1,0 +1,74 @@
+"""Which Python runs the guard: one that starts quickly, has what the guard needs, and will still be there next month."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from drawbridge.errors import NoProgram
+
+OLDEST = (3, 11)
+
+PROBE = (
+    "import sys, _socket, select, _json, json;"
+    "print(json.dumps([sys.version_info[:2], sys._base_executable or sys.executable, sys.implementation.cache_tag]))"
+)
+
+SYSTEM = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
+NAMES = ("python3", *(f"python3.{minor}" for minor in range(20, OLDEST[1] - 1, -1)))
+PASSING = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # nothing is written there: they are to be avoided
+
+
+class Interpreter(NamedTuple):
+    """``path``: no link, no shim, no virtual environment. ``tag`` is in the names of its bytecode, as ``cpython-311``."""
+
+    path: str
+    tag: str
+
+
+def choose() -> Interpreter:
+    """The interpreter below this one or, where that lies in a temporary or cache directory, the system's."""
+    for candidate in _candidates():
+        found = _probe(candidate)
+        if found and not is_passing(found.path):
+            return found
+    raise NoProgram(
+        f"No Python {OLDEST[0]}.{OLDEST[1]} or newer that stays was found: this one, {sys.executable}, lies in a "
+        "directory that is emptied now and then. Nothing was changed. Install one (the package python3) and run this again."
+    )
+
+
+def is_passing(path: str) -> bool:
+    """Whether it lies where things are thrown away: temporary directories, caches (those of uvx and pipx run too)."""
+    places = [*PASSING, tempfile.gettempdir(), *filter(None, [os.environ.get("UV_CACHE_DIR")])]
+    inside = any(Path(path).is_relative_to(os.path.realpath(place)) for place in places)
+    return inside or bool({".cache", "Caches"} & set(Path(path).parts))
+
+
+def _candidates() -> Iterator[str]:
+    yield os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+    for directory in (os.environ.get("PATH"), os.pathsep.join(SYSTEM)):
+        for name in NAMES:
+            if found := shutil.which(name, path=directory):
+                yield found
+
+
+def _probe(candidate: str) -> Interpreter | None:
+    """What it is below its links, shims and environments, if the guard can run there."""
+    try:
+        command = [candidate, "-I", "-S", "-c", PROBE]
+        answer = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=True).stdout
+        version, base, tag = json.loads(answer)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    below = os.path.realpath(base)
+    if tuple(version) < OLDEST or not tag:
+        return None
+    return Interpreter(below, tag) if below == candidate else _probe(below)

@@ -1,0 +1,86 @@
+"""What a client is told when something can't be done: stable codes, and a text for people. Pure.
+
+``CODES`` is the whole list; the page docs/protocols/client.md shows each with an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+
+class Kind(Struct, frozen=True):
+    """``meaning``: one sentence for the documentation. ``retryable``: the same request may succeed later, unchanged."""
+
+    meaning: str
+    retryable: bool = False
+
+
+CODES: Final[Mapping[str, Kind]] = {
+    # the message
+    "JSON_PARSING": Kind("The message is no JSON object, or nested too deeply."),
+    "UNKNOWN_TYPE": Kind("No message has this `type`."),
+    "VALIDATION_FAILED": Kind(
+        "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
+    ),
+    "MESSAGE_SIZE_LIMIT": Kind("It is larger than a message may be; send it up by `blob_put`, or ask for pages."),
+    # who asks
+    "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
+    "PERMISSION_DENIED": Kind("It lies outside of what this server allows."),
+    "CONNECTION_LIMIT": Kind("Too many clients are connected.", retryable=True),
+    "RATE_LIMITED": Kind("Too many requests in a short time; `details.retry_after_seconds` says when.", retryable=True),
+    # projects
+    "INVALID_PATH": Kind(
+        "The path can't be a project's or is not to be seen: absolute, existing, inside an allowed root."
+    ),
+    "PROJECT_NOT_FOUND": Kind("There is no project with this id."),
+    "PROJECT_EXISTS": Kind("The directory is a project already."),
+    "PROJECT_NESTING": Kind("A project can't lie inside another one, nor hold one."),
+    "RESOURCE_LIMIT": Kind("A limit of this server is reached: projects, queued prompts, blobs.", retryable=True),
+    # runs
+    "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
+    "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
+    "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
+    "EXECUTION_TIMEOUT": Kind("The run took too long and was ended.", retryable=True),
+    "AGENT_NOT_FOUND": Kind("The agent's program is not there, or no agent has this name."),
+    "AGENT_TOO_OLD": Kind("The agent's program is older than what this server can talk to."),
+    "AGENT_NOT_LOGGED_IN": Kind("The agent's program has no account to work with; log in on the server's machine."),
+    "NOT_SUPPORTED": Kind("This agent can't do that."),
+    "SESSION_NOT_FOUND": Kind("The agent knows no conversation with this id."),
+    # approvals and blobs
+    "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),
+    "APPROVAL_RESOLVED": Kind("The question was answered or withdrawn before; `details` says by whom and how."),
+    "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
+    "BLOB_OFFSET": Kind("The piece does not go on where the last one ended; `details.expected` says where."),
+    # the world
+    "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
+    "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
+    "SHUTTING_DOWN": Kind("The server is ending; connect again later.", retryable=True),
+    "INTERNAL_ERROR": Kind("A fault of the server's own; its log has it under `correlation_id`.", retryable=True),
+}
+"""Every code there is. ``retryable`` is what holds unless the error at hand says otherwise."""
+
+
+class ClientError(Exception):
+    """Why a client's request was not done. ``text``: what happened, what was left untouched, what to do next.
+
+    Neither the text nor ``details`` names a path that the client did not give. ``field`` is a path in the message, as
+    ``data.options.add_dirs[0]``.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        text: str,
+        field: str | None = None,
+        retryable: bool | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.field = field
+        self.retryable = CODES[code].retryable if retryable is None else retryable
+        self.details = details

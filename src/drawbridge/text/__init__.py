@@ -8,13 +8,12 @@ U+2028, U+0085 or a form feed is an ordinary character, as it is to editors and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec import Struct
+from typing import NamedTuple
 
 BOM = "\ufeff"
 
 
-class Format(Struct, frozen=True):
+class Format(NamedTuple):
     """How lines become a file.
 
     ``eol`` is "\\n", or "\\r\\n" where *every* line ends so; mixed ends stay in the lines.

@@ -45,7 +45,9 @@ def parser() -> argparse.ArgumentParser:
     commands = everything.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_ide(commands)
     _add_nvim(commands)
+    _add_info(commands)
     _add_hook(commands)
+    _add_setup(commands)
     return everything
 
 
@@ -77,6 +79,21 @@ def _nvim(chosen: argparse.Namespace) -> int:
     from drawbridge.launcher import launch
 
     return launch(chosen.arguments)
+
+
+def _add_info(commands: Commands) -> None:
+    text = "show who is there, what they have open, and whether the guard stands"
+    command = commands.add_parser("info", help=text, description=_sentence(text))
+    command.add_argument("directory", nargs="?", metavar="DIR", help="look from here instead of the current directory")
+    command.add_argument("--json", action="store_true", help="for scripts; docs/cli.md has the keys")
+    command.add_argument("--sweep", action="store_true", help="remove what dead editors and bridges left behind")
+    command.set_defaults(run=_info)
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    from drawbridge import info
+
+    return info.run(chosen.directory, as_json=chosen.json, sweep=chosen.sweep)
 
 
 def _add_hook(commands: Commands) -> None:
@@ -114,6 +131,38 @@ def _hook(chosen: argparse.Namespace) -> int:
         unset = settings.defaults(settings.HOOK)
         return hook.refuse_settings(str(error), unset | {"agent": vars(chosen).get("agent", unset["agent"])})
     return hook.run(values)
+
+
+def _add_setup(commands: Commands) -> None:
+    text = "make Drawbridge known to an agent or an editor, or take that back"
+    more = " What is to be changed is shown first; on a terminal you are asked, elsewhere (and with --yes) it is done."
+    command = commands.add_parser("setup", help=text, description=_sentence(text) + more)
+    targets = command.add_subparsers(dest="target", required=True, metavar="TARGET")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--remove", action="store_true", help="take back what was set up, and nothing else")
+    common.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    common.add_argument("--yes", action="store_true", help="do not ask")
+    common.add_argument("--json", action="store_true", help="do not ask, and say in one JSON object what was done")
+    for name, title in {"claude": "Claude Code", "gemini": "Gemini CLI", "codex": "Codex"}.items():
+        what = f"guard your unsaved work from {title}"
+        target = targets.add_parser(name, parents=[common], help=what, description=_sentence(what) + more)
+        target.add_argument(
+            "--scope",
+            choices=("user", "project"),
+            default="user",
+            help="for all you do (default), or in this directory",
+        )
+        if name == "claude":
+            help = 'set permissions.defaultMode to "default", so that Claude Code asks before it writes'
+            target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
+        settings.add_flags(target, tuple(setting for setting in settings.HOOK if setting.name != "agent"))
+    command.set_defaults(run=_setup)
+
+
+def _setup(chosen: argparse.Namespace) -> int:
+    from drawbridge.setup.command import run
+
+    return run(chosen)
 
 
 def _sentence(text: str) -> str:

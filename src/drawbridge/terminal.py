@@ -42,7 +42,9 @@ class Terminal:
             self.is_terminal = False
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
-        self.rule, self.bar = "─│" if self._encoding.lower().startswith("utf") else "-|"
+        self.draws = self._encoding.lower().startswith("utf")
+        """Whether it has more signs than ASCII."""
+        self.rule, self.bar = "─│" if self.draws else "-|"
 
     def write(self, text: str) -> None:
         try:
@@ -72,6 +74,11 @@ class Terminal:
             at = found.end()
         pieces.append(self.paint(text[at:], style))
         return "".join(pieces)
+
+
+def harmless(text: str) -> str:
+    """Text from outside as ``Terminal.plain`` has it, without colour: what may still be cut or measured."""
+    return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 
 def _escaped(character: str) -> str:

@@ -1,0 +1,103 @@
+"""``drawbridge info``: who is there, what they have open, and whether what should protect it does.
+
+Composes what the jobs know, for a person (``screen``) or, with stable keys, for a script. It changes nothing unless it
+is told to sweep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from drawbridge import launcher, settings
+from drawbridge.errors import BadSetting
+from drawbridge.info import bridges, editors, guards
+from drawbridge.info.bridges import Bridge
+from drawbridge.info.editors import Editor, Socket
+from drawbridge.info.guards import Guard, Permissions
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is shown; docs/cli.md says what its keys mean. ``problems``: what a person should mend."""
+
+    directory: str
+    expected: dict[str, str]
+    editors: list[Editor]
+    sockets: list[Socket]
+    bridges: list[Bridge]
+    servers: list[dict[str, Any]]
+    guard: list[Guard]
+    permissions: Permissions
+    problems: list[str]
+    swept: list[str]
+
+
+def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
+    """Show it. The exit code: 0, or 3 where something should be mended."""
+    found = report(directory, sweep=sweep)
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
+    else:
+        from drawbridge.info import screen
+        from drawbridge.terminal import Terminal
+
+        terminal = Terminal(sys.stdout)
+        terminal.write(screen.draw(found, terminal))
+    return 3 if found.problems else 0
+
+
+def report(directory: str | None, *, sweep: bool) -> Report:
+    """Raises ``BadSetting`` where ``directory`` is none or the guard's settings can't be used."""
+    here = os.path.realpath(directory or os.curdir)
+    if not os.path.isdir(here):
+        raise BadSetting(f"{directory} is no directory. Nothing was looked at.")
+    values = settings.load("hook", settings.HOOK, {})
+    places = values["socket_dir"]
+    unseen = editors.unseen(places)
+    sockets, running = editors.look(here, places, values["deadline"])
+    found = bridges.look()
+    swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
+    installed = guards.look(here)
+    prefix = launcher.socket_prefix(here)
+    return Report(
+        directory=here,
+        expected={"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"},
+        editors=running,
+        sockets=[entry for entry in sockets if entry.path not in swept],
+        bridges=[bridge for bridge in found if not set(bridge.files.values()) <= set(swept)],
+        servers=[],
+        guard=installed,
+        permissions=guards.permissions(here),
+        problems=[*_guard_problems(installed), *_unseen_problems(unseen)],
+        swept=swept,
+    )
+
+
+def _guard_problems(installed: list[Guard]) -> list[str]:
+    problems = []
+    for guard in installed:
+        scope = "" if guard.scope == "user" else " --scope project"
+        again = f"`drawbridge setup {guard.agent}{scope}` installs it anew"
+        if guard.state == "broken":
+            problems.append(f"The guard for {guard.agent} is off: {guard.problem}. {again} ({guard.file}).")
+        elif guard.state == "off":
+            problems.append(f"The guard for {guard.agent} is off: in {guard.file}, {guard.problem}.")
+        elif guard.state == "unreadable":
+            problems.append(f"{guard.file} can't be read: {guard.problem}. {guard.agent} may pass over its hooks.")
+        elif guard.state == "works" and guard.problem:
+            problems.append(f"The guard for {guard.agent} is of another version: {guard.problem}. {again}.")
+    return problems
+
+
+def _unseen_problems(unseen: list[str]) -> list[str]:
+    if not unseen:
+        return []
+    place = os.path.dirname(unseen[0])
+    return [
+        f"The guard does not look in {place}, where {len(unseen)} of your editors listen (DRAWBRIDGE_SOCKET_DIR). Put "
+        f'socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+    ]

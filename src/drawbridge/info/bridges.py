@@ -1,0 +1,102 @@
+"""What agents find editors by: the files of our bridges and of other IDEs, and whether anybody is behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from drawbridge.ide.discovery import GEMINI_NAME, LOCK_NAME, gemini_directory, lock_directory
+from drawbridge.ide.discovery import sweep as sweep_directory
+from drawbridge.private_files import port_open, process_alive
+
+LARGEST: Final = 65_536
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """One port, and the files that lead there: at most one for each agent.
+
+    ``ours``: Drawbridge's; others are never removed. ``pid`` is the editor's, ``drawbridge_pid`` the bridge's; 0: not said.
+    ``state`` "stale": nobody listens there any more.
+    """
+
+    port: int
+    state: Literal["live", "stale", "unreadable"]
+    ours: bool
+    ide: str
+    pid: int
+    drawbridge_pid: int
+    folders: list[str]
+    files: dict[str, str]
+
+
+def look(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
+    """Those that live first."""
+    by_port: dict[int, list[tuple[str, str, dict[str, Any] | None]]] = {}
+    for agent, path, port in _discovery_files(environ):
+        by_port.setdefault(port, []).append((agent, path, _content(path)))
+    bridges = [_bridge(port, files) for port, files in by_port.items()]
+    return sorted(bridges, key=lambda bridge: (bridge.state != "live", not bridge.ours, bridge.port))
+
+
+def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Remove what dead bridges of ours left behind. Returns the paths."""
+    return sweep_directory(lock_directory(environ)) + sweep_directory(gemini_directory(environ))
+
+
+def _discovery_files(environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Agent, path and port of each."""
+    places = (("claude", lock_directory(environ), LOCK_NAME), ("gemini", gemini_directory(environ), GEMINI_NAME))
+    for agent, directory, pattern in places:
+        try:
+            names = sorted(os.listdir(directory))
+        except OSError:
+            continue
+        for name in names:
+            if (found := pattern.fullmatch(name)) and _is_mine(path := os.path.join(directory, name)):
+                yield agent, path, int(found[1])
+
+
+def _bridge(port: int, files: list[tuple[str, str, dict[str, Any] | None]]) -> Bridge:
+    contents = {agent: content for agent, _, content in files if content is not None}
+    claude, gemini = contents.get("claude", {}), contents.get("gemini", {})
+    pid, ours = _number(claude, "pid"), _number(claude, "drawbridgePid") or _number(gemini, "drawbridgePid")
+    names = claude.get("workspaceFolders") or str(gemini.get("workspacePath") or "").split(os.pathsep)
+    shown = gemini.get("ideInfo")
+    ide = claude.get("ideName") or (shown.get("displayName") if isinstance(shown, dict) else None)
+    alive = port < 65_536 and port_open(port) and (not pid or process_alive(pid))
+    return Bridge(
+        port=port,
+        state="unreadable" if not contents else "live" if alive else "stale",
+        ours=ours > 0,
+        ide=ide if isinstance(ide, str) else "",
+        pid=pid,
+        drawbridge_pid=ours,
+        folders=[name for name in names if isinstance(name, str) and name] if isinstance(names, list) else [],
+        files={agent: path for agent, path, _ in files},
+    )
+
+
+def _number(content: dict[str, Any], key: str) -> int:
+    value = content.get(key)
+    return value if isinstance(value, int) and 0 < value < 2**31 else 0
+
+
+def _is_mine(path: str) -> bool:
+    """Agents pass over other users' files too; Gemini's lie in a directory that all share."""
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _content(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            content = json.loads(file.read(LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,190 @@
+"""Who listens where: the sockets of this user's editors, and what each editor says of itself.
+
+The guard's own way of finding and asking (``guard.find``, ``guard.ask``), so that what is shown is what it would see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from drawbridge import launcher
+from drawbridge.guard import ask, find
+from drawbridge.private_files import process_alive, remove_quietly
+
+State = Literal["live", "stale", "silent", "not ours"]
+
+WANTED: Final = ("open", "unsaved", "connected")
+NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
+
+
+@dataclass(frozen=True)
+class Socket:
+    """``state``: "silent" takes connections but gives no answer in the guard's time, ``problem`` says what it does instead;
+    "not ours" has a name as an editor in ``here`` would have it, and is another user's or no socket at all.
+    """
+
+    path: str
+    kind: str
+    state: State
+    here: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    name: str
+    modified: bool
+    current: bool
+
+
+@dataclass(frozen=True)
+class Editor:
+    """A running editor. ``agents``: process ids of those that its bridge serves."""
+
+    name: str
+    kind: str
+    pid: int
+    here: bool
+    sockets: list[str]
+    folders: list[str]
+    files: list[OpenFile]
+    agents: list[int] = field(default_factory=list)
+
+
+def look(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
+    """All sockets and editors, those of ``directory`` first. ``deadline``: milliseconds for all editors together."""
+    prefix = launcher.socket_prefix(directory)
+    found = find.sockets(places, os.environb)
+    sockets = [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if not _listens(path)]
+    sockets += [Socket(path, _kind(path), "not ours", True, problem) for path, problem in _not_ours(prefix, found)]
+    answers = _answers([entry for entry in found if entry[0] not in {gone.path for gone in sockets}], deadline)
+    editors = list(_editors(answers, directory))
+    at_home = {path for editor in editors if editor.here for path in editor.sockets}
+    for answer in answers:
+        here = answer.path.startswith(prefix) or answer.path in at_home
+        state: State = "live" if _is_snapshot(answer.result) else "silent"
+        problem = "" if state == "live" else answer.problem or "answered nonsense"
+        sockets.append(Socket(answer.path, answer.kind, state, here, problem))
+    known = {entry.path for entry in sockets}
+    sockets += [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if path not in known]
+    return sorted(sockets, key=lambda entry: (not entry.here, entry.path)), editors
+
+
+def unseen(places: tuple[str, ...] | None) -> list[str]:
+    """Sockets in ``DRAWBRIDGE_SOCKET_DIR``, where a guard with these ``places`` does not look."""
+    seen = {os.path.realpath(path) for path, _ in find.sockets(places, os.environb)}
+    there = find.sockets((launcher.socket_directory(),), os.environb)
+    return [path for path, _ in there if os.path.realpath(path) not in seen]
+
+
+def sweep(sockets: Iterable[Socket]) -> list[str]:
+    """Remove stale sockets whose process, named in them, is gone: another one may be a Neovim about to listen."""
+    swept = []
+    for entry in sockets:
+        name = os.path.basename(entry.path)
+        own = NEOVIMS_OWN.fullmatch(name)
+        pid = int(own[1]) if own else find.pid_in(name)
+        if entry.state == "stale" and pid and not process_alive(pid):
+            remove_quietly(entry.path)
+            swept.append(entry.path)
+    return swept
+
+
+def _listens(path: str) -> bool:
+    """Whether somebody does, or might: one that is busy has a full queue."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def _not_ours(prefix: str, found: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """What has the name of an editor's socket in the directory, and was passed over."""
+    known = {path for path, _ in found}
+    place, _, beginning = prefix.rpartition("/")
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(place or "/")):
+            path = f"{place}/{name}"
+            if name.startswith(beginning) and find.pid_in(name) and path not in known:
+                foreign = os.lstat(path).st_uid != os.geteuid()
+                yield path, "belongs to another user" if foreign else "is no socket"
+
+
+def _kind(path: str) -> str:
+    return find.VSCODE if "-vscode-" in os.path.basename(path) else find.NEOVIM
+
+
+def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
+    """What each editor says; then once more, how things stand with every file that is open."""
+    answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
+    names = sorted({name for answer in answers for name in _open_files(answer.result)})
+    for file in ask.ask(sockets, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
+        for answer in answers:
+            if answer.path == file.path and _is_snapshot(answer.result) and isinstance(file.result, dict):
+                answer.result["files"] = file.result.get("files")
+    return answers
+
+
+def _is_snapshot(result: Any) -> bool:
+    return isinstance(result, dict) and isinstance(result.get("editor"), str) and isinstance(result.get("pid"), int)
+
+
+def _open_files(result: Any) -> list[str]:
+    names = result.get("open") if _is_snapshot(result) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
+    """One for each process; several sockets may lead to it. Those of ``directory`` first."""
+    by_pid: dict[tuple[str, int], list[ask.Answer]] = {}
+    for answer in answers:
+        if _is_snapshot(answer.result):
+            by_pid.setdefault((answer.kind, answer.result["pid"]), []).append(answer)
+    made = []
+    for (kind, pid), same in by_pid.items():
+        said = same[0].result
+        folders = _texts(said.get("folders"))
+        files = sorted({file.name: file for answer in same for file in _files(answer.result)}.values(), key=_rank)
+        here = any(_related(os.path.realpath(folder), directory) for folder in folders)
+        agents = [number for number in said.get("connected") or [] if isinstance(number, int)]
+        made.append(Editor(said["editor"], kind, pid, here, [answer.path for answer in same], folders, files, agents))
+    yield from sorted(made, key=lambda editor: (not editor.here, editor.folders, editor.pid))
+
+
+def _files(result: dict[str, Any]) -> Iterator[OpenFile]:
+    states = dict.fromkeys(_names(result.get("unsaved")), (True, False))
+    for file in result.get("files") or []:
+        if isinstance(file, dict) and isinstance(file.get("name"), str):
+            states[file["name"]] = bool(file.get("modified")), bool(file.get("current"))
+    for name in dict.fromkeys([*_open_files(result), *states]):
+        modified, current = states.get(name, (False, False))
+        yield OpenFile(name, modified, current)
+
+
+def _names(entries: Any) -> list[str]:
+    return _texts([entry.get("name") for entry in entries if isinstance(entry, dict)]) if entries else []
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _rank(file: OpenFile) -> tuple[bool, bool, str]:
+    return not file.current, not file.modified, file.name
+
+
+def _related(folder: str, directory: str) -> bool:
+    """One of them is or holds the other."""
+    shorter, longer = sorted((folder, directory), key=len)
+    return longer == shorter or longer.startswith(shorter.rstrip("/") + "/")

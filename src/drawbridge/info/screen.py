@@ -1,0 +1,203 @@
+"""The report as a person reads it: one line a thing, the directory's own first, and at the end what should be mended."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import unicodedata
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drawbridge.info.bridges import Bridge
+from drawbridge.info.editors import Editor, Socket
+from drawbridge.terminal import Terminal, harmless
+
+if TYPE_CHECKING:
+    from drawbridge.info import Report
+
+FILES_SHOWN: Final = 6
+"""Open files of an editor that are listed; those with unsaved changes always are."""
+
+LABEL: Final = 9
+"""Columns of what a line begins with, after its mark."""
+
+NARROWEST: Final = 40
+
+ASCII: Final = {"●": "*", "✗": "x", "○": "o", "▸": ">", "·": "-", "…": "~"}
+
+STYLES: Final = {"●": "accepted", "✗": "error", "○": "dim", "▸": "path", "·": "dim", " ": ""}
+"""A mark and how it is painted: there and well, broken, not there, the current one, a remark."""
+
+
+class Line(NamedTuple):
+    """``text`` is cut in its middle where the line gets too long; ``note`` stands at the right."""
+
+    mark: str
+    label: str
+    text: str
+    note: str = ""
+    note_style: str = "dim"
+    deep: bool = False
+
+
+def draw(report: Report, terminal: Terminal) -> str:
+    width = max(terminal.width(), NARROWEST) if terminal.is_terminal else 0
+    sections = (
+        ("Editors", _editors(report)),
+        ("Sockets", _sockets(report)),
+        ("IDE bridges", _bridges(report)),
+        ("Agent servers", iter([Line("○", "none", "")])),
+        ("Guard", _guards(report)),
+        ("Approval", _approval(report)),
+    )
+    parts = [
+        terminal.paint("Drawbridge", "agent") + "  " + _fit(short(report.directory), width and width - 12, terminal)
+    ]
+    for title, lines in sections:
+        parts += ["", terminal.paint(title, "agent"), *(_row(line, width, terminal) for line in lines)]
+    for title, texts, style in (("Removed", report.swept, "dim"), ("To mend", report.problems, "error")):
+        if texts:
+            parts += ["", terminal.paint(title, style)]
+            parts += [row for text in texts for row in _wrapped(text, width or 100, terminal)]
+    return "\n".join(parts) + "\n"
+
+
+def short(path: str, directory: str = "") -> str:
+    """A path as a person would say it in ``directory``: below it, or from their home."""
+    home = os.path.expanduser("~")
+    for place, name in ((directory, ""), (home, "~")):
+        if place not in ("", "/") and path == place and name:
+            return name
+        if place not in ("", "/") and path.startswith(place + "/"):
+            return os.path.join(name, path[len(place) + 1 :])
+    return path
+
+
+def _editors(report: Report) -> Iterator[Line]:
+    for editor in report.editors:
+        folders = ", ".join(map(short, editor.folders)) or "no folder"
+        yield Line("●", editor.name, folders, f"pid {editor.pid}{'' if editor.here else ', elsewhere'}")
+        yield from _files(editor, report.directory)
+        if editor.agents:
+            yield Line("·", "", f"serves agents: pid {', '.join(map(str, editor.agents))}", deep=True)
+    for entry in report.sockets:
+        if entry.state == "silent":
+            yield Line("✗", "silent", short(entry.path), f"{entry.problem}: not guarded now", "warn")
+    if not report.editors and not any(entry.state == "silent" for entry in report.sockets):
+        yield Line("○", "none", "", "`drawbridge nvim` starts one here")
+
+
+def _files(editor: Editor, directory: str) -> Iterator[Line]:
+    """The current one first. Of an editor elsewhere only what it has not saved."""
+    shown = 0
+    for file in editor.files:
+        if file.modified or (editor.here and shown < FILES_SHOWN):
+            shown += 1
+            states = ["current"] * file.current + ["unsaved"] * file.modified
+            style = "warn" if file.modified else "dim"
+            yield Line(
+                "▸" if file.current else " ", "", short(file.name, directory), ", ".join(states), style, deep=True
+            )
+    if rest := len(editor.files) - shown:
+        yield Line("·", "", f"{rest}{' more' if shown else ''} open", deep=True)
+
+
+def _sockets(report: Report) -> Iterator[Line]:
+    for path in report.expected.values():
+        yield Line("·", "expected", path)
+    marks = {"live": "●", "silent": "✗", "stale": "○", "not ours": "✗"}
+    for entry in report.sockets:
+        yield Line(marks[entry.state], entry.state, entry.path, _socket_note(entry))
+
+
+def _socket_note(entry: Socket) -> str:
+    if entry.state == "stale":
+        return "`--sweep` removes it"
+    return entry.problem
+
+
+def _bridges(report: Report) -> Iterator[Line]:
+    for bridge in report.bridges:
+        agents = ", ".join(bridge.files)
+        folders = ", ".join(map(short, bridge.folders)) or "no folder"
+        text = f"{bridge.ide or 'unknown'}  {folders}"
+        yield Line("●" if bridge.state == "live" else "○", str(bridge.port), text, _bridge_note(bridge, agents))
+    if not report.bridges:
+        yield Line("○", "none", "", "`:DrawbridgeStart` in Neovim starts one")
+
+
+def _bridge_note(bridge: Bridge, agents: str) -> str:
+    if bridge.state == "live":
+        return agents if bridge.ours else f"{agents}, not Drawbridge's"
+    return f"{bridge.state}, {agents}" + ("; `--sweep` removes it" if bridge.ours else "")
+
+
+def _guards(report: Report) -> Iterator[Line]:
+    for guard in report.guard:
+        path = short(guard.file, report.directory if guard.scope == "project" else "")
+        if guard.state == "absent":
+            yield Line("○", guard.agent, "not installed", f"`drawbridge setup {guard.agent}`")
+        elif guard.state != "works":
+            yield Line("✗", guard.agent, path, "UNREADABLE" if guard.state == "unreadable" else "OFF", "error")
+        elif guard.problem:
+            yield Line("●", guard.agent, path, "of another version", "warn")
+        else:
+            took = f"answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tried"
+            yield Line("●", guard.agent, path, took)
+
+
+def _approval(report: Report) -> Iterator[Line]:
+    found = report.permissions
+    where = f"{found.mode} in {short(found.file, report.directory)}" if found.mode else "newer versions start in auto"
+    if found.asks:
+        yield Line("●", "claude", f"asks before it edits ({where})")
+    else:
+        yield Line("○", "claude", f"does not ask ({where})", "`drawbridge setup claude`")
+
+
+def _row(line: Line, width: int, terminal: Terminal) -> str:
+    """As wide as the terminal and no wider; elsewhere (0) whole."""
+    mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
+    indent = "    " if line.deep else "  "
+    label = f"{harmless(line.label):<{LABEL}} " if line.label else ""
+    used = len(indent) + 2 + columns(label)
+    note = harmless(line.note)
+    room = width - used - (columns(note) + 2 if note else 0) if width else 0
+    if width and room < 12:  # the note gets a line of its own
+        above = _row(line._replace(note=""), width, terminal)
+        return above + "\n" + " " * used + terminal.paint(_fit(note, width - used, terminal), line.note_style)
+    text = _fit(line.text, room, terminal)
+    start = indent + terminal.paint(mark, STYLES[line.mark]) + " " + label
+    if not note:
+        return (start + text).rstrip()
+    gap = " " * max(2, room + 2 - columns(text)) if width else "  "
+    return start + text + gap + terminal.paint(note, line.note_style)
+
+
+def _wrapped(text: str, width: int, terminal: Terminal) -> list[str]:
+    mark = "· " if terminal.draws else "- "
+    return textwrap.wrap(
+        harmless(text), width, initial_indent=f"  {mark}", subsequent_indent="    ", break_on_hyphens=False
+    )
+
+
+def _fit(text: str, room: int, terminal: Terminal) -> str:
+    """In ``room`` columns (0: any), without what is in its middle: the ends of a path say most."""
+    text = harmless(text)
+    if not room or columns(text) <= room:
+        return text
+    end = text
+    while columns(end) > (room - 1) * 2 // 3:
+        end = end[1:]
+    begin = text
+    while columns(begin) > room - 1 - columns(end):
+        begin = begin[:-1]
+    return begin + ("…" if terminal.draws else ASCII["…"]) + end
+
+
+def columns(text: str) -> int:
+    """On a terminal: East Asian letters are two wide, marks that join the letter before them are none."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )

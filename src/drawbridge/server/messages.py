@@ -236,6 +236,9 @@ class Answer(Struct, frozen=True, kw_only=True):
 OK: Final = Answer(type="ok", data=Raw(b"{}"))
 """For commands that have nothing to tell: sent only where there is a ``request_id`` that asks for it."""
 
+SENT: Final = Answer(type="", data=None)
+"""The command has sent its answer itself."""
+
 _encoder: Final = msgspec.json.Encoder()
 
 

@@ -106,6 +106,10 @@ def take_mode(document: Document, former: str | None, made: Collection[Path]) ->
     return document.delete(MODE[:1]) if not document.get(MODE[:1]) and MODE[:1] in made else document
 
 
+def has_ours(document: Document, agent: str) -> bool:
+    return any(True for _ in _ours(document, agent))
+
+
 def containers(document: Document) -> set[Path]:
     """Those that setup may have to make."""
     events = document.get(HOOKS, {})

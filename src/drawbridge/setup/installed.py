@@ -17,8 +17,10 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ import drawbridge
 from drawbridge.errors import NotPrivate, WorldError
 from drawbridge.guard.agents import NAMES
 from drawbridge.private_files import make_private_directory, process_alive, write_private
+from drawbridge.settings import HOOK
 from drawbridge.setup.interpreter import Interpreter, choose
 
 PARTS = ("__init__.py", "privacy.py", "guard", "text")
@@ -75,14 +78,34 @@ def install(agent: str, settings: Mapping[str, Any], project: Path | None = None
     return fast_command(agent, project)
 
 
+def print_command(settings: Mapping[str, Any]) -> int:
+    """``drawbridge hook --print-command``. A guard that is installed keeps its settings: this is to look, not to change."""
+    agent = settings["agent"]
+    stub = stub_path(agent)
+    if not stub.exists():
+        install(agent, settings)
+    elif stub.read_bytes() != stub_text(agent, settings, copy_path()):
+        note = (
+            f"Note: the installed guard has other settings, or another version. `drawbridge setup {agent}` renews it."
+        )
+        sys.stderr.write(note + "\n")
+    sys.stdout.write(shlex.join(fast_command(agent)) + "\n")
+    return 0
+
+
 def copy_path(package: Path | None = None) -> Path:
     """Where the copy of ``package`` (else of this one) lies, or would lie."""
     return directory() / _digest(package or _package())
 
 
 def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
-    values = "".join(f"    {name!r}: {value!r},\n" for name, value in settings.items())
-    return STUB.format(title=NAMES[agent], agent=agent, copy=str(copy), settings=f"{{\n{values}}}").encode()
+    """Paths in the settings are written from the root: a hook starts anywhere."""
+    values = dict(settings)
+    for name in (setting.name for setting in HOOK if setting.metavar in ("DIR", "FILE") and values.get(setting.name)):
+        value = values[name]
+        values[name] = tuple(map(_absolute, value)) if isinstance(value, tuple) else _absolute(value)
+    lines = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())
+    return STUB.format(title=NAMES[agent], agent=agent, copy=str(copy), settings=f"{{\n{lines}}}").encode()
 
 
 def is_whole(copy: Path) -> bool:
@@ -134,6 +157,10 @@ def remove_old() -> None:
     for empty in (here, here.parent):
         with contextlib.suppress(OSError):
             empty.rmdir()
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _package() -> Path:

@@ -1,0 +1,105 @@
+"""``drawbridge setup``: shows what it would do, asks, does it, and says so."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from drawbridge import settings
+from drawbridge.setup import files, guard, notes
+from drawbridge.setup.agents import AGENTS
+from drawbridge.setup.plan import Plan
+
+Chosen: TypeAlias = argparse.Namespace
+
+
+def run(chosen: Chosen) -> int:
+    """The exit code. What is wrong is raised before anything was changed."""
+    plan = _plan(chosen)
+    said = {
+        "target": chosen.target,
+        "action": "remove" if chosen.remove else "setup",
+        "changed": bool(plan.steps),
+        "applied": False,
+        "files": [_facts(step) for step in plan.steps],
+        "command": plan.command,
+        "notes": plan.notes,
+    }
+    if not chosen.json:
+        _show(plan)
+    if plan.steps and not chosen.dry_run and (chosen.json or _agreed(chosen)):
+        for step, facts in zip(plan.steps, said["files"], strict=True):
+            kept = step.apply()
+            facts["backup"] = str(kept) if kept else None
+        plan.finish()
+        said["applied"] = True
+    _report(chosen, plan, said)
+    return 0
+
+
+def _plan(chosen: Chosen) -> Plan:
+    if chosen.target in AGENTS:
+        project = Path.cwd() if chosen.scope == "project" else None
+        if chosen.remove:
+            return guard.plan_removal(chosen.target, project)
+        values = settings.load("hook", settings.HOOK, {**vars(chosen), "agent": chosen.target})
+        return guard.plan_setup(chosen.target, project, values, _ask_mode(chosen, project))
+    raise AssertionError(chosen.target)
+
+
+def _ask_mode(chosen: Chosen, project: Path | None) -> bool | None:
+    """Whether Claude Code shall ask before it writes: as the flag says, else as the person does."""
+    wanted: bool | None = getattr(chosen, "ask_mode", None)
+    if chosen.target != "claude" or wanted is not None or not _asking(chosen) or notes.asks(project):
+        return wanted
+    print(notes.NO_MODE)
+    return _yes("Set it?") or None
+
+
+def _agreed(chosen: Chosen) -> bool:
+    return not _asking(chosen) or _yes("Do this?")
+
+
+def _asking(chosen: Chosen) -> bool:
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    return interactive and not (chosen.yes or chosen.json or chosen.dry_run)
+
+
+def _yes(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
+
+
+def _show(plan: Plan) -> None:
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for step in plan.steps:
+        for line in files.coloured(step.lines()) if coloured else step.lines():
+            print(line)
+
+
+def _report(chosen: Chosen, plan: Plan, said: dict[str, Any]) -> None:
+    if chosen.json:
+        print(json.dumps(said))
+        return
+    if not plan.steps:
+        print(plan.nothing)
+    elif said["applied"]:
+        for facts in said["files"]:
+            if facts["backup"]:
+                print(f"As it was before, {facts['path']} is kept in {facts['backup']}.")
+        print(plan.done)
+    else:
+        print("Nothing was changed.")
+    for note in plan.notes:
+        print(f"Note: {note}", file=sys.stderr)
+
+
+def _facts(step: files.Step) -> dict[str, Any]:
+    return {"path": str(step.path), "change": step.kind, "diff": "\n".join(step.lines()), "backup": None}

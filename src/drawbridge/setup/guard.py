@@ -1,0 +1,164 @@
+"""The guard in an agent's settings: ``drawbridge setup claude|gemini|codex``."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drawbridge.errors import UnusableFile
+from drawbridge.setup import files, hooks, installed, notes, record
+from drawbridge.setup.agents import AGENTS, Agent
+from drawbridge.setup.files import Change, Step
+from drawbridge.setup.jsonc import Document
+from drawbridge.setup.plan import Plan
+from drawbridge.setup.record import Record
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The step that installs the copy of the guard."""
+
+    path: Path
+    kind: str = "create"
+
+    def lines(self) -> list[str]:
+        return [f"+++ {self.path}{os.sep}", "+ a copy of the guard, with its bytecode"]
+
+    def apply(self) -> None:
+        installed.install_copy()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A settings file as it is. ``prefix``: its byte order mark, if it has one. ``blank``: see ``Record``."""
+
+    path: Path
+    content: bytes | None
+    document: Document
+    prefix: bytes = b""
+    blank: str | None = None
+
+    def with_(self, document: Document) -> bytes | None:
+        """What is to be in the file."""
+        if document.text == self.document.text:
+            return self.content
+        return self.prefix + document.text.encode()
+
+
+def load(agent: Agent, path: Path) -> Loaded:
+    """Raises ``UnusableFile`` with line and column."""
+    content = files.read(path)
+    prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
+    try:
+        text = (content or b"").removeprefix(prefix).decode()
+        if not text.strip():
+            return Loaded(path, content, Document("{}\n"), prefix, None if content is None else text)
+        document = Document(text, comments=agent.comments)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        column = error.start - error.object.rfind(b"\n", 0, error.start)
+        raise _unfit(path, f"line {line}, column {column}: a byte that is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _unfit(path, f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    if not isinstance(document.value, dict):
+        raise _unfit(path, "line 1, column 1: an object was expected")
+    return Loaded(path, content, document, prefix)
+
+
+def plan_setup(name: str, project: Path | None, settings: Mapping[str, Any], ask_mode: bool | None) -> Plan:
+    """``ask_mode``: whether Claude Code is to ask before it writes (None: as it is)."""
+    agent = AGENTS[name]
+    loaded = load(agent, agent.settings_file(project))
+    made = record.load(loaded.path)
+    command = installed.fast_command(name, project)
+    groups = agent.groups(
+        command, settings, can_block=name == "claude" and notes.claude_version() >= notes.BLOCKING_SINCE
+    )
+    mode = made.mode if made else None
+    try:
+        document = hooks.put(loaded.document, groups, name, made.containers if made else ())
+        if ask_mode and document.get(hooks.MODE) != hooks.ASKING:
+            mode = (document.source(hooks.MODE),) if hooks.MODE in document else ()
+            document = hooks.put_mode(document)
+        elif ask_mode is False and made and made.mode is not None:
+            document, mode = hooks.take_mode(document, next(iter(made.mode), None), made.containers), None
+    except hooks.Unfit as error:
+        raise _unfit(loaded.path, str(error)) from None
+    change = Change(loaded.path, loaded.content, loaded.with_(document))
+    copy, stub = installed.copy_path(), installed.stub_path(name, project)
+    stub_change = Change(stub, files.read(stub), installed.stub_text(name, settings, copy), keep=False)
+    steps: list[Step] = [] if installed.is_whole(copy) else [Copy(copy)]
+    steps += [step for step in (stub_change, change) if step.before != step.after]
+    if change in steps:
+        change.check()
+    new = _record(name, loaded, document, made, mode)
+
+    def finish() -> None:
+        installed.install_copy()  # its bytecode, where the interpreter is another than before
+        record.save(loaded.path, new)
+        installed.remove_old()
+
+    return Plan(
+        steps,
+        done=f"{agent.title} calls the guard. {agent.takes_effect}",
+        nothing=f"Nothing to change: {agent.title} calls the guard, as {loaded.path} says.",
+        notes=list(notes.of(agent, project, settings, document)),
+        finish=finish,
+        command=command,
+    )
+
+
+def plan_removal(name: str, project: Path | None) -> Plan:
+    """Takes back what ``plan_setup`` did for this agent and scope."""
+    agent = AGENTS[name]
+    loaded = load(agent, agent.settings_file(project))
+    made = record.load(loaded.path)
+    document, after = loaded.document, loaded.content
+    if made and made.mode is not None:
+        document = hooks.take_mode(document, next(iter(made.mode), None), made.containers)
+    document = hooks.take(document, name, made.containers if made else None)
+    if loaded.content is not None:
+        after = loaded.with_(document)
+        if made and document.value == {} and not document.has_comments:
+            after = None if made.created else after if made.blank is None else loaded.prefix + made.blank.encode()
+    change = Change(loaded.path, loaded.content, after)
+    stub = installed.stub_path(name, project)
+    stub_change = Change(stub, files.read(stub), None, keep=False)
+    steps: list[Step] = [step for step in (change, stub_change) if step.before != step.after]
+    if change in steps:
+        change.check()
+
+    def finish() -> None:
+        record.save(loaded.path, None)
+        installed.remove_old()
+        for directory in made.directories if made and after is None else ():
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+
+    return Plan(
+        steps,
+        done=f"{agent.title} does not call the guard any more.",
+        nothing=f"Nothing to remove: {loaded.path} has nothing of Drawbridge's.",
+        finish=finish,
+    )
+
+
+def _record(name: str, loaded: Loaded, document: Document, made: Record | None, mode: tuple[str, ...] | None) -> Record:
+    there = hooks.containers(loaded.document)
+    # Of hooks whose record is lost, what they are in counts as ours too, once nothing else is in it.
+    known = made.containers if made else frozenset(there if hooks.has_ours(loaded.document, name) else ())
+    containers = frozenset((hooks.containers(document) - there) | (known & there))
+    if made and loaded.content is not None:
+        return Record(made.created, made.blank, containers, made.directories, mode)
+    directories = tuple(map(str, files.missing_directories(loaded.path)))
+    return Record(loaded.content is None, loaded.blank, containers, directories, mode)
+
+
+def _unfit(path: Path, problem: str) -> UnusableFile:
+    return UnusableFile(f"{path}: {problem}. It was left untouched; mend it there and run this again.")

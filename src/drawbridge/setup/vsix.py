@@ -1,0 +1,112 @@
+"""A VS Code extension's folder as one ``.vsix`` file, without network, Node.js or any package.
+
+A ``.vsix`` is a zip: the extension's files under ``extension/``, a manifest that the installer reads, and the content
+types that the Open Packaging Conventions ask for. Stored without compression and with one fixed time, so that the
+same folder always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from drawbridge.errors import NotWritable, UnusableFile
+
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The earliest time a zip can hold."""
+
+REQUIRED = ("name", "publisher", "version", "engines")
+
+CONTENT_TYPES = {".vsixmanifest": "text/xml", ".json": "application/json", ".js": "application/javascript"}
+CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text/plain"}
+
+
+def pack(extension_dir: Path, target: Path) -> None:
+    """Writes ``target`` in one step; the directory above it is made where it is missing.
+
+    Raises ``UnusableFile`` where ``extension_dir`` holds no extension, ``NotWritable`` where ``target`` can't be written.
+    """
+    package = _package(extension_dir)
+    files = {f"extension/{file.relative_to(extension_dir).as_posix()}": file for file in _files(extension_dir)}
+    texts = {"extension.vsixmanifest": _manifest(package), "[Content_Types].xml": _content_types()}
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name, text in texts.items():
+                _add(archive, name, text.encode())
+            for name, file in files.items():
+                _add(archive, name, file.read_bytes())
+        temporary.replace(target)
+    except OSError as error:
+        raise NotWritable(f"{target} can't be written: {error.strerror}. Name a place that is yours.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _package(extension_dir: Path) -> dict[str, Any]:
+    path = extension_dir / "package.json"
+    try:
+        package = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnusableFile(f"{path} can't be read as an extension's manifest: {error}. Nothing was written.") from None
+    missing = [name for name in REQUIRED if name not in package] if isinstance(package, dict) else list(REQUIRED)
+    if missing:
+        raise UnusableFile(f"{path} lacks {', '.join(missing)}. Nothing was written.")
+    return dict(package)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All but hidden ones, always in the same order."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield path
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    entry = zipfile.ZipInfo(name, LONG_AGO)
+    entry.create_system = 3  # as on Unix, wherever it is packed
+    entry.external_attr = 0o100644 << 16
+    archive.writestr(entry, data)
+
+
+def _content_types() -> str:
+    types = (f'<Default Extension={quoteattr(suffix)} ContentType="{kind}"/>' for suffix, kind in CONTENT_TYPES.items())
+    namespace = "http://schemas.openxmlformats.org/package/2006/content-types"
+    return f'<?xml version="1.0" encoding="utf-8"?>\n<Types xmlns="{namespace}">{"".join(types)}</Types>\n'
+
+
+def _manifest(package: dict[str, Any]) -> str:
+    name, version, publisher = (quoteattr(str(package[key])) for key in ("name", "version", "publisher"))
+    properties = {"Engine": package["engines"]["vscode"], "ExtensionKind": ",".join(package.get("extensionKind", []))}
+    listed = "\n      ".join(
+        f'<Property Id="Microsoft.VisualStudio.Code.{key}" Value={quoteattr(str(value))}/>'
+        for key, value in properties.items()
+        if value
+    )
+    return f"""<?xml version="1.0" encoding="utf-8"?>
+<PackageManifest Version="2.0.0" xmlns="http://schemas.microsoft.com/developer/vsx-schema/2011">
+  <Metadata>
+    <Identity Language="en-US" Id={name} Version={version} Publisher={publisher}/>
+    <DisplayName>{escape(str(package.get("displayName", package["name"])))}</DisplayName>
+    <Description xml:space="preserve">{escape(str(package.get("description", "")))}</Description>
+    <Categories>{escape(",".join(package.get("categories", [])))}</Categories>
+    <Properties>
+      {listed}
+    </Properties>
+  </Metadata>
+  <Installation>
+    <InstallationTarget Id="Microsoft.VisualStudio.Code"/>
+  </Installation>
+  <Dependencies/>
+  <Assets>
+    <Asset Type="Microsoft.VisualStudio.Code.Manifest" Path="extension/package.json" Addressable="true"/>
+    <Asset Type="Microsoft.VisualStudio.Services.Content.Details" Path="extension/README.md" Addressable="true"/>
+  </Assets>
+</PackageManifest>
+"""

@@ -1,42 +1,248 @@
 """What the clients' commands do: the one place between the sockets and the projects.
 
-A command is a Struct of ``protocol``; its method answers with what goes back to the client that asked, or raises
-``protocol.ClientError``. What concerns others is published to them as a ``Frame``, built once however many there are.
+Each method takes a command of ``protocol`` and gives the answer for the client that asked, or raises
+``ClientError``. What concerns others is told to them by the project, as one frame for all.
 """
 
 from __future__ import annotations
 
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw
+
+from drawbridge.server import messages, protocol, records, sessions
+from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.history import FsyncPolicy
+from drawbridge.server.house import House, Limits
+from drawbridge.server.messages import Answer
+from drawbridge.server.project import Project
+from drawbridge.server.projects import Projects
+from drawbridge.server.run import Order
+from drawbridge.server.subscriber import Subscriber
+
+PAGE = 200
+"""Records that a client which catches up is sent at a time."""
+
+PAGE_BYTES = 512 * 1024
 
 
-class Frame(Struct, frozen=True):
-    """One message for many clients: the bytes that go onto the wire.
+class Blobs(Protocol):
+    """What was sent up in pieces."""
 
-    ``ephemeral``: of no use later (partial text, statistics), so the first to go where a client is slow. ``seq``: its
-    number in the history of its project, where it has one.
-    """
-
-    data: bytes
-    ephemeral: bool = False
-    project_id: str | None = None
-    seq: int | None = None
-
-
-class Subscriber(Protocol):
-    """A connected client, as the core sees it."""
-
-    id: str
-    """Unique among the connections of this server's life."""
-
-    name: str
-    """Who decided, for the others and for the history: a device's name, or an address."""
-
-    def send(self, frame: Frame) -> None:
-        """Queue a frame; never waits, never raises. Frames arrive in the order of the calls."""
+    def take(self, blob_id: str) -> bytes:
+        """All of a finished blob. Raises ``ClientError``."""
         ...
 
-    async def room(self) -> None:
-        """Returns once what was sent has mostly left, or the client is gone: between the pages of a long history."""
-        ...
+
+class Core:
+    """One server's projects and agents. ``open`` before the first command, ``close`` after the last."""
+
+    def __init__(
+        self,
+        data: Path,
+        roots: Sequence[Path],
+        agents: Mapping[str, Agent],
+        blobs: Blobs,
+        limits: Limits,
+        fsync: FsyncPolicy,
+    ) -> None:
+        self.house = House(agents, limits)
+        self.projects = Projects(data, roots, self.house, fsync)
+        self._blobs = blobs
+        self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self.projects.load)
+
+    async def close(self) -> None:
+        for task in self._catching_up.values():
+            task.cancel()
+        await asyncio.gather(*self._catching_up.values(), return_exceptions=True)
+        await self.projects.close()
+
+    def gone(self, client: Subscriber) -> None:
+        """A client has disconnected: its runs go on, it hears nothing more."""
+        for project in self.projects:
+            self._leave(project, client)
+        for followers in self.house.topics.values():
+            followers.pop(client.id, None)
+
+    def follow(self, topic: str, client: Subscriber) -> None:
+        self.house.topics[topic][client.id] = client
+
+    def unfollow(self, topic: str, client: Subscriber) -> None:
+        self.house.topics[topic].pop(client.id, None)
+
+    # Projects.
+
+    async def project_create(self, command: protocol.ProjectCreate, client: Subscriber) -> Answer:
+        project = self.projects.create(command.path, command.agent)
+        if command.join:
+            project.subscribers[client.id] = client
+        # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
+        frame = records.update_frame(project.id, "project_created", project.info())
+        self.house.tell("projects", frame, {client.id: client})
+        return messages.updated("project_state", project.info(), project.id)
+
+    async def project_list(self, command: protocol.ProjectList, client: Subscriber) -> Answer:
+        return Answer(type="project_list", data={"projects": [project.info() for project in self.projects]})
+
+    async def project_delete(self, command: protocol.ProjectDelete, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        await self.projects.delete(project)
+        gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
+        for subscriber in project.subscribers.values():
+            subscriber.send(gone)
+        self.house.tell("projects", gone, project.subscribers)
+        data = {"project_id": project.id, "success": True}
+        return Answer(type="project_deleted", project_id=project.id, data=data)
+
+    async def project_join(self, command: protocol.ProjectJoin, client: Subscriber) -> Answer:
+        """The snapshot, and the stream from ``after_seq`` (else from the snapshot) on: no gap, no double."""
+        project = self.projects.get(command.project_id)
+        self._leave(project, client)
+        snapshot = project.snapshot()
+        if command.after_seq is None or command.after_seq >= snapshot.last_seq:
+            project.subscribers[client.id] = client
+        else:
+            task = asyncio.get_running_loop().create_task(self._catch_up(project, client, command.after_seq))
+            self._catching_up[project.id, client.id] = task
+            task.add_done_callback(lambda _: self._caught_up(project, client, task))
+        return messages.updated("project_joined", snapshot, project.id)
+
+    async def _catch_up(self, project: Project, client: Subscriber, seq: int) -> None:
+        """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn."""
+        while seq < project.history.last_seq:
+            page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
+            for record in page.records:
+                client.send(records.frame(project.id, record.line))
+                seq = record.seq
+            if not page.records:
+                break
+            await client.room()
+        project.subscribers[client.id] = client
+
+    def _caught_up(self, project: Project, client: Subscriber, task: asyncio.Task[None]) -> None:
+        if self._catching_up.get((project.id, client.id)) is task:
+            del self._catching_up[project.id, client.id]
+
+    async def project_leave(self, command: protocol.ProjectLeave, client: Subscriber) -> Answer:
+        self._leave(self.projects.get(command.project_id), client)
+        return messages.OK
+
+    def _leave(self, project: Project, client: Subscriber) -> None:
+        project.subscribers.pop(client.id, None)
+        task = self._catching_up.pop((project.id, client.id), None)
+        if task is not None:
+            task.cancel()
+
+    async def get_messages(self, command: protocol.GetMessages, client: Subscriber) -> Answer:
+        """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
+        project = self.projects.get(command.project_id)
+        paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
+        page = await asyncio.to_thread(
+            project.history.read,
+            after_seq=command.after_seq,
+            before_seq=command.before_seq,
+            since=command.since,
+            limit=command.limit or 1_000,
+            max_bytes=messages.FRAME_BYTES // 2,
+        )
+        shown = tuple(messages.history_record(record.line, project.id, record.seq) for record in page.records)
+        if not paged and not page.has_more:
+            return Answer(type="message_history", project_id=project.id, data=shown)
+        end = page.records[0 if command.before_seq is not None else -1].seq if page.records else None
+        data = messages.HistoryPage(shown, end if page.has_more else None, page.has_more)
+        return Answer(type="message_history", project_id=project.id, data=data)
+
+    # Runs.
+
+    async def execute(self, command: protocol.Execute, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        if command.agent is not None and command.agent not in self.house.agents:
+            raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
+        attachments = tuple(
+            Attachment(one.media_type, self._blobs.take(one.blob_id), one.name) for one in command.attachments
+        )
+        order = Order(
+            run_id=f"run_{uuid.uuid4().hex[:16]}",
+            prompt=command.prompt,
+            by=client.name,
+            request_id=command.request_id,
+            agent=command.agent,
+            options=None if command.options == Options() else self._allowed(command.options),
+            attachments=attachments,
+        )
+        return project.execute(order, client, queue=command.queue)
+
+    def _allowed(self, options: Options) -> Options:
+        """Directories that an agent may be given beside its project: inside the allowed roots, like projects."""
+        from drawbridge.server.places import allowed
+
+        for index, given in enumerate(options.add_dirs):
+            real = Path(given)
+            if not real.is_absolute() or not real.is_dir() or not allowed(real.resolve(), self.projects.roots):
+                field = f"data.options.add_dirs[{index}]"
+                raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field=field)
+        return options
+
+    async def agent_kill(self, command: protocol.AgentKill, client: Subscriber) -> Answer:
+        return await self.projects.get(command.project_id).kill(client)
+
+    async def agent_interrupt(self, command: protocol.AgentInterrupt, client: Subscriber) -> Answer:
+        self.projects.get(command.project_id).interrupt()
+        return messages.OK
+
+    async def agent_new_session(self, command: protocol.AgentNewSession, client: Subscriber) -> Answer:
+        return await self.projects.get(command.project_id).new_session(client)
+
+    async def set_mode(self, command: protocol.SetMode, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        project.set_options(msgspec.structs.replace(project.data.options, permission_mode=command.mode))
+        return messages.OK
+
+    async def set_model(self, command: protocol.SetModel, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        project.set_options(msgspec.structs.replace(project.data.options, model=command.model))
+        return messages.OK
+
+    # Conversations.
+
+    async def session_list(self, command: protocol.SessionList, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        found = await asyncio.to_thread(sessions.listed, project.path, project.memory.session_id, command.limit)
+        return Answer(type="session_list", project_id=project.id, data={"sessions": found})
+
+    async def session_resume(self, command: protocol.SessionResume, client: Subscriber) -> Answer:
+        return await self._continue(command.project_id, command.session_id, fork=False)
+
+    async def session_fork(self, command: protocol.SessionFork, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
+
+    async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer:
+        project = self.projects.get(project_id)
+        if not await asyncio.to_thread(sessions.known, project.path, session_id):
+            raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
+        await project.resume(session_id, fork=fork)
+        return messages.OK
+
+    async def permission_response(self, command: protocol.PermissionResponse, client: Subscriber) -> Answer:
+        updated = Raw(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
+        if command.updated_input_blob is not None:
+            updated = _object(self._blobs.take(command.updated_input_blob))
+        decision = Decision(command.decision == "allow", command.message, updated, command.remember)
+        return self.projects.get(command.project_id).answer(command.approval_id, decision, client)
+
+
+def _object(data: bytes) -> Raw:
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
+    except msgspec.DecodeError:
+        raise ClientError("VALIDATION_FAILED", "The blob is no JSON object.", field="data.updated_input_blob") from None

@@ -1,0 +1,103 @@
+"""What all projects share: limits, the agents, the slots for runs, the warm processes, and who hears of everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from drawbridge.server.agents.port import Agent
+from drawbridge.server.subscriber import Frame, Subscriber
+
+
+class Limits(Struct, frozen=True):
+    """Numbers that the owner sets. Seconds where it is a time."""
+
+    projects: int = 100
+    runs_at_once: int = 4
+    queue: int = 20
+    idle_seconds: float = 300.0
+    """Without any output of the agent; stands still while a person is asked."""
+    total_seconds: float | None = None
+    warm_processes: int = 4
+    warm_seconds: float = 1800.0
+
+
+class Slots:
+    """How many runs there may be at once; who comes first is served first."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, go: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``go`` once there is a slot (now, or later); what is returned takes the wish back."""
+        if self._free:
+            self._free -= 1
+            go()
+            return lambda: None
+        self._waiting.append(go)
+        return lambda: self._waiting.remove(go) if go in self._waiting else None
+
+    def give_back(self) -> None:
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._free += 1
+
+
+class Idle(Protocol):
+    """A project with a process that has nothing to do."""
+
+    id: str
+
+    def cool(self) -> None:
+        """End that process."""
+        ...
+
+
+class Warm:
+    """The processes that are kept for a next prompt: so many, so long; the least recently used goes first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
+
+    def keep(self, project: Idle) -> None:
+        """Its process is idle from now on."""
+        self.forget(project)
+        timer = asyncio.get_running_loop().call_later(self._limits.warm_seconds, self._cool, project.id)
+        self._kept[project.id] = (project, timer)
+        while len(self._kept) > self._limits.warm_processes:
+            self._cool(next(iter(self._kept)))
+
+    def forget(self, project: Idle) -> None:
+        """It is in use again, or gone."""
+        _, timer = self._kept.pop(project.id, (None, None))
+        if timer is not None:
+            timer.cancel()
+
+    def _cool(self, project_id: str) -> None:
+        project, timer = self._kept.pop(project_id)
+        timer.cancel()
+        project.cool()
+
+
+class House:
+    """One server's."""
+
+    def __init__(self, agents: Mapping[str, Agent], limits: Limits) -> None:
+        self.agents = agents
+        self.limits = limits
+        self.slots = Slots(limits.runs_at_once)
+        self.warm = Warm(limits)
+        self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+
+    def tell(self, topic: str, frame: Frame, besides: Mapping[str, Subscriber]) -> None:
+        """Everybody who follows ``topic``, but those who hear it anyway."""
+        for id, subscriber in list(self.topics[topic].items()):
+            if id not in besides:
+                subscriber.send(frame)

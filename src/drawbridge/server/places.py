@@ -1,0 +1,59 @@
+"""Which directories may be projects: absolute, real, inside an allowed root, neither inside nor around another project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from drawbridge.server.client_errors import ClientError
+
+LONGEST = 4096
+
+
+def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
+    """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
+    if not given or len(given) > LONGEST or any(ord(character) < 32 for character in given):
+        raise ClientError("INVALID_PATH", "The path is empty, too long, or holds control characters.", field="path")
+    path = Path(given)
+    if not path.is_absolute():
+        raise ClientError("INVALID_PATH", "The path must be absolute.", field="path")
+    if ".." in path.parts:
+        raise ClientError("INVALID_PATH", 'The path must not hold "..".', field="path")
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        real = None
+    # One answer for what is missing and what is not allowed: a client learns nothing about the rest of the disk.
+    if real is None or not real.is_dir() or not allowed(real, roots):
+        raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field="path")
+    for other in taken:
+        if _same(real, other):
+            raise ClientError("PROJECT_EXISTS", "This directory is a project already.", field="path")
+        if _inside(real, other) or _inside(other, real):
+            raise ClientError(
+                "PROJECT_NESTING", "This directory lies inside another project, or holds one.", field="path"
+            )
+    return real
+
+
+def allowed(real: Path, roots: Iterable[Path]) -> bool:
+    """Whether a canonical directory is a root or inside one, and (within the home directory) not hidden."""
+    home = Path.home()
+    for root in roots:
+        if real == root or root in real.parents:
+            hidden = root == home and any(part.startswith(".") for part in real.relative_to(root).parts)
+            if not hidden:
+                return True
+    return False
+
+
+def _same(left: Path, right: Path) -> bool:
+    try:
+        return left == right or os.path.samefile(left, right)
+    except OSError:
+        return False
+
+
+def _inside(inner: Path, outer: Path) -> bool:
+    return outer in inner.parents or any(_same(parent, outer) for parent in inner.parents)

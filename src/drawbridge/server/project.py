@@ -1,0 +1,401 @@
+"""One project: its history, queue, run, session and open approvals; one thing at a time, all from the event loop's
+thread.
+
+Whatever happens is written into the history first and told to people then. Nothing here waits: what takes time is
+the worker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from drawbridge.approval import Approval
+from drawbridge.errors import DrawbridgeError
+from drawbridge.server import messages, metadata, records
+from drawbridge.server.agents import port
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.history import History
+from drawbridge.server.house import House
+from drawbridge.server.messages import Answer
+from drawbridge.server.run import Order, Outcome, Run, State
+from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.worker import Worker
+
+logger = logging.getLogger("drawbridge.server")
+
+SETTLED_KEPT = 200
+
+SHOWN_PROMPT = 500
+"""Characters of a waiting prompt that lists show; the history has all of it."""
+
+
+class Asked:
+    """A question that waits: the approval, what the history keeps of it, the agent's own number for it, and its run."""
+
+    def __init__(self, question: port.Question, run: Run) -> None:
+        self.approval: Approval[port.Decision] = Approval(f"appr_{uuid.uuid4().hex}")
+        self.question_id = question.question_id
+        self.run = run
+        self.record = records.Asked(
+            approval_id=self.approval.id,
+            run_id=run.id,
+            tool_name=question.tool_name,
+            input=question.input,
+            suggestions=question.suggestions,
+            proposal=question.proposal,
+        )
+        self.seq = 0
+        self.created_at = now()
+
+
+class Project:
+    """See the module. ``directory`` holds its metadata and its logs."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.id = data.id
+        self.path = Path(data.path)
+        self.data = data
+        self.history = history
+        self.subscribers: dict[str, Subscriber] = {}
+        self.run: Run | None = None
+        self.queue: deque[Run] = deque()
+        self.asked: dict[str, Asked] = {}
+        self._settled: OrderedDict[str, Approval[port.Decision]] = OrderedDict()
+        self._directory = directory
+        self._house = house
+        self._worker = Worker(self, data.path, house)
+        self._fork_from: str | None = None
+        self._give_up_slot: Callable[[], None] = lambda: None
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
+
+    @property
+    def state(self) -> Literal["IDLE", "EXECUTING", "ERROR"]:
+        if self.run is not None:
+            return "EXECUTING"
+        return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
+
+    @property
+    def busy(self) -> bool:
+        return self.run is not None or bool(self.queue)
+
+    def info(self) -> messages.ProjectInfo:
+        return messages.ProjectInfo(**self._info())
+
+    def _info(self) -> dict[str, Any]:
+        waiting = [
+            messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at)
+            for asked in self.asked.values()
+        ]
+        return {
+            "id": self.id,
+            "path": str(self.path),
+            "state": self.state,
+            "session_id": self.memory.session_id,
+            "agent": self.data.agent,
+            "created_at": self.data.created_at,
+            "last_active": self.data.last_active,
+            "message_count": self.history.count,
+            "last_seq": self.history.last_seq,
+            "approvals": waiting,
+            "first_message_time": self.history.first_time,
+            "last_message_time": self.history.last_time,
+        }
+
+    def snapshot(self) -> messages.ProjectJoined:
+        """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
+        runs = [_shown(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
+        return messages.ProjectJoined(
+            **self._info(),
+            run=_shown(self.run, 0) if self.run else None,
+            queue=runs,
+            open_approvals=[
+                records.question(self.id, asked.record, asked.created_at, asked.seq) for asked in self.asked.values()
+            ],
+        )
+
+    # What people do.
+
+    def execute(self, order: Order, asker: Subscriber, *, queue: bool) -> Answer:
+        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
+        known = self.memory.requests.get(order.request_id or "")
+        if known is not None:
+            return self._accepted(known)
+        if self.busy and not queue:
+            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
+        if len(self.queue) >= self._house.limits.queue:
+            raise ClientError(
+                "RESOURCE_LIMIT", "Too many prompts wait here already. Nothing was added.", retryable=True
+            )
+        names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
+        seq = self._write(
+            "client", records.prompt(order.run_id, order.prompt, order.by, order.request_id, names), asker
+        )
+        self.queue.append(Run(order))
+        self._save()
+        # The answer to this one is on its way before anything that follows from it.
+        asyncio.get_running_loop().call_soon(self._next)
+        return self._accepted(order.run_id, seq)
+
+    def _accepted(self, run_id: str, seq: int | None = None) -> Answer:
+        waiting = [run.id for run in self.queue]
+        position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
+        return Answer(type="accepted", project_id=self.id, seq=seq, data=messages.Accepted(run_id, position))
+
+    def answer(self, approval_id: str, decision: port.Decision, by: Subscriber) -> Answer:
+        """The first answer is recorded, told to the others and given to the agent, once."""
+        asked = self.asked.get(approval_id)
+        if asked is None or not asked.approval.answer(by.name, decision):
+            raise self._too_late(approval_id)
+        word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
+        resolved = messages.PermissionResolved(
+            approval_id=approval_id, by=by.name, decision=word, message=decision.message
+        )
+        self._settle(asked)
+        seq = self._event(records.RESOLVED, resolved, by, topic="approvals")
+        self._worker.answer(asked.question_id, decision)
+        return messages.updated(records.RESOLVED, resolved, self.id, seq)
+
+    def _too_late(self, approval_id: str) -> ClientError:
+        settled = self._settled.get(approval_id)
+        if settled is None:
+            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="approval_id")
+        if settled.answer_given is None:
+            reason = {"reason": settled.reason}
+            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+        word = "allow" if settled.answer_given.allow else "deny"
+        who = settled.answered_by
+        return ClientError("APPROVAL_RESOLVED", f"{who} has answered already.", details={"by": who, "decision": word})
+
+    def _settle(self, asked: Asked) -> None:
+        del self.asked[asked.approval.id]
+        self._settled[asked.approval.id] = asked.approval
+        if len(self._settled) > SETTLED_KEPT:
+            self._settled.popitem(last=False)
+        if not self.asked:
+            asked.run.answered()
+            self._worker.asking(False)
+
+    def interrupt(self) -> None:
+        """Asks the agent to stop this turn; its process stays."""
+        run = self._running()
+        if run.stop("interrupted"):
+            self._withdraw_all("interrupted")
+            self._worker.interrupt()
+
+    async def kill(self, asker: Subscriber) -> Answer:
+        """Ends the run with its process; returns when both are over."""
+        run = self._running()
+        fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
+        seq = self._event(records.KILLED, fields, asker)
+        if run.state is State.QUEUED:
+            self._give_up_slot()
+            self.ended(run, "killed", None, None)
+        else:
+            run.stop("killed")
+            self._withdraw_all("killed")
+            await self._worker.stop_run()
+        return messages.updated(records.KILLED, fields, self.id, seq)
+
+    async def new_session(self, asker: Subscriber) -> Answer:
+        """The next prompt begins a new conversation."""
+        self._not_busy()
+        fields = messages.SessionReset(self.memory.session_id, "", self.id)
+        await self._worker.end()
+        self._fork_from = None
+        seq = self._event(records.RESET, fields, asker)
+        self._save()
+        # After the answer, as the specification has it.
+        asyncio.get_running_loop().call_soon(self.publish_state)
+        return messages.updated(records.RESET, fields, self.id, seq)
+
+    async def resume(self, session_id: str, *, fork: bool) -> None:
+        """The next prompt goes on with that conversation, or with a copy of it."""
+        self._not_busy()
+        await self._worker.end()
+        self._fork_from = session_id if fork else None
+        self._event(records.SESSION, {"session_id": "" if fork else session_id, "fork_from": self._fork_from})
+        self._save()
+        self.publish_state()
+
+    def set_options(self, options: port.Options) -> None:
+        """What later runs begin with; mode and model also of the one that is at work."""
+        self.data.options = options
+        self._worker.change(options)
+        self._save()
+
+    def _running(self) -> Run:
+        if self.run is None:
+            raise ClientError("PROCESS_NOT_FOUND", "No agent is at work here.")
+        return self.run
+
+    def _not_busy(self) -> None:
+        if self.busy:
+            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was changed.", retryable=True)
+
+    # A run's life, told by the worker.
+
+    def _next(self) -> None:
+        if self.run is None and self.queue:
+            run = self.run = self.queue.popleft()
+            self._give_up_slot = self._house.slots.take(lambda: self._begin(run))
+
+    def _begin(self, run: Run) -> None:
+        run.start(time.monotonic())
+        agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
+        self._event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
+        self.publish_state()
+        self._worker.begin(run, agent, options, self.memory.session_id, self._fork_from)
+        self._fork_from = None
+
+    def line(self, run: Run | None, line: port.Line) -> None:
+        if not line.durable:
+            return self._publish(records.line_frame(self.id, line.data, self.memory.session_id))
+        try:
+            self._write("claude", line.data)
+        except DrawbridgeError as error:
+            # What can't be kept is not shown either, and the agent must not go on unseen.
+            if run is not None and run.stop("failed"):
+                logger.error("%s: the history can't be written: %s", self.id, error)
+                self._worker.spawn(self._worker.stop_run())
+        return None
+
+    def session_known(self, session_id: str) -> None:
+        if session_id != self.memory.session_id:
+            self._event(records.SESSION, {"session_id": session_id})
+
+    def question(self, run: Run, question: port.Question) -> None:
+        asked = Asked(question, run)
+        run.ask()
+        self.asked[asked.approval.id] = asked
+        self._worker.asking(True)
+        asked.seq = self._event(records.QUESTION, asked.record, topic="approvals")
+
+    def question_gone(self, question_id: str, reason: str) -> None:
+        for asked in list(self.asked.values()):
+            if asked.question_id == question_id:
+                self._withdraw(asked, reason)
+
+    def _withdraw(self, asked: Asked, reason: str) -> None:
+        if asked.approval.withdraw(reason):
+            self._settle(asked)
+            self._event(records.WITHDRAWN, messages.PermissionWithdrawn(asked.approval.id, reason), topic="approvals")
+
+    def _withdraw_all(self, reason: str) -> None:
+        for asked in list(self.asked.values()):
+            self._withdraw(asked, reason)
+
+    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
+        was_started = run.state is not State.QUEUED
+        if not run.finish(outcome):
+            return
+        self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
+        failed = run.outcome in ("failed", "timeout")
+        finished = messages.RunFinished(
+            run_id=run.id,
+            outcome=run.outcome or outcome,
+            duration_ms=int((time.monotonic() - run.started_at) * 1000) if was_started else 0,
+            cost_usd=cost_usd,
+            error=error["message"] if error and failed else None,
+            code=error["code"] if error and failed else None,
+        )
+        self.run = None
+        self.data.last_active = now()
+        self._event(records.FINISHED, finished, topic="projects")
+        self._save()
+        self.publish_state()
+        if was_started:
+            self._house.slots.give_back()
+        self._next()
+
+    # What is written and told.
+
+    def _write(self, direction: str, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
+        record = self.history.append(direction, message)
+        self.memory.take(record.line)
+        self._publish(records.frame(self.id, record.line), besides, topic)
+        return record.seq
+
+    def _event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int:
+        """0 where the history can't be written: the run goes on to its end, clients hear of it all the same."""
+        message = records.event(what, fields)
+        try:
+            return self._write("server", message, besides, topic)
+        except DrawbridgeError as error:
+            logger.error("%s: %s could not be written: %s", self.id, what, error)
+            self.memory.take_event(message)
+            return 0
+
+    def _publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
+        for subscriber in list(self.subscribers.values()):
+            if subscriber is not besides:
+                subscriber.send(frame)
+        if topic:
+            self._house.tell(
+                topic, frame, self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
+            )
+
+    def publish_state(self) -> None:
+        """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
+        state = messages.ProjectState(
+            state=self.state,
+            session_id=self.memory.session_id,
+            path=str(self.path),
+            run_id=self.run.id if self.run else None,
+            queued=len(self.queue),
+        )
+        self._publish(records.update_frame(self.id, "project_state", state), topic="projects")
+
+    def _save(self) -> None:
+        self.data.session_id = self.memory.session_id
+        try:
+            metadata.save(self._directory, self.data)
+        except (DrawbridgeError, OSError) as error:
+            logger.error("%s: its metadata can't be written: %s", self.id, error)
+
+    def recover(self) -> None:
+        """After a restart: what the history has beyond the metadata is taken in, and what was at work is over."""
+        for record in self.history.after(self.memory.seq):
+            self.memory.take(record.line)
+        approvals, runs = list(self.memory.approvals), list(self.memory.unfinished)
+        for approval_id in approvals:
+            self._event(records.WITHDRAWN, messages.PermissionWithdrawn(approval_id, "the server was restarted"))
+        for run_id in runs:
+            finished = messages.RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
+            self._event(records.FINISHED, finished)
+        if approvals or runs:
+            self._save()
+
+    async def close(self, reason: str) -> None:
+        """The server ends. Runs are told, processes ended, the history closed."""
+        waiting, self.queue = list(self.queue), deque()
+        if self.run is not None:
+            self.run.stop("interrupted")
+        self._withdraw_all(reason)
+        await self._worker.close()
+        for run in [*([self.run] if self.run else []), *waiting]:
+            self.ended(run, "interrupted", None, None)
+        self._save()
+        self.history.close()
+
+
+def _shown(run: Run, position: int) -> messages.RunInfo:
+    order = run.order
+    return messages.RunInfo(
+        run_id=order.run_id, position=position, prompt=order.prompt[:SHOWN_PROMPT], request_id=order.request_id
+    )
+
+
+def now() -> str:
+    """RFC 3339, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,179 @@
+"""What a project's history holds, how a client sees each record, and what the server remembers of it. Pure.
+
+Three directions: ``client`` (a person's prompt), ``claude`` (an agent's line, its own bytes; the word is the
+specification's) and ``server``: ``{"type": "system", "subtype": <what>, "message": {…}}``. A client sees the same
+frame live and in a replay, since both are made from the record. ``Memory`` is what follows from all records up to
+``seq``; it is saved now and then and brought up to date by reading on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.server import messages
+from drawbridge.server.agents.port import Proposal
+from drawbridge.server.messages import Answer
+from drawbridge.server.preview import shortened
+from drawbridge.server.subscriber import Frame
+
+REMEMBERED_REQUESTS: Final = 500
+
+QUESTION: Final = "permission_request"
+RESOLVED: Final = "permission_resolved"
+WITHDRAWN: Final = "permission_withdrawn"
+STARTED: Final = "run_started"
+FINISHED: Final = "run_finished"
+RESET: Final = "session_reset"
+SESSION: Final = "session_changed"
+KILLED: Final = "execution_killed"
+
+
+class Written(Struct):
+    """A line of the log."""
+
+    seq: int
+    timestamp: str
+    direction: str
+    message: Raw
+
+
+_written = msgspec.json.Decoder(Written)
+_encode = msgspec.json.Encoder().encode
+
+
+def prompt(run_id: str, text: str, by: str, request_id: str | None, attachments: tuple[str, ...]) -> bytes:
+    """A person's prompt, as the history keeps it; ``message.prompt`` is where the specification has it."""
+    message: dict[str, Any] = {"type": "user", "message": {"prompt": text}, "run_id": run_id, "by": by}
+    if request_id is not None:
+        message["request_id"] = request_id
+    if attachments:
+        message["attachments"] = attachments
+    return _encode(message)
+
+
+def event(what: str, fields: Any) -> bytes:
+    """Something that the server did or saw."""
+    return _encode({"type": "system", "subtype": what, "message": fields})
+
+
+def frame(project_id: str, line: bytes) -> Frame:
+    """What a client is sent for a line of the log."""
+    written = _written.decode(line)
+    message = bytes(written.message)
+    if written.direction == "server":
+        data = _server_frame(project_id, written, msgspec.json.decode(message, type=_OfServer))
+    else:
+        data = messages.agent_message(
+            message,
+            project_id=project_id,
+            session_id=msgspec.json.decode(message, type=_OfSession).session_id,
+            direction="client" if written.direction == "client" else "claude",
+            timestamp=written.timestamp,
+            seq=written.seq,
+        )
+    return Frame(data, project_id=project_id, seq=written.seq)
+
+
+class _OfSession(Struct):
+    session_id: str = ""
+
+
+class _OfServer(Struct):
+    subtype: str
+    message: Raw
+
+
+class Asked(Struct, omit_defaults=True):
+    """What the history keeps of a question."""
+
+    approval_id: str
+    run_id: str
+    tool_name: str
+    input: Raw
+    suggestions: Raw
+    proposal: Proposal | None = None
+
+
+def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
+    if said.subtype == QUESTION:
+        asked = msgspec.json.decode(bytes(said.message), type=Asked)
+        data: Any = question(project_id, asked, written.timestamp, written.seq)
+        return messages.encode(Answer(type=QUESTION, project_id=project_id, seq=written.seq, data=data))
+    return messages.update(said.subtype, said.message, project_id, written.seq)
+
+
+def question(project_id: str, asked: Asked, created_at: str, seq: int) -> Any:
+    """A question as clients are shown it: a ``PermissionRequest``, or the JSON of its preview where it is too large."""
+    proposal = asked.proposal
+    shown = messages.PermissionRequest(
+        **{name: getattr(asked, name) for name in ("approval_id", "run_id", "tool_name", "input", "suggestions")},
+        created_at=created_at,
+        seq=seq,
+        proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
+    )
+    whole = _encode(shown)
+    limit = messages.FRAME_BYTES - messages.ROOM
+    if len(whole) <= limit:
+        return shown
+    blob = _encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
+    return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")
+
+
+def line_frame(project_id: str, data: bytes, session_id: str) -> Frame:
+    """An agent's line that is not kept: partial text and its like."""
+    whole = messages.agent_message(data, project_id=project_id, session_id=session_id)
+    return Frame(whole, ephemeral=True, project_id=project_id)
+
+
+def update_frame(project_id: str, what: str, fields: Any) -> Frame:
+    """An ``update`` that is not kept."""
+    return Frame(messages.update(what, fields, project_id), project_id=project_id)
+
+
+class Memory(Struct):
+    """What follows from the records up to ``seq``."""
+
+    seq: int = 0
+    session_id: str = ""
+    unfinished: dict[str, str] = {}
+    """run → who asked for it, in the order of asking."""
+    requests: dict[str, str] = {}
+    """request_id → run, the newest last."""
+    approvals: dict[str, str] = {}
+    """Those that wait → their run."""
+    last_outcome: str | None = None
+    cost_usd: float = 0.0
+
+    def take(self, line: bytes) -> None:
+        """One more record. Those of agents change nothing but ``seq``."""
+        written = _written.decode(line)
+        self.seq = written.seq
+        if written.direction == "client":
+            asked = msgspec.json.decode(bytes(written.message))
+            self.unfinished[asked["run_id"]] = asked.get("by", "")
+            if "request_id" in asked:
+                self.requests[asked["request_id"]] = asked["run_id"]
+                while len(self.requests) > REMEMBERED_REQUESTS:
+                    del self.requests[next(iter(self.requests))]
+        elif written.direction == "server":
+            self.take_event(bytes(written.message))
+
+    def take_event(self, message: bytes) -> None:
+        """One of the server's own, also where it could not be written."""
+        said = msgspec.json.decode(message)
+        what, fields = said["subtype"], said["message"]
+        if what == FINISHED:
+            self.unfinished.pop(fields["run_id"], None)
+            self.last_outcome = fields["outcome"]
+            self.cost_usd += fields.get("cost_usd") or 0.0
+        elif what == QUESTION:
+            self.approvals[fields["approval_id"]] = fields["run_id"]
+        elif what in (RESOLVED, WITHDRAWN):
+            self.approvals.pop(fields["approval_id"], None)
+        elif what in (SESSION, RESET):
+            self.session_id = fields.get("session_id", "")
+            if what == RESET:
+                self.last_outcome = None

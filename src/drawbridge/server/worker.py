@@ -1,0 +1,251 @@
+"""A project's agent process: started or kept warm for the next prompt, listened to, watched, and ended.
+
+What it says becomes calls of its project, in order. A process that was given up is not listened to any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import Any, Protocol
+
+from drawbridge.server.agents import port
+from drawbridge.server.house import House
+from drawbridge.server.run import Outcome, Run, State
+
+logger = logging.getLogger("drawbridge.server")
+
+LONGEST_ERROR = 2_000
+
+
+class Employer(Protocol):
+    """The project, as its worker sees it."""
+
+    id: str
+
+    def line(self, run: Run | None, line: port.Line) -> None: ...
+
+    def session_known(self, session_id: str) -> None: ...
+
+    def question(self, run: Run, question: port.Question) -> None: ...
+
+    def question_gone(self, question_id: str, reason: str) -> None: ...
+
+    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None: ...
+
+
+class _Listener:
+    """Hears one process. ``worker`` is taken away when nobody wants to hear it any more."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker: Worker | None = worker
+
+    def heard(self, event: port.Event) -> None:
+        if self.worker is not None:
+            self.worker.heard(event)
+
+
+class Worker:
+    """At most one process at a time."""
+
+    def __init__(self, employer: Employer, directory: str, house: House) -> None:
+        self.id = employer.id
+        self._employer = employer
+        self._directory = directory
+        self._house = house
+        self._process: port.AgentProcess | None = None
+        self._kind: tuple[str, port.Options] | None = None
+        self._listener: _Listener | None = None
+        self._run: Run | None = None
+        self._last_output = 0.0
+        self._asked_since: float | None = None
+        self._asked_seconds = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
+        """Gives ``run``'s prompt to the agent; its end is told by ``ended``, whatever happens."""
+        self._house.warm.forget(self)
+        self._run = run
+        self._asked_since, self._asked_seconds = None, 0.0
+        self.spawn(self._begin(run, agent, options, session_id, fork_from))
+
+    async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
+        try:
+            if self._process is None or self._kind != (agent, options) or fork_from:
+                await self.end()
+                await self._start(agent, options, session_id, fork_from)
+        except port.AgentUnusable as error:
+            return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
+        except Exception:  # a fault of ours: the run ends, the server goes on
+            logger.exception("%s: the agent could not be started", self.id)
+            return self._ended(
+                run, "failed", error={"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
+            )
+        if run.state is State.RUNNING and self._process is not None:
+            self._last_output = time.monotonic()
+            self._look(run)
+            self._process.prompt(run.order.prompt, run.order.attachments)
+        return None
+
+    async def _start(self, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
+        launch = port.Launch(
+            directory=self._directory,
+            session_id=session_id or str(uuid.uuid4()),
+            resume=bool(session_id) and fork_from is None,
+            fork_from=fork_from,
+            options=options,
+        )
+        if agent not in self._house.agents:
+            raise port.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
+        self._listener = listener = _Listener(self)
+        self._process = await self._house.agents[agent].start(launch, listener.heard)
+        self._kind = (agent, options)
+        if not launch.resume:
+            self._employer.session_known(launch.session_id)
+
+    def heard(self, event: port.Event) -> None:
+        """What the process says; ``Exited`` is its last word."""
+        self._last_output = time.monotonic()
+        run = self._run
+        match event:
+            case port.Line():
+                self._employer.line(run, event)
+            case port.SessionKnown(session_id):
+                self._employer.session_known(session_id)
+            case port.Question() if run is not None:
+                self._employer.question(run, event)
+            case port.QuestionGone(question_id, reason):
+                self._employer.question_gone(question_id, reason)
+            case port.TurnEnded() if run is not None:
+                outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
+                error = (
+                    None if event.ok else {"code": "EXECUTION_FAILED", "message": (event.error or "")[:LONGEST_ERROR]}
+                )
+                self._ended(run, outcome, event.cost_usd, error)
+            case port.Exited(code, stderr):
+                self._gone(code, stderr)
+            case _:
+                logger.info("%s: said %s between two runs", self.id, type(event).__name__)
+
+    def _gone(self, code: int, stderr: str) -> None:
+        self._process = self._kind = self._listener = None
+        self._house.warm.forget(self)
+        if self._run is not None:
+            why = stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and said nothing."
+            self._ended(self._run, "failed", error={"code": "EXECUTION_FAILED", "message": why})
+
+    def _ended(
+        self, run: Run, outcome: Outcome, cost_usd: float | None = None, error: dict[str, Any] | None = None
+    ) -> None:
+        if self._run is not run:
+            return
+        self._run = None
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._process is not None:
+            self._house.warm.keep(self)
+        self._employer.ended(run, outcome, cost_usd, error)
+
+    # What the project wants of it.
+
+    def answer(self, question_id: str, decision: port.Decision) -> None:
+        if self._process is not None:
+            self._process.answer(question_id, decision)
+
+    def asking(self, waits: bool) -> None:
+        """Whether a person is being asked: the clocks stand still."""
+        now = time.monotonic()
+        if waits and self._asked_since is None:
+            self._asked_since = now
+        elif not waits and self._asked_since is not None:
+            self._asked_seconds += now - self._asked_since
+            self._asked_since, self._last_output = None, now
+
+    def interrupt(self) -> None:
+        if self._process is not None:
+            self._process.interrupt()
+
+    def change(self, options: port.Options) -> None:
+        """Other options: mode and model at once, the rest with the next process."""
+        if self._process is None or self._kind is None:
+            return
+        agent, before = self._kind
+        if options.permission_mode and options.permission_mode != before.permission_mode:
+            self._process.set_mode(options.permission_mode)
+        if options.model and options.model != before.model:
+            self._process.set_model(options.model)
+        from_now = {"permission_mode": options.permission_mode, "model": options.model}
+        self._kind = (agent, _with(before, from_now))
+
+    async def stop_run(self) -> None:
+        """Ends the process under a run; ``ended`` was told when this returns."""
+        run = self._run
+        process = self._process
+        if process is not None:
+            await process.kill()
+        if run is not None:
+            self._ended(run, "killed")
+
+    async def end(self) -> None:
+        """Ends an idle process, if there is one, and waits until it is gone."""
+        process, listener = self._process, self._listener
+        self._house.warm.forget(self)
+        if process is None:
+            return
+        if listener is not None:
+            listener.worker = None
+        self._process = self._kind = self._listener = None
+        await process.stop()
+
+    def cool(self) -> None:
+        """The warm process has to go."""
+        self.spawn(self.end())
+
+    async def close(self) -> None:
+        """The server ends: the process too, now."""
+        if self._process is not None:
+            await self._process.kill()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def spawn(self, work: Any) -> None:
+        """A task that is held on to, and whose failure is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s: a task failed", self.id, exc_info=task.exception())
+
+    # The clocks.
+
+    def _look(self, run: Run) -> None:
+        """Ends the run if it has been silent or at work for too long, else looks again when it could be."""
+        if self._run is not run:
+            return
+        now = time.monotonic()
+        limits = self._house.limits
+        total = run.order.total_seconds or limits.total_seconds
+        left = limits.idle_seconds - (now - self._last_output)
+        if total is not None:
+            left = min(left, total - (now - run.started_at - self._asked_seconds))
+        if self._asked_since is not None:
+            left = max(left, limits.idle_seconds)
+        if left <= 0:
+            run.stop("timeout")
+            self.spawn(self.stop_run())
+        else:
+            self._watch = asyncio.get_running_loop().call_later(left, self._look, run)
+
+
+def _with(options: port.Options, changes: dict[str, Any]) -> port.Options:
+    fields = {name: getattr(options, name) for name in options.__struct_fields__}
+    return port.Options(**{**fields, **{name: value for name, value in changes.items() if value}})

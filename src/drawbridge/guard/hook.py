@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import posix
 
-from drawbridge.guard import agents, ask, find
+from drawbridge.guard import agents, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
+
+    from drawbridge.guard.ask import Answer
 
     Settings = Mapping[str, Any]
     """``settings.HOOK`` by name, as ``setup`` writes them into the installed form."""
@@ -90,6 +92,8 @@ def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes
 def _before_edit(
     call: agents.Call, sockets: list[tuple[str, str]], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> bytes:
+    from drawbridge.guard import ask  # who has no editor open pays nothing for asking
+
     params = {"paths": call.paths, "remember": settings["diagnostics"]}
     answers = ask.ask(sockets, "snapshot", params, settings["deadline"])
     policy = "any" if settings["answer"] == "merge" else policy_for(call.tool, settings)
@@ -110,7 +114,7 @@ def policy_for(tool: str, settings: Settings) -> str:
     return str(settings["policy"])
 
 
-def files(found: ask.Answer) -> list[dict[str, Any]]:
+def files(found: Answer) -> list[dict[str, Any]]:
     """What an editor said of each path; {} where it has not opened it. Whoever says something else has not answered."""
     listed = found.result.get("files") if isinstance(found.result, dict) else None
     if not isinstance(listed, list) or not all(file is None or isinstance(file, dict) for file in listed):

@@ -4,7 +4,7 @@ session starts.
 
 from __future__ import annotations
 
-from drawbridge.guard import agents, ask, hook
+from drawbridge.guard import agents, ask, rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _before_read(
 ) -> bytes:
     answers = ask.ask(sockets, "snapshot", {"paths": call.paths}, settings["deadline"])
     for found in answers:
-        for file in hook.files(found):
+        for file in rule.files(found):
             if file.get("modified"):
                 from drawbridge.guard.kept import editor_name
 
@@ -52,8 +52,8 @@ def _before_shell(
     call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
 ) -> bytes:
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": ["unsaved"]}, settings["deadline"])
-    policy = hook.policy_for(call.tool, settings)
-    unsaved = [(found, file) for found in answers for file in unsaved_files(found) if hook.is_kept(file, policy)]
+    policy = rule.policy_for(call.tool, settings)
+    unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.is_kept(file, policy)]
     if not unsaved:
         return agents.NO_OPINION
     from drawbridge.guard import kept, refusal, shell, state, verdict
@@ -66,9 +66,3 @@ def _before_shell(
     asked = call.agent != "codex"
     verdict.tell_editors(answers, found_kept, refusal.notice(call, found_kept, asked=asked))
     return agents.ask(call, refusal.reason(call, found_kept, ""))
-
-
-def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
-    """Every file with unsaved changes in one editor, as it says; what is no such entry is passed over."""
-    listed = found.result.get("unsaved") if isinstance(found.result, dict) else None
-    return [file for file in listed or () if isinstance(file, dict) and isinstance(file.get("name"), str)]

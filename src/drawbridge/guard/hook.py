@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-    from drawbridge.guard.ask import Answer
-
     Settings = Mapping[str, Any]
     """``settings.HOOK`` by name, as ``setup`` writes them into the installed form."""
 
@@ -92,41 +90,17 @@ def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes
 def _before_edit(
     call: agents.Call, sockets: list[tuple[str, str]], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> bytes:
-    from drawbridge.guard import ask  # who has no editor open pays nothing for asking
+    from drawbridge.guard import ask, rule  # who has no editor open pays nothing for asking
 
     params = {"paths": call.paths, "remember": settings["diagnostics"]}
     answers = ask.ask(sockets, "snapshot", params, settings["deadline"])
-    policy = "any" if settings["answer"] == "merge" else policy_for(call.tool, settings)
+    policy = "any" if settings["answer"] == "merge" else rule.policy_for(call.tool, settings)
     for found in answers:
-        if any(is_kept(file, policy) for file in files(found)) or found.result is None:
+        if any(rule.is_kept(file, policy) for file in rule.files(found)) or found.result is None:
             from drawbridge.guard import verdict
 
             return verdict.give(call, answers, policy, settings, environ)
     return agents.NO_OPINION
-
-
-def policy_for(tool: str, settings: Settings) -> str:
-    """ "current", "visible" or "any": the tool's own, else the general one."""
-    for entry in settings["policy_for"]:
-        name, _, policy = entry.partition("=")
-        if name == tool:
-            return str(policy)
-    return str(settings["policy"])
-
-
-def files(found: Answer) -> list[dict[str, Any]]:
-    """What an editor said of each path; {} where it has not opened it. Whoever says something else has not answered."""
-    listed = found.result.get("files") if isinstance(found.result, dict) else None
-    if not isinstance(listed, list) or not all(file is None or isinstance(file, dict) for file in listed):
-        found.result = None
-        found.problem = found.problem or "answered nonsense"
-        return []
-    return [file or {} for file in listed]
-
-
-def is_kept(file: Mapping[str, Any], policy: str) -> bool:
-    """The rule: in one and the same instance the file has unsaved changes *and* is where the policy looks."""
-    return bool(file.get("modified") and (policy == "any" or file.get(policy)))
 
 
 def _failed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from drawbridge.guard import ask, hook
+from drawbridge.guard import ask, rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def kept_by(answers: list[ask.Answer], policy: str) -> list[Kept]:
     """One entry for each process and path: an editor may be reached by several sockets."""
     found_once: dict[tuple[Any, str], Kept] = {}
     for found in answers:
-        for file in hook.files(found):
-            if hook.is_kept(file, policy):
+        for file in rule.files(found):
+            if rule.is_kept(file, policy):
                 found_once.setdefault((found.result.get("pid"), str(file.get("name"))), Kept(found, file))
     return list(found_once.values())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 
-from drawbridge.guard import agents, ask, events
+from drawbridge.guard import agents, ask, rule
 from drawbridge.guard.after import connected_to
 from drawbridge.guard.kept import editor_name
 from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
@@ -77,7 +77,7 @@ def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str
     project, privacy = _project(call), _privacy(settings)
     places: dict[str, list[str]] = {}
     for found in answers:
-        for file in events.unsaved_files(found):
+        for file in rule.unsaved_files(found):
             if _inside(file["name"], project) and not privacy.hides(file["name"]):
                 places.setdefault(file["name"], []).append(editor_name(found))
     if places:

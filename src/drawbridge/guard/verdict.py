@@ -4,7 +4,7 @@ Off the hot path.
 
 from __future__ import annotations
 
-from drawbridge.guard import agents, ask, hook, refusal, state
+from drawbridge.guard import agents, ask, refusal, rule, state
 from drawbridge.guard.kept import Kept, kept_by
 
 TYPE_CHECKING = False
@@ -68,6 +68,6 @@ def tell_editors(answers: list[ask.Answer], kept: list[Kept], text: str) -> None
     """A notice in every editor that has one of the files open."""
     for name in dict.fromkeys(one.name for one in kept):
         with_it = [
-            (found.path, found.kind) for found in answers if any(file.get("name") == name for file in hook.files(found))
+            (found.path, found.kind) for found in answers if any(file.get("name") == name for file in rule.files(found))
         ]
         ask.ask(with_it, "send_message", {"message": text, "file_path": name}, NOTICE_DEADLINE)

@@ -5,10 +5,11 @@ Only what the ``claude`` CLI asks for: ``POST /v1/messages`` (streamed), ``POST 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,13 +17,24 @@ from typing import Any
 from urllib.parse import urlsplit
 
 Block = dict[str, Any]
-"""A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``."""
+"""A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, or one of the two below."""
+
+HOLD: Block = {"type": "hold"}
+"""The model is silent in the middle of its answer, until ``MessagesStub.go_on`` or the test's end."""
 
 _numbers = itertools.count(1)
 
 
 def text(words: str) -> Block:
     return {"type": "text", "text": words}
+
+
+def failure(status: int, kind: str, message: str) -> Block:
+    """Every answer is an error from then on: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
+
+    It stays so however often the CLI tries again, until more is scripted.
+    """
+    return {"type": "failure", "status": status, "error": {"type": kind, "message": message}}
 
 
 def tool_use(name: str, **arguments: object) -> Block:
@@ -94,6 +106,7 @@ class MessagesStub:
         self.requests: list[ModelRequest] = []
         self._turns: list[list[Block]] = []
         self._changed = threading.Condition()
+        self._held = threading.Semaphore(0)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="messages-stub"
@@ -104,6 +117,7 @@ class MessagesStub:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.go_on(len(self.requests))
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -115,6 +129,8 @@ class MessagesStub:
     def will_say(self, *turns: Block | list[Block]) -> None:
         """Script the next turns of the model; a turn is one block or a list of them."""
         with self._changed:
+            if self._fails():
+                self._turns.clear()
             self._turns += [turn if isinstance(turn, list) else [turn] for turn in turns]
 
     def wait_for_request(self, number: int, *, timeout: float = 15) -> ModelRequest:
@@ -124,6 +140,14 @@ class MessagesStub:
                 raise AssertionError(f"no request {number} to the model in {timeout} s, only {len(self.requests)}")
             return self.requests[number - 1]
 
+    def go_on(self, times: int = 1) -> None:
+        """Let a model that holds, or is going to, say the rest."""
+        self._held.release(times or 1)
+
+    def hold(self) -> None:
+        """Returns when the model may go on: called by the HTTP handler."""
+        self._held.acquire()
+
     def answer(self, body: dict[str, Any]) -> list[Block]:
         """What the model says to a request: called by the HTTP handler."""
         if not body.get("tools"):
@@ -131,7 +155,12 @@ class MessagesStub:
         with self._changed:
             self.requests.append(ModelRequest(body))
             self._changed.notify_all()
+            if self._fails():
+                return self._turns[0]
             return self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]
+
+    def _fails(self) -> bool:
+        return bool(self._turns) and self._turns[0][0]["type"] == "failure"
 
 
 def _handler_of(stub: MessagesStub) -> type[BaseHTTPRequestHandler]:
@@ -148,16 +177,34 @@ def _handler_of(stub: MessagesStub) -> type[BaseHTTPRequestHandler]:
             path = urlsplit(self.path).path
             if path == "/v1/messages/count_tokens":
                 self._reply("application/json", b'{"input_tokens": 100}')
-            elif path == "/v1/messages" and body.get("stream"):
-                self._reply("text/event-stream", b"".join(_events(stub.answer(body), body["model"])))
             elif path == "/v1/messages":
-                message = _message(body["model"]) | {"content": stub.answer(body), "stop_reason": "end_turn"}
-                self._reply("application/json", json.dumps(message).encode())
+                self._say(stub.answer(body), body["model"], streamed=bool(body.get("stream")))
             else:
                 self.send_error(404)
 
-        def _reply(self, content_type: str, body: bytes) -> None:
+        def _say(self, blocks: list[Block], model: str, *, streamed: bool) -> None:
+            if blocks[0]["type"] == "failure":
+                error = {"type": "error", "error": blocks[0]["error"]}
+                self._reply("application/json", json.dumps(error).encode(), blocks[0]["status"])
+            elif streamed:
+                self._stream(blocks, model)
+            else:
+                message = _message(model) | {"content": blocks, "stop_reason": "end_turn"}
+                self._reply("application/json", json.dumps(message).encode())
+
+        def _stream(self, blocks: list[Block], model: str) -> None:
             self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with contextlib.suppress(OSError):  # the CLI may hang up on a model that it was told to interrupt
+                for event in _events(blocks, model, stub.hold):
+                    self.wfile.write(event)
+                    self.wfile.flush()
+            self.close_connection = True
+
+        def _reply(self, content_type: str, body: bytes, status: int = 200) -> None:
+            self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -182,10 +229,13 @@ def _message(model: str) -> dict[str, Any]:
     }
 
 
-def _events(blocks: list[Block], model: str) -> Iterator[bytes]:
+def _events(blocks: list[Block], model: str, hold: Callable[[], None]) -> Iterator[bytes]:
     """The server-sent events of one streamed message."""
     yield _event("message_start", message=_message(model))
     for index, block in enumerate(blocks):
+        if block is HOLD:
+            hold()
+            continue
         if block["type"] == "text":
             start, delta = block | {"text": ""}, {"type": "text_delta", "text": block["text"]}
         else:

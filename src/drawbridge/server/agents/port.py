@@ -102,12 +102,17 @@ class QuestionGone(Struct, frozen=True):
 
 
 class TurnEnded(Struct, frozen=True):
-    """The prompt is done with. ``cost_usd`` is this turn's share; ``error`` (for people) where it failed."""
+    """The prompt is done with: exactly one for each prompt, also where the process died or said nonsense.
+
+    ``cost_usd`` is what the conversation cost since the turn before (None: unknown); ``error`` (for people) and ``code``
+    (one of the client protocol's) say why it failed.
+    """
 
     ok: bool
     session_id: str | None = None
     cost_usd: float | None = None
     error: str | None = None
+    code: str | None = None
     interrupted: bool = False
 
 
@@ -126,19 +131,30 @@ class AgentProcess(Protocol):
 
     pid: int
 
-    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """Begins a turn; ``TurnEnded`` ends it."""
+    @property
+    def busy(self) -> bool:
+        """A turn runs, or the agent goes on by itself (a command in the background): not to be put away as idle."""
         ...
 
-    def answer(self, question_id: str, decision: Decision) -> None: ...
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Begins a turn; ``TurnEnded`` ends it, at once where an attachment is none that the agent can read."""
+        ...
+
+    def answer(self, question_id: str, decision: Decision) -> None:
+        """``BadArgument`` where ``updated_input`` is no JSON object: nothing was said then, the question stays open."""
+        ...
 
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; it says ``TurnEnded`` then."""
         ...
 
-    def set_mode(self, mode: str) -> None: ...
+    async def set_mode(self, mode: str) -> None:
+        """Returns when the agent has it; ``AgentRefused`` with its reason where it did not take it."""
+        ...
 
-    def set_model(self, model: str) -> None: ...
+    async def set_model(self, model: str) -> None:
+        """The same."""
+        ...
 
     async def stop(self) -> None:
         """Lets it end by itself where it is between turns, else kills it. Returns after ``Exited``."""
@@ -155,7 +171,10 @@ class Agent(Protocol):
     name: str
 
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """``heard`` is called from the event loop, with ``Exited`` last. ``AgentUnusable`` where it can't be started."""
+        """``heard`` is called from the event loop, with ``Exited`` last.
+
+        ``AgentUnusable`` where it can't be started, or not with these options (VALIDATION_FAILED).
+        """
         ...
 
 
@@ -165,3 +184,7 @@ class AgentUnusable(Exception):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class AgentRefused(Exception):
+    """The agent did not take a mode or a model; the text, the agent's own where it gave one, is for people."""

@@ -156,6 +156,11 @@ def _add_setup(commands: Commands) -> None:
             help = 'set permissions.defaultMode to "default", so that Claude Code asks before it writes'
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
         settings.add_flags(target, tuple(setting for setting in settings.HOOK if setting.name != "agent"))
+    what = "have the plugin in a plain Neovim, without a plugin manager"
+    targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)
+    what = "install the extension in VS Code or one of its kin"
+    target = targets.add_parser("vscode", parents=[common], help=what, description=_sentence(what) + more)
+    target.add_argument("--program", metavar="PATH", help="the editor's command (default: code, or the like, on PATH)")
     command.set_defaults(run=_setup)
 
 

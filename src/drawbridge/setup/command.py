@@ -48,7 +48,13 @@ def _plan(chosen: Chosen) -> Plan:
             return guard.plan_removal(chosen.target, project)
         values = settings.load("hook", settings.HOOK, {**vars(chosen), "agent": chosen.target})
         return guard.plan_setup(chosen.target, project, values, _ask_mode(chosen, project))
-    raise AssertionError(chosen.target)
+    if chosen.target == "nvim":
+        from drawbridge.setup import nvim
+
+        return nvim.plan_removal() if chosen.remove else nvim.plan_setup()
+    from drawbridge.setup import vscode
+
+    return vscode.plan(chosen.program, remove=chosen.remove)
 
 
 def _ask_mode(chosen: Chosen, project: Path | None) -> bool | None:

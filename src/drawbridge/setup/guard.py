@@ -127,7 +127,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
         after = loaded.with_(document)
         if made and document.value == {} and not document.has_comments:
             after = None if made.created else after if made.blank is None else loaded.prefix + made.blank.encode()
-    change = Change(loaded.path, loaded.content, after)
+    change = Change(loaded.path, loaded.content, after, keep=after is not None)
     stub = installed.stub_path(name, project)
     stub_change = Change(stub, files.read(stub), None, keep=False)
     steps: list[Step] = [step for step in (change, stub_change) if step.before != step.after]

@@ -13,32 +13,25 @@ short that reading it costs nothing (a script is compiled anew each time; what i
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import re
 import shlex
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 import drawbridge
-from drawbridge.errors import NotPrivate, WorldError
+from drawbridge.errors import WorldError
 from drawbridge.guard.agents import NAMES
-from drawbridge.private_files import make_private_directory, process_alive, write_private
+from drawbridge.private_files import write_private
 from drawbridge.settings import HOOK
+from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
 PARTS = ("__init__.py", "privacy.py", "guard", "text")
 """What of the package the guard is made of. It imports nothing else but the standard library."""
-
-COPY = re.compile(r"[0-9a-f]{12}")
-UNFINISHED = re.compile(r"[0-9a-f]{12}\.(\d+)\.tmp")
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to renew or
@@ -55,7 +48,7 @@ run({settings})
 
 
 def directory() -> Path:
-    return Path(platformdirs.user_data_dir("drawbridge", appauthor=False)) / "guard"
+    return copies.data_directory() / "guard"
 
 
 def stub_path(agent: str, project: Path | None = None) -> Path:
@@ -93,9 +86,9 @@ def print_command(settings: Mapping[str, Any]) -> int:
     return 0
 
 
-def copy_path(package: Path | None = None) -> Path:
-    """Where the copy of ``package`` (else of this one) lies, or would lie."""
-    return directory() / _digest(package or _package())
+def copy_path() -> Path:
+    """Where the copy of this package's guard lies, or would lie."""
+    return directory() / copies.digest(_package(), PARTS)
 
 
 def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
@@ -110,53 +103,26 @@ def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
 
 def is_whole(copy: Path) -> bool:
     """Whether nothing of it is missing or other than it was."""
-    return copy.is_dir() and _digest(copy / "drawbridge") == copy.name
+    return copies.digest(copy / "drawbridge", PARTS) == copy.name
 
 
-def install_copy(package: Path | None = None) -> Path:
+def install_copy() -> Path:
     """Copies what the guard is made of, unless that is done; built beside its place and moved there in one step.
 
-    Raises ``NotPrivate`` where that can't be written, or where the copy does not run.
+    Raises ``NotPrivate`` where that can't be written, ``WorldError`` where the copy does not run.
     """
-    package, interpreter = package or _package(), choose()
-    place = copy_path(package)
-    make_private_directory(str(directory()))
+    interpreter, place = choose(), copy_path()
     if is_whole(place):
         _compile(place, interpreter)
-        return place
-    beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
-    try:
-        for part in _files(package):
-            target = beside / "drawbridge" / part
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target.touch(0o600)
-            shutil.copyfile(package / part, target)
-        _compile(beside, interpreter)
-        if place.exists():
-            shutil.rmtree(place)
-        os.rename(beside, place)
-    except OSError as error:
-        why = (error.strerror or "unknown reason").lower()
-        raise NotPrivate(f"The guard can't be copied to {place}: {why}. Nothing else was changed.") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    else:
+        copies.install(_package(), PARTS, place, "drawbridge", lambda copy: _compile(copy, interpreter))
     return place
 
 
 def remove_old() -> None:
-    """Removes copies that no stub names any more, what was left unfinished, and the directories if nothing is left."""
-    here = directory()
-    if not here.is_dir():
-        return
-    stubs = [stub.read_text("utf-8", "replace") for stub in here.glob("*.py")]
-    for entry in here.iterdir():
-        unfinished = UNFINISHED.fullmatch(entry.name)
-        old = COPY.fullmatch(entry.name) and not any(str(entry) in stub for stub in stubs)
-        if old or (unfinished and not process_alive(int(unfinished[1]))):
-            shutil.rmtree(entry, ignore_errors=True)
-    for empty in (here, here.parent):
-        with contextlib.suppress(OSError):
-            empty.rmdir()
+    """Removes the copies that no stub names any more."""
+    stubs = [stub.read_text("utf-8", "replace") for stub in directory().glob("*.py")]
+    copies.remove_unused(directory(), lambda copy: any(str(copy) in stub for stub in stubs))
 
 
 def _absolute(path: str) -> str:
@@ -165,24 +131,6 @@ def _absolute(path: str) -> str:
 
 def _package() -> Path:
     return Path(drawbridge.__file__).parent
-
-
-def _files(package: Path) -> Iterator[Path]:
-    """What is copied, relative to the package, in one order."""
-    for part in PARTS:
-        found = [package / part] if part.endswith(".py") else sorted((package / part).rglob("*"))
-        for file in found:
-            if file.is_file() and "__pycache__" not in file.parts:
-                yield file.relative_to(package)
-
-
-def _digest(package: Path) -> str:
-    digest = hashlib.sha256()
-    for file in _files(package):
-        with contextlib.suppress(FileNotFoundError):
-            content = (package / file).read_bytes()
-            digest.update(f"{file.as_posix()}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()[:12]
 
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:

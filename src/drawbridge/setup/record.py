@@ -6,65 +6,50 @@ still finds every hook of ours; it then takes what is empty afterwards for its o
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from drawbridge.private_files import make_private_directory, remove_quietly, write_private
-from drawbridge.setup import installed, jsonc
+from drawbridge.setup import copies, jsonc
 
 
-@dataclass(frozen=True)
-class Record:
-    """``blank``: what was in the file where that was no value at all (None: there was one; and none where it was
-    ``created``). ``mode``: the source text of the mode before, in a list that is empty where there was none."""
+class Record(msgspec.Struct, frozen=True):
+    """``blank``: what was in the file where that was no value at all. ``containers``: lists and objects that setup made.
+    ``mode``: the mode's source text before, in a list that is empty where there was none. ``link``: where the plugin's
+    link leads, in the record of Neovim's package directory."""
 
     created: bool = False
     blank: str | None = None
     containers: frozenset[jsonc.Path] = frozenset()
     directories: tuple[str, ...] = ()
     mode: tuple[str, ...] | None = None
+    link: str | None = None
 
 
 def load(settings: Path) -> Record | None:
-    entry = _entries().get(str(settings))
-    if not isinstance(entry, dict):
-        return None
-    try:
-        containers = frozenset(tuple(map(str, path)) for path in entry["containers"])
-        mode = None if entry["mode"] is None else tuple(map(str, entry["mode"]))
-        blank = None if entry["blank"] is None else str(entry["blank"])
-        return Record(bool(entry["created"]), blank, containers, tuple(map(str, entry["directories"])), mode)
-    except (KeyError, TypeError):
-        return None
+    return _records().get(str(settings))
 
 
 def save(settings: Path, record: Record | None) -> None:
     """None: forgets it."""
-    entries = {path: entry for path, entry in _entries().items() if path != str(settings)}
+    records = {path: kept for path, kept in _records().items() if path != str(settings)}
     if record is not None:
-        entries[str(settings)] = asdict(record) | {"containers": _sorted(record.containers)}
+        records[str(settings)] = record
     file = _file()
-    if entries:
+    if records:
         make_private_directory(str(file.parent))
-        write_private(str(file), json.dumps(entries, indent=2).encode())
+        write_private(str(file), msgspec.json.format(msgspec.json.encode(records, order="deterministic")))
     else:
         remove_quietly(str(file))
 
 
-def _entries() -> dict[str, Any]:
+def _records() -> dict[str, Record]:
     try:
-        entries = json.loads(_file().read_bytes())
-    except (OSError, ValueError):
+        return msgspec.json.decode(_file().read_bytes(), type=dict[str, Record])
+    except (OSError, msgspec.MsgspecError):
         return {}
-    return entries if isinstance(entries, dict) else {}
 
 
 def _file() -> Path:
-    return installed.directory().with_name("setup.json")
-
-
-def _sorted(paths: Iterable[jsonc.Path]) -> list[jsonc.Path]:
-    return sorted(paths, key=lambda path: tuple(map(str, path)))
+    return copies.data_directory() / "setup.json"

@@ -1,0 +1,77 @@
+"""Lasting copies of parts of this package: named by their content, put in place in one step, removed when nothing uses them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import platformdirs
+
+from drawbridge.errors import NotPrivate
+from drawbridge.private_files import make_private_directory, process_alive
+
+NAME = re.compile(r"[0-9a-f]{12}")
+UNFINISHED = re.compile(r"[0-9a-f]{12}\.(\d+)\.tmp")
+
+
+def data_directory() -> Path:
+    return Path(platformdirs.user_data_dir("drawbridge", appauthor=False))
+
+
+def files_of(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
+    """The files below some of a folder's parts, relative to it and always in the same order; no bytecode, no help tags."""
+    for part in parts:
+        found = sorted((folder / part).rglob("*")) if (folder / part).is_dir() else [folder / part]
+        for file in found:
+            if file.is_file() and "__pycache__" not in file.parts and file.name != "tags":
+                yield file.relative_to(folder)
+
+
+def digest(folder: Path, parts: Iterable[str]) -> str:
+    """A name for their content: 12 hexadecimal digits."""
+    seen = hashlib.sha256()
+    for file in files_of(folder, parts):
+        content = (folder / file).read_bytes()
+        seen.update(f"{file.as_posix()}\0{len(content)}\0".encode() + content)
+    return seen.hexdigest()[:12]
+
+
+def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepare: Callable[[Path], None]) -> None:
+    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` gets the new folder before it is moved to its place.
+
+    Raises ``NotPrivate`` where it can't be written; then nothing is there that was not there before.
+    """
+    make_private_directory(str(place.parent))
+    beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    try:
+        for file in files_of(folder, parts):
+            target = beside / inside / file
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target.touch(0o600)
+            shutil.copyfile(folder / file, target)
+        prepare(beside)
+        if place.exists():
+            shutil.rmtree(place)
+        os.rename(beside, place)
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise NotPrivate(f"{place} can't be written: {why}. Nothing else was changed.") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
+    """Removes copies that nothing uses any more, what was left unfinished, and the directory if nothing else is in it."""
+    for entry in list(directory.iterdir()) if directory.is_dir() else []:
+        unfinished = UNFINISHED.fullmatch(entry.name)
+        old = NAME.fullmatch(entry.name) and not is_used(entry)
+        if old or (unfinished and not process_alive(int(unfinished[1]))):
+            shutil.rmtree(entry, ignore_errors=True)
+    for empty in (directory, data_directory()):
+        with contextlib.suppress(OSError):
+            empty.rmdir()

@@ -1,0 +1,251 @@
+"""``drawbridge setup nvim``: the plugin for a Neovim without a plugin manager.
+
+A link in Neovim's own place for packages leads to the plugin: to the checkout that this is run from, else to a lasting
+copy. Beside it lies a package of one file, which calls ``setup{}`` unless the person's configuration does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from drawbridge import launcher, plugin
+from drawbridge.errors import NotWritable, WorldError
+from drawbridge.setup import copies, files, record
+from drawbridge.setup.files import Change, Step
+from drawbridge.setup.interpreter import is_passing
+from drawbridge.setup.plan import Plan
+from drawbridge.setup.record import Record
+
+PARTS = ("lua", "plugin", "doc")
+
+STARTS = re.compile(r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|['"/]drawbridge\.nvim\b""")
+"""A call of ``setup{}``, or a line for a plugin manager."""
+
+REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
+MOST_FILES = 500
+
+STARTER = """\
+-- Written by `drawbridge setup nvim`, which takes it away with --remove: starts Drawbridge unless your own configuration
+-- has called require('drawbridge').setup{{...}} by then.
+if vim.fn.has('nvim-0.7') == 1 then
+  vim.api.nvim_create_autocmd('VimEnter', {{
+    once = true,
+    callback = function()
+      if vim.g.loaded_drawbridge and not package.loaded['drawbridge.config'] then
+        require('drawbridge').setup({options})
+      end
+    end,
+  }})
+end
+"""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The step that copies the plugin."""
+
+    path: Path
+    nvim: str
+    kind: str = "create"
+
+    def lines(self) -> list[str]:
+        return [f"+++ {self.path}{os.sep}", "+ a copy of the plugin"]
+
+    def apply(self) -> None:
+        copies.install(plugin.directory(), PARTS, self.path, ".", self._make_help_tags)
+
+    def _make_help_tags(self, folder: Path) -> None:
+        _ask(self.nvim, f"vim.cmd('helptags ' .. vim.fn.fnameescape({_lua(str(folder / 'doc'))}))")
+
+
+@dataclass(frozen=True)
+class Link:
+    """The step that makes, changes or removes a symbolic link. None: it is not there."""
+
+    path: Path
+    before: str | None
+    after: str | None
+
+    @property
+    def kind(self) -> str:
+        return "create" if self.before is None else "delete" if self.after is None else "modify"
+
+    def lines(self) -> list[str]:
+        ends = ((mark, end) for mark, end in (("-", self.before), ("+", self.after)) if end is not None)
+        return [f"{mark}{self.path} -> {end}" for mark, end in ends]
+
+    def apply(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.before is not None:
+                self.path.unlink()
+            if self.after is not None:
+                self.path.symlink_to(self.after, target_is_directory=True)
+        except OSError as error:
+            why = (error.strerror or "unknown reason").lower()
+            raise NotWritable(f"{self.path} can't be changed: {why}. Nothing else was changed.") from None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things lie for one Neovim."""
+
+    nvim: str
+    data: Path
+    config: Path
+
+    @property
+    def start(self) -> Path:
+        return self.data / "site" / "pack" / "drawbridge" / "start"
+
+    @property
+    def link(self) -> Path:
+        return self.start / "drawbridge"
+
+    @property
+    def starter(self) -> Path:
+        return self.start / "drawbridge-setup" / "plugin" / "drawbridge_setup.lua"
+
+
+def plan_setup() -> Plan:
+    places = _places()
+    made = record.load(places.start)
+    notes: list[str] = []
+    wanted, steps = _wanted(places)
+    link = _link_step(places.link, str(wanted), made, notes)
+    starter = _starter_step(places, wanted, notes)
+    steps += [step for step in (link, starter) if step.before != step.after]
+    directories = made.directories if made else tuple(map(str, files.missing_directories(places.starter)))
+    new = Record(directories=directories, link=link.after)
+
+    def finish() -> None:
+        record.save(places.start, new)
+        _tidy(places, places.starter.parents[:2])
+
+    done = f"{places.nvim} has the plugin from its next start on; :checkhealth drawbridge says how it is."
+    return Plan(steps, done, f"Nothing to change: {places.link} leads to the plugin.", notes, finish)
+
+
+def plan_removal() -> Plan:
+    places = _places()
+    made = record.load(places.start)
+    now = _leads_to(places.link)
+    steps: list[Step] = []
+    if now is not None and _is_ours(places.link, now, made):
+        steps.append(Link(places.link, now, None))
+    if (starter := files.read(places.starter)) is not None:
+        steps.append(Change(places.starter, starter, None, keep=False))
+
+    def finish() -> None:
+        record.save(places.start, None)
+        _tidy(places, [*places.starter.parents[:2], *map(Path, made.directories if made else ())])
+
+    done = f"{places.nvim} does not load the plugin any more."
+    return Plan(steps, done, f"Nothing to remove: {places.start} has nothing of setup's.", finish=finish)
+
+
+def _places() -> Places:
+    nvim = launcher.find_neovim()
+    data, config = _ask(nvim, "io.stdout:write(vim.fn.stdpath('data') .. '\\n' .. vim.fn.stdpath('config'))").split(
+        "\n"
+    )
+    return Places(nvim, Path(data), Path(config))
+
+
+def _ask(nvim: str, lua: str) -> str:
+    """What a Neovim without anyone's configuration prints."""
+    command = [nvim, "-u", "NONE", "-i", "NONE", "-n", "--headless", "-c", f"lua {lua}", "-c", "qall!"]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise WorldError(f"{nvim} can't be asked: {error}. Nothing was changed.") from None
+
+
+def _wanted(places: Places) -> tuple[Path, list[Step]]:
+    """Where the link is to lead, and the step that makes it so: a copy, unless this runs from a checkout that stays."""
+    source = plugin.directory()
+    if source.name != "runtime" and not is_passing(str(source)):
+        return source, []
+    copy = _copies() / copies.digest(source, PARTS)
+    whole = copies.digest(copy, PARTS) == copy.name
+    return copy, [] if whole else [Copy(copy, places.nvim)]
+
+
+def _copies() -> Path:
+    return copies.data_directory() / "nvim"
+
+
+def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -> Link:
+    now = _leads_to(path)
+    if now is None and not os.path.lexists(path):
+        return Link(path, None, wanted)
+    if now is None:
+        notes.append(f"{path} is there already and was left as it is: the plugin comes from there.")
+        return Link(path, None, None)
+    if now != wanted and not _is_ours(path, now, made):
+        notes.append(f"{path} leads to {now} and was left so: the plugin comes from there.")
+        return Link(path, now, now)
+    return Link(path, now, wanted)
+
+
+def _is_ours(path: Path, end: str, made: Record | None) -> bool:
+    """Whether setup made this link; one that leads nowhere is of use to nobody."""
+    return (made is not None and made.link == end) or Path(end).is_relative_to(_copies()) or not path.exists()
+
+
+def _leads_to(path: Path) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
+    now = files.read(places.starter)
+    if file := next(_that_start_it(places.config), None):
+        notes.append(f"{file} names the plugin, so to start it is left to your configuration.")
+        return Change(places.starter, now, None, keep=False)
+    return Change(places.starter, now, STARTER.format(options=_options(wanted, notes)).encode(), keep=False)
+
+
+def _options(wanted: Path, notes: list[str]) -> str:
+    """What ``setup{}`` is told: where the Python side is, unless the plugin finds it by itself."""
+    found = shutil.which("drawbridge")
+    if (wanted / ".venv" / "bin" / "drawbridge").exists() or (found and not is_passing(found)):
+        return "{}"
+    if is_passing(sys.executable):
+        notes.append("No `drawbridge` that stays is on PATH; the plugin needs one: install it, for example with pipx.")
+        return "{}"
+    return f"{{ command = {{ {_lua(sys.executable)}, '-P', '-m', 'drawbridge' }} }}"
+
+
+def _that_start_it(config: Path) -> Iterator[Path]:
+    """The files of the person's configuration that do so, or have a plugin manager do it."""
+    for file in islice((file for file in config.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
+        with contextlib.suppress(OSError):
+            if STARTS.search(REMARK.sub("", file.read_text("utf-8", "replace"))):
+                yield file
+
+
+def _tidy(places: Places, directories: Iterable[Path]) -> None:
+    """Removes copies that the link does not lead to, and those of the directories that are empty."""
+    copies.remove_unused(_copies(), lambda copy: _leads_to(places.link) == str(copy))
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
+
+def _lua(text: str) -> str:
+    """A Lua literal that an Ex command can hold too, whatever is in it."""
+    return "'" + re.sub(rb"[^\w/.+@-]", lambda byte: b"\\%03d" % byte[0][0], os.fsencode(text)).decode() + "'"

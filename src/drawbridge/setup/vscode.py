@@ -1,0 +1,108 @@
+"""``drawbridge setup vscode``: the extension, packed here and installed by the editor's own command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import drawbridge
+from drawbridge.errors import NoProgram, WorldError
+from drawbridge.setup import vsix
+from drawbridge.setup.plan import Plan
+
+PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-server")
+"""VS Code, its insiders' build, and its kin, in the order they are looked for."""
+
+PATIENCE = 120
+"""Seconds; code-server starts a whole Node.js for it."""
+
+
+@dataclass(frozen=True)
+class Install:
+    """The step that has the editor install the extension. ``path``: the extension's folder."""
+
+    program: str
+    path: Path
+    identity: str
+    kind: str = "create"
+
+    def lines(self) -> list[str]:
+        return [f"+ {self.program} --install-extension {self.identity}.vsix"]
+
+    def apply(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="drawbridge-") as directory:
+            packed = Path(directory) / f"{self.identity}.vsix"
+            vsix.pack(self.path, packed)
+            _run(self.program, "--install-extension", str(packed), "--force")
+
+
+@dataclass(frozen=True)
+class Uninstall:
+    program: str
+    path: Path
+    identity: str
+    kind: str = "delete"
+
+    def lines(self) -> list[str]:
+        return [f"- {self.program} --uninstall-extension {self.identity}"]
+
+    def apply(self) -> None:
+        _run(self.program, "--uninstall-extension", self.identity)
+
+
+def plan(program: str | None, *, remove: bool) -> Plan:
+    """``program``: the editor's command; None: the first there is on PATH."""
+    found, folder = _find(program), extension_directory()
+    package = json.loads((folder / "package.json").read_text("utf-8"))
+    identity = f"{package['publisher']}.{package['name']}"
+    listed = dict(line.partition("@")[::2] for line in _run(found, "--list-extensions", "--show-versions").split())
+    there = {name.lower(): version for name, version in listed.items()}.get(identity.lower())
+    if remove:
+        return Plan(
+            [] if there is None else [Uninstall(found, folder, identity)],
+            done=f"The extension is gone from {found}; windows that are open keep it until they are reloaded.",
+            nothing=f"Nothing to remove: {found} has no {identity}.",
+        )
+    return Plan(
+        [] if there == package["version"] else [Install(found, folder, identity)],
+        done=f"{found} has the extension; windows that are open have it once they are reloaded.",
+        nothing=f"Nothing to change: {found} has {identity} {there}.",
+    )
+
+
+def extension_directory() -> Path:
+    """Beside this package in a wheel, in the repository in a checkout."""
+    package = Path(drawbridge.__file__).parent
+    installed = package / "runtime" / "vscode"
+    return installed if installed.is_dir() else package.parent.parent / "extensions" / "vscode"
+
+
+def _find(program: str | None) -> str:
+    for name in [os.path.expanduser(program)] if program else PROGRAMS:
+        if found := shutil.which(name):
+            return found
+    missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
+    raise NoProgram(f"{missing}. Nothing was changed. Install VS Code's command, or name it with --program PATH.")
+
+
+def _run(program: str, *arguments: str) -> str:
+    """What it prints. Raises ``WorldError`` with its own last words."""
+    command = [program, *arguments]
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WorldError(f"{program} did not do it: {error}. Nothing else was changed.") from None
+    if ended.returncode:
+        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["it says nothing"])[-1]
+        raise WorldError(
+            f"`{shlex.join(command)}` ended with code {ended.returncode}: {last}. Nothing else was changed."
+        )
+    return ended.stdout

@@ -60,11 +60,13 @@ class Core:
     async def open(self) -> None:
         await asyncio.to_thread(self.projects.load)
 
-    async def close(self) -> None:
-        for task in self._catching_up.values():
+    async def close(self, reason: str) -> None:
+        """The server ends: runs are told, processes ended, histories closed."""
+        tasks = list(self._catching_up.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._catching_up.values(), return_exceptions=True)
-        await self.projects.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.projects.close(reason)
 
     def gone(self, client: Subscriber) -> None:
         """A client has disconnected: its runs go on, it hears nothing more."""
@@ -73,18 +75,34 @@ class Core:
         for followers in self.house.topics.values():
             followers.pop(client.id, None)
 
-    def follow(self, topic: str, client: Subscriber) -> None:
-        self.house.topics[topic][client.id] = client
+    def follow(self, topics: Sequence[protocol.Topic], client: Subscriber) -> None:
+        """``client`` hears of these from now on ("stats" is not ours)."""
+        for topic in topics:
+            if topic in self.house.topics:
+                self.house.topics[topic][client.id] = client
 
-    def unfollow(self, topic: str, client: Subscriber) -> None:
-        self.house.topics[topic].pop(client.id, None)
+    def unfollow(self, topics: Sequence[protocol.Topic], client: Subscriber) -> None:
+        for topic in topics:
+            if topic in self.house.topics:
+                self.house.topics[topic].pop(client.id, None)
+
+    def states(self) -> dict[str, messages.State]:
+        return {project.id: project.state for project in self.projects}
+
+    async def record(self, project_id: str, seq: int) -> bytes:
+        """A line of a history, whole: what ``messages.history_blob`` names."""
+        history = self.projects.get(project_id).history
+        page = await asyncio.to_thread(history.read, after_seq=seq - 1, limit=1)
+        if not page.records or page.records[0].seq != seq:
+            raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
+        return page.records[0].line
 
     # Projects.
 
     async def project_create(self, command: protocol.ProjectCreate, client: Subscriber) -> Answer:
         project = self.projects.create(command.path, command.agent)
         if command.join:
-            project.subscribers[client.id] = client
+            project.journal.subscribers[client.id] = client
         # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
         frame = records.update_frame(project.id, "project_created", project.info())
         self.house.tell("projects", frame, {client.id: client})
@@ -97,9 +115,9 @@ class Core:
         project = self.projects.get(command.project_id)
         await self.projects.delete(project)
         gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
-        for subscriber in project.subscribers.values():
+        for subscriber in project.journal.subscribers.values():
             subscriber.send(gone)
-        self.house.tell("projects", gone, project.subscribers)
+        self.house.tell("projects", gone, project.journal.subscribers)
         data = {"project_id": project.id, "success": True}
         return Answer(type="project_deleted", project_id=project.id, data=data)
 
@@ -109,7 +127,7 @@ class Core:
         self._leave(project, client)
         snapshot = project.snapshot()
         if command.after_seq is None or command.after_seq >= snapshot.last_seq:
-            project.subscribers[client.id] = client
+            project.journal.subscribers[client.id] = client
         else:
             task = asyncio.get_running_loop().create_task(self._catch_up(project, client, command.after_seq))
             self._catching_up[project.id, client.id] = task
@@ -126,7 +144,7 @@ class Core:
             if not page.records:
                 break
             await client.room()
-        project.subscribers[client.id] = client
+        project.journal.subscribers[client.id] = client
 
     def _caught_up(self, project: Project, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._catching_up.get((project.id, client.id)) is task:
@@ -137,7 +155,7 @@ class Core:
         return messages.OK
 
     def _leave(self, project: Project, client: Subscriber) -> None:
-        project.subscribers.pop(client.id, None)
+        project.journal.subscribers.pop(client.id, None)
         task = self._catching_up.pop((project.id, client.id), None)
         if task is not None:
             task.cancel()
@@ -204,12 +222,12 @@ class Core:
 
     async def set_mode(self, command: protocol.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        project.set_options(msgspec.structs.replace(project.data.options, permission_mode=command.mode))
+        await project.set_options(msgspec.structs.replace(project.data.options, permission_mode=command.mode))
         return messages.OK
 
     async def set_model(self, command: protocol.SetModel, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        project.set_options(msgspec.structs.replace(project.data.options, model=command.model))
+        await project.set_options(msgspec.structs.replace(project.data.options, model=command.model))
         return messages.OK
 
     # Conversations.

@@ -71,8 +71,8 @@ class Warm:
         self.forget(project)
         timer = asyncio.get_running_loop().call_later(self._limits.warm_seconds, self._cool, project.id)
         self._kept[project.id] = (project, timer)
-        while len(self._kept) > self._limits.warm_processes:
-            self._cool(next(iter(self._kept)))
+        for one in list(self._kept)[: max(0, len(self._kept) - self._limits.warm_processes)]:
+            self._cool(one)
 
     def forget(self, project: Idle) -> None:
         """It is in use again, or gone."""

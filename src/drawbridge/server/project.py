@@ -10,50 +10,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from drawbridge.approval import Approval
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import messages, metadata, records
 from drawbridge.server.agents import port
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import History
 from drawbridge.server.house import House
+from drawbridge.server.journal import Journal
 from drawbridge.server.messages import Answer
+from drawbridge.server.questions import Asked, Questions
 from drawbridge.server.run import Order, Outcome, Run, State
-from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.subscriber import Subscriber
 from drawbridge.server.worker import Worker
 
 logger = logging.getLogger("drawbridge.server")
 
-SETTLED_KEPT = 200
-
 SHOWN_PROMPT = 500
 """Characters of a waiting prompt that lists show; the history has all of it."""
-
-
-class Asked:
-    """A question that waits: the approval, what the history keeps of it, the agent's own number for it, and its run."""
-
-    def __init__(self, question: port.Question, run: Run) -> None:
-        self.approval: Approval[port.Decision] = Approval(f"appr_{uuid.uuid4().hex}")
-        self.question_id = question.question_id
-        self.run = run
-        self.record = records.Asked(
-            approval_id=self.approval.id,
-            run_id=run.id,
-            tool_name=question.tool_name,
-            input=question.input,
-            suggestions=question.suggestions,
-            proposal=question.proposal,
-        )
-        self.seq = 0
-        self.created_at = now()
 
 
 class Project:
@@ -64,12 +43,10 @@ class Project:
         self.path = Path(data.path)
         self.data = data
         self.history = history
-        self.subscribers: dict[str, Subscriber] = {}
         self.run: Run | None = None
         self.queue: deque[Run] = deque()
-        self.asked: dict[str, Asked] = {}
-        self._settled: OrderedDict[str, Approval[port.Decision]] = OrderedDict()
-        self._directory = directory
+        self.questions = Questions()
+        self.journal = Journal(directory, data, history, house)
         self._house = house
         self._worker = Worker(self, data.path, house)
         self._fork_from: str | None = None
@@ -94,8 +71,7 @@ class Project:
 
     def _info(self) -> dict[str, Any]:
         waiting = [
-            messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at)
-            for asked in self.asked.values()
+            messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at) for asked in self.questions
         ]
         return {
             "id": self.id,
@@ -120,7 +96,7 @@ class Project:
             run=_shown(self.run, 0) if self.run else None,
             queue=runs,
             open_approvals=[
-                records.question(self.id, asked.record, asked.created_at, asked.seq) for asked in self.asked.values()
+                records.question(self.id, asked.record, asked.created_at, asked.seq) for asked in self.questions
             ],
         )
 
@@ -138,11 +114,11 @@ class Project:
                 "RESOURCE_LIMIT", "Too many prompts wait here already. Nothing was added.", retryable=True
             )
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
-        seq = self._write(
+        seq = self.journal.write(
             "client", records.prompt(order.run_id, order.prompt, order.by, order.request_id, names), asker
         )
         self.queue.append(Run(order))
-        self._save()
+        self.journal.save()
         # The answer to this one is on its way before anything that follows from it.
         asyncio.get_running_loop().call_soon(self._next)
         return self._accepted(order.run_id, seq)
@@ -154,37 +130,21 @@ class Project:
 
     def answer(self, approval_id: str, decision: port.Decision, by: Subscriber) -> Answer:
         """The first answer is recorded, told to the others and given to the agent, once."""
-        asked = self.asked.get(approval_id)
-        if asked is None or not asked.approval.answer(by.name, decision):
-            raise self._too_late(approval_id)
+        asked = self.questions.answer(approval_id, decision, by.name)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = messages.PermissionResolved(
             approval_id=approval_id, by=by.name, decision=word, message=decision.message
         )
-        self._settle(asked)
-        seq = self._event(records.RESOLVED, resolved, by, topic="approvals")
+        self._asking()
+        seq = self.journal.event(records.RESOLVED, resolved, by, topic="approvals")
         self._worker.answer(asked.question_id, decision)
         return messages.updated(records.RESOLVED, resolved, self.id, seq)
 
-    def _too_late(self, approval_id: str) -> ClientError:
-        settled = self._settled.get(approval_id)
-        if settled is None:
-            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="approval_id")
-        if settled.answer_given is None:
-            reason = {"reason": settled.reason}
-            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
-        word = "allow" if settled.answer_given.allow else "deny"
-        who = settled.answered_by
-        return ClientError("APPROVAL_RESOLVED", f"{who} has answered already.", details={"by": who, "decision": word})
-
-    def _settle(self, asked: Asked) -> None:
-        del self.asked[asked.approval.id]
-        self._settled[asked.approval.id] = asked.approval
-        if len(self._settled) > SETTLED_KEPT:
-            self._settled.popitem(last=False)
-        if not self.asked:
-            asked.run.answered()
-            self._worker.asking(False)
+    def _asking(self) -> None:
+        """The agent's clocks stand still while a person is asked."""
+        self._worker.asking(bool(self.questions))
+        if not self.questions and self.run is not None:
+            self.run.answered()
 
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process stays."""
@@ -197,7 +157,7 @@ class Project:
         """Ends the run with its process; returns when both are over."""
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
-        seq = self._event(records.KILLED, fields, asker)
+        seq = self.journal.event(records.KILLED, fields, asker)
         if run.state is State.QUEUED:
             self._give_up_slot()
             self.ended(run, "killed", None, None)
@@ -213,8 +173,8 @@ class Project:
         fields = messages.SessionReset(self.memory.session_id, "", self.id)
         await self._worker.end()
         self._fork_from = None
-        seq = self._event(records.RESET, fields, asker)
-        self._save()
+        seq = self.journal.event(records.RESET, fields, asker)
+        self.journal.save()
         # After the answer, as the specification has it.
         asyncio.get_running_loop().call_soon(self.publish_state)
         return messages.updated(records.RESET, fields, self.id, seq)
@@ -224,15 +184,18 @@ class Project:
         self._not_busy()
         await self._worker.end()
         self._fork_from = session_id if fork else None
-        self._event(records.SESSION, {"session_id": "" if fork else session_id, "fork_from": self._fork_from})
-        self._save()
+        self.journal.event(records.SESSION, {"session_id": "" if fork else session_id, "fork_from": self._fork_from})
+        self.journal.save()
         self.publish_state()
 
-    def set_options(self, options: port.Options) -> None:
+    async def set_options(self, options: port.Options) -> None:
         """What later runs begin with; mode and model also of the one that is at work."""
+        try:
+            await self._worker.change(options)
+        except port.AgentRefused as error:
+            raise ClientError("NOT_SUPPORTED", f"The agent did not take it: {error}. It goes on as before.") from None
         self.data.options = options
-        self._worker.change(options)
-        self._save()
+        self.journal.save()
 
     def _running(self) -> Run:
         if self.run is None:
@@ -253,16 +216,16 @@ class Project:
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
         agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
-        self._event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
+        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         self._worker.begin(run, agent, options, self.memory.session_id, self._fork_from)
         self._fork_from = None
 
     def line(self, run: Run | None, line: port.Line) -> None:
         if not line.durable:
-            return self._publish(records.line_frame(self.id, line.data, self.memory.session_id))
+            return self.journal.publish(records.line_frame(self.id, line.data, self.memory.session_id))
         try:
-            self._write("claude", line.data)
+            self.journal.write("claude", line.data)
         except DrawbridgeError as error:
             # What can't be kept is not shown either, and the agent must not go on unseen.
             if run is not None and run.stop("failed"):
@@ -272,27 +235,29 @@ class Project:
 
     def session_known(self, session_id: str) -> None:
         if session_id != self.memory.session_id:
-            self._event(records.SESSION, {"session_id": session_id})
+            self.journal.event(records.SESSION, {"session_id": session_id})
 
     def question(self, run: Run, question: port.Question) -> None:
-        asked = Asked(question, run)
+        asked = Asked(question, run, now())
         run.ask()
-        self.asked[asked.approval.id] = asked
-        self._worker.asking(True)
-        asked.seq = self._event(records.QUESTION, asked.record, topic="approvals")
+        self.questions.add(asked)
+        self._asking()
+        asked.seq = self.journal.event(records.QUESTION, asked.record, topic="approvals")
 
     def question_gone(self, question_id: str, reason: str) -> None:
-        for asked in list(self.asked.values()):
+        for asked in self.questions:
             if asked.question_id == question_id:
                 self._withdraw(asked, reason)
 
     def _withdraw(self, asked: Asked, reason: str) -> None:
-        if asked.approval.withdraw(reason):
-            self._settle(asked)
-            self._event(records.WITHDRAWN, messages.PermissionWithdrawn(asked.approval.id, reason), topic="approvals")
+        if self.questions.withdraw(asked, reason):
+            self._asking()
+            self.journal.event(
+                records.WITHDRAWN, messages.PermissionWithdrawn(asked.approval.id, reason), topic="approvals"
+            )
 
     def _withdraw_all(self, reason: str) -> None:
-        for asked in list(self.asked.values()):
+        for asked in self.questions:
             self._withdraw(asked, reason)
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
@@ -311,39 +276,12 @@ class Project:
         )
         self.run = None
         self.data.last_active = now()
-        self._event(records.FINISHED, finished, topic="projects")
-        self._save()
+        self.journal.event(records.FINISHED, finished, topic="projects")
+        self.journal.save()
         self.publish_state()
         if was_started:
             self._house.slots.give_back()
         self._next()
-
-    # What is written and told.
-
-    def _write(self, direction: str, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
-        record = self.history.append(direction, message)
-        self.memory.take(record.line)
-        self._publish(records.frame(self.id, record.line), besides, topic)
-        return record.seq
-
-    def _event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int:
-        """0 where the history can't be written: the run goes on to its end, clients hear of it all the same."""
-        message = records.event(what, fields)
-        try:
-            return self._write("server", message, besides, topic)
-        except DrawbridgeError as error:
-            logger.error("%s: %s could not be written: %s", self.id, what, error)
-            self.memory.take_event(message)
-            return 0
-
-    def _publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
-        for subscriber in list(self.subscribers.values()):
-            if subscriber is not besides:
-                subscriber.send(frame)
-        if topic:
-            self._house.tell(
-                topic, frame, self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
-            )
 
     def publish_state(self) -> None:
         """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
@@ -354,27 +292,7 @@ class Project:
             run_id=self.run.id if self.run else None,
             queued=len(self.queue),
         )
-        self._publish(records.update_frame(self.id, "project_state", state), topic="projects")
-
-    def _save(self) -> None:
-        self.data.session_id = self.memory.session_id
-        try:
-            metadata.save(self._directory, self.data)
-        except (DrawbridgeError, OSError) as error:
-            logger.error("%s: its metadata can't be written: %s", self.id, error)
-
-    def recover(self) -> None:
-        """After a restart: what the history has beyond the metadata is taken in, and what was at work is over."""
-        for record in self.history.after(self.memory.seq):
-            self.memory.take(record.line)
-        approvals, runs = list(self.memory.approvals), list(self.memory.unfinished)
-        for approval_id in approvals:
-            self._event(records.WITHDRAWN, messages.PermissionWithdrawn(approval_id, "the server was restarted"))
-        for run_id in runs:
-            finished = messages.RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
-            self._event(records.FINISHED, finished)
-        if approvals or runs:
-            self._save()
+        self.journal.publish(records.update_frame(self.id, "project_state", state), topic="projects")
 
     async def close(self, reason: str) -> None:
         """The server ends. Runs are told, processes ended, the history closed."""
@@ -385,7 +303,7 @@ class Project:
         await self._worker.close()
         for run in [*([self.run] if self.run else []), *waiting]:
             self.ended(run, "interrupted", None, None)
-        self._save()
+        self.journal.save()
         self.history.close()
 
 

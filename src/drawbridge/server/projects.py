@@ -6,6 +6,7 @@ could not be read.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -68,7 +69,7 @@ class Projects:
         if any(str(project.path) == data.path for project in self):
             raise metadata.Damaged("another project has its path")
         project = Project(directory, data, History.open(directory / "logs", fsync=self._fsync), self._house)
-        project.recover()
+        project.journal.recover()
         return project
 
     def _add(self, project: Project) -> Project:
@@ -114,10 +115,9 @@ class Projects:
                 "The project is closed, but its data could not be moved; it will be back at the next start.",
             ) from None
 
-    async def close(self) -> None:
-        """The server ends."""
-        for project in list(self):
-            await project.close("the server is ending")
+    async def close(self, reason: str) -> None:
+        """The server ends; all at once, since each may have a process to wait for."""
+        await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
         logger.error("the project in %s can't be read (%s); it was moved to quarantine", directory.name, why)

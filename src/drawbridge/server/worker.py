@@ -11,6 +11,8 @@ import time
 import uuid
 from typing import Any, Protocol
 
+import msgspec
+
 from drawbridge.server.agents import port
 from drawbridge.server.house import House
 from drawbridge.server.run import Outcome, Run, State
@@ -168,17 +170,18 @@ class Worker:
         if self._process is not None:
             self._process.interrupt()
 
-    def change(self, options: port.Options) -> None:
-        """Other options: mode and model at once, the rest with the next process."""
+    async def change(self, options: port.Options) -> None:
+        """Other options: mode and model at once, the rest with the next process. Raises ``AgentRefused``."""
         if self._process is None or self._kind is None:
             return
         agent, before = self._kind
         if options.permission_mode and options.permission_mode != before.permission_mode:
-            self._process.set_mode(options.permission_mode)
+            await self._process.set_mode(options.permission_mode)
         if options.model and options.model != before.model:
-            self._process.set_model(options.model)
-        from_now = {"permission_mode": options.permission_mode, "model": options.model}
-        self._kind = (agent, _with(before, from_now))
+            await self._process.set_model(options.model)
+        if self._kind is not None:
+            mode, model = options.permission_mode or before.permission_mode, options.model or before.model
+            self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
 
     async def stop_run(self) -> None:
         """Ends the process under a run; ``ended`` was told when this returns."""
@@ -201,8 +204,11 @@ class Worker:
         await process.stop()
 
     def cool(self) -> None:
-        """The warm process has to go."""
-        self.spawn(self.end())
+        """The warm process has to go, unless it is at work by itself."""
+        if self._process is not None and self._process.busy:
+            self._house.warm.keep(self)
+        else:
+            self.spawn(self.end())
 
     async def close(self) -> None:
         """The server ends: the process too, now."""
@@ -244,8 +250,3 @@ class Worker:
             self.spawn(self.stop_run())
         else:
             self._watch = asyncio.get_running_loop().call_later(left, self._look, run)
-
-
-def _with(options: port.Options, changes: dict[str, Any]) -> port.Options:
-    fields = {name: getattr(options, name) for name in options.__struct_fields__}
-    return port.Options(**{**fields, **{name: value for name, value in changes.items() if value}})

@@ -1,0 +1,77 @@
+"""One project's history and who hears of it: what happens is written first and told then; what follows from it is
+remembered.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from drawbridge.errors import DrawbridgeError
+from drawbridge.server import messages, metadata, records
+from drawbridge.server.history import History
+from drawbridge.server.house import House
+from drawbridge.server.subscriber import Frame, Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Journal:
+    """``directory`` holds the metadata and the logs. ``subscribers`` are the clients that have joined, by their id."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.data = data
+        self.history = history
+        self.subscribers: dict[str, Subscriber] = {}
+        self._directory = directory
+        self._house = house
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
+
+    def write(self, direction: str, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
+        record = self.history.append(direction, message)
+        self.memory.take(record.line)
+        self.publish(records.frame(self.data.id, record.line), besides, topic)
+        return record.seq
+
+    def event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int:
+        """0 where the history can't be written: the run goes on to its end, clients hear of it all the same."""
+        message = records.event(what, fields)
+        try:
+            return self.write("server", message, besides, topic)
+        except DrawbridgeError as error:
+            logger.error("%s: %s could not be written: %s", self.data.id, what, error)
+            self.memory.take_event(message)
+            return 0
+
+    def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
+        for subscriber in list(self.subscribers.values()):
+            if subscriber is not besides:
+                subscriber.send(frame)
+        if topic:
+            self._house.tell(
+                topic, frame, self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
+            )
+
+    def save(self) -> None:
+        self.data.session_id = self.memory.session_id
+        try:
+            metadata.save(self._directory, self.data)
+        except (DrawbridgeError, OSError) as error:
+            logger.error("%s: its metadata can't be written: %s", self.data.id, error)
+
+    def recover(self) -> None:
+        """After a restart: what the history has beyond the metadata is taken in, and what was at work is over."""
+        for record in self.history.after(self.memory.seq):
+            self.memory.take(record.line)
+        approvals, runs = list(self.memory.approvals), list(self.memory.unfinished)
+        for approval_id in approvals:
+            self.event(records.WITHDRAWN, messages.PermissionWithdrawn(approval_id, "the server was restarted"))
+        for run_id in runs:
+            finished = messages.RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
+            self.event(records.FINISHED, finished)
+        if approvals or runs:
+            self.save()

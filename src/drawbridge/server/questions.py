@@ -1,0 +1,85 @@
+"""A project's open questions, each an approval that the first answer settles; and the latest settled ones, for who
+comes late. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from drawbridge.approval import Approval
+from drawbridge.server import records
+from drawbridge.server.agents.port import Decision, Question
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.run import Run
+
+SETTLED_KEPT = 200
+
+
+class Asked:
+    """A question: the approval, what the history keeps of it, the agent's own number for it, and its run."""
+
+    def __init__(self, question: Question, run: Run, created_at: str) -> None:
+        self.approval: Approval[Decision] = Approval(f"appr_{uuid.uuid4().hex}")
+        self.question_id = question.question_id
+        self.run = run
+        self.created_at = created_at
+        self.seq = 0
+        self.record = records.Asked(
+            approval_id=self.approval.id,
+            run_id=run.id,
+            tool_name=question.tool_name,
+            input=question.input,
+            suggestions=question.suggestions,
+            proposal=question.proposal,
+        )
+
+
+class Questions:
+    """Iterates over the open ones, the oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Asked] = {}
+        self._settled: OrderedDict[str, Approval[Decision]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Asked]:
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, asked: Asked) -> None:
+        self._open[asked.approval.id] = asked
+
+    def answer(self, approval_id: str, decision: Decision, by: str) -> Asked:
+        """The first answer. Raises ``ClientError`` where there is no such question, or it is settled."""
+        asked = self._open.get(approval_id)
+        if asked is None or not asked.approval.answer(by, decision):
+            raise self._too_late(approval_id)
+        self._settle(asked)
+        return asked
+
+    def withdraw(self, asked: Asked, reason: str) -> bool:
+        """Whether it was still open."""
+        if not asked.approval.withdraw(reason):
+            return False
+        self._settle(asked)
+        return True
+
+    def _too_late(self, approval_id: str) -> ClientError:
+        settled = self._settled.get(approval_id)
+        if settled is None:
+            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="approval_id")
+        if settled.answer_given is None:
+            reason = {"reason": settled.reason}
+            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+        word = "allow" if settled.answer_given.allow else "deny"
+        who = settled.answered_by
+        return ClientError("APPROVAL_RESOLVED", f"{who} has answered already.", details={"by": who, "decision": word})
+
+    def _settle(self, asked: Asked) -> None:
+        del self._open[asked.approval.id]
+        self._settled[asked.approval.id] = asked.approval
+        if len(self._settled) > SETTLED_KEPT:
+            self._settled.popitem(last=False)

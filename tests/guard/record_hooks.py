@@ -1,0 +1,229 @@
+"""Records what the real agents hand to a hook, into ``tests/transcripts/hooks``::
+
+    python -m tests.guard.record_hooks claude gemini codex
+
+Each agent works in a folder and a home of its own, its model is a stub on 127.0.0.1 that has a few tools called, and its
+hooks append what they read to a file. The first line of a transcript says what and when, each other is one payload,
+in the order of the calls. The folder is shown as ``/ws``; where the agent keeps its own record is not shown.
+
+Claude Code and Gemini CLI are those of ``tests/programs.py``; Codex is the ``codex`` on PATH (npm's ``@openai/codex``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests import programs
+from tests.e2e import claude_rig, messages_stub
+from tests.e2e.tmux import Tmux, wait_until
+from tests.e2e_gemini import gemini_rig, gemini_stub
+
+TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts" / "hooks"
+PROMPT = "Change things, please."
+PATCH = """\
+*** Begin Patch
+*** Update File: a.py
+@@
+-one = 1
++one = 11
+ two = 2
+*** Add File: sub/new.py
++new = 1
+*** Delete File: b.py
+*** Update File: c.py
+*** Move to: sub/d.py
+@@
+-c = 1
++d = 1
+*** End Patch
+"""
+NOTEBOOK = {
+    "cells": [{"cell_type": "code", "id": "c1", "execution_count": None, "metadata": {}, "outputs": [], "source": "1"}],
+    "metadata": {"language_info": {"name": "python"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+
+
+class Place:
+    """An agent's home and folder, and the command that its hooks run."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.home, self.folder = base, base / "home", base / "ws"
+        self.heard = base / "heard.jsonl"
+        for directory in (self.home, self.folder / "sub", base / "tmp"):
+            directory.mkdir(parents=True)
+        for name, content in {"a.py": "one = 1\ntwo = 2\n", "b.py": "b = 1\n", "c.py": "c = 1\n"}.items():
+            (self.folder / name).write_text(content)
+        (self.folder / "n.ipynb").write_text(json.dumps(NOTEBOOK))
+        watch = json.dumps({"hookSpecificOutput": {"hookEventName": "SessionStart", "watchPaths": [self.file("a.py")]}})
+        self.command = str(base / "hook")
+        Path(self.command).write_text(
+            f"#!/bin/sh\ninput=$(cat)\nprintf '%s\\n' \"$input\" >> {self.heard}\n"
+            f"case $input in *'\"SessionStart\"'*) echo '{watch}' ;; *) echo '{{}}' ;; esac\n"
+        )
+        Path(self.command).chmod(0o755)
+        for name in [name for name in os.environ if name.startswith("XDG_")]:
+            del os.environ[name]
+        os.environ |= {"HOME": str(self.home), "TMPDIR": str(base / "tmp")}
+        os.environ["CLAUDE_CONFIG_DIR"] = str(self.home / ".claude")
+        tempfile.tempdir = str(base / "tmp")
+
+    def file(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def hooks(self, *events: str, timeout: int = 10) -> dict[str, Any]:
+        handler = {"type": "command", "command": self.command, "timeout": timeout}
+        return {event: [{"hooks": [handler]}] for event in events}
+
+    def payloads(self) -> list[dict[str, Any]]:
+        text = self.heard.read_text() if self.heard.exists() else ""
+        found = [json.loads(line) for line in text.replace(str(self.folder), "/ws").splitlines()]
+        return [payload | {"transcript_path": "/home/person/session.jsonl"} for payload in found]
+
+    def run(self, command: list[str], environment: Mapping[str, str]) -> None:
+        subprocess.run(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, check=True, timeout=120)
+
+
+def claude(place: Place) -> str:
+    """One-shot, and then a session in a terminal: only that one watches files."""
+    program, a = str(programs.claude()), place.folder / "a.py"
+    events = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart", "CwdChanged")
+    settings = {"permissions": {"defaultMode": "acceptEdits", "allow": ["Bash"]}, "hooks": place.hooks(*events)}
+    use = messages_stub.tool_use
+    claude_rig.prepare_home(place.folder)
+    with messages_stub.MessagesStub() as model:
+        model.will_say(
+            messages_stub.read(a),
+            messages_stub.edit(a, "one = 1", "one = 11"),
+            messages_stub.write(Path("new.py"), "new = 1\n"),
+            messages_stub.read(place.folder / "n.ipynb"),
+            use("NotebookEdit", notebook_path=place.file("n.ipynb"), cell_id="c1", new_source="2"),
+            use("Bash", command="echo three = 3 >> a.py", description="Append a line"),
+            use("Bash", command="false", description="Fail"),
+            use("Bash", command="cd sub", description="Change the directory"),
+            messages_stub.text("Done."),
+        )
+        place.run([program, "-p", PROMPT, "--settings", json.dumps(settings)], claude_rig.environment(model))
+    with messages_stub.MessagesStub() as model, Tmux.server() as tmux:
+        settings = {"hooks": place.hooks("SessionStart", "FileChanged")}
+        (place.home / ".claude" / "settings.json").write_text(json.dumps(settings))
+        environment = claude_rig.environment(model)
+        claude_rig.Claude.start(tmux, Path(program), project=place.folder, environment=environment)
+
+        def noticed() -> bool | None:
+            if time.time() - a.stat().st_mtime > 2:  # it takes a moment until it watches, and then waits for the end
+                a.write_text("one = 1\n")
+            return any(payload["hook_event_name"] == "FileChanged" for payload in place.payloads()) or None
+
+        wait_until(noticed, timeout=20)
+    return _version(program)
+
+
+def gemini(place: Place) -> str:
+    program = str(programs.gemini())
+    call = gemini_stub.function_call
+    hooks = place.hooks("BeforeTool", "AfterTool", "BeforeAgent", "SessionStart", timeout=10_000)
+    gemini_rig.SETTINGS.update(hooks=hooks, ide={"enabled": False})
+    gemini_rig.prepare_home()
+    with gemini_stub.GeminiStub() as model:
+        model.will_say(
+            call("read_file", file_path="a.py"),
+            gemini_stub.replace(Path("a.py"), "one = 1", "one = 11"),
+            gemini_stub.write_file(place.folder / "new.py", "new = 1\n"),
+            call("run_shell_command", command="echo three = 3 >> a.py", description="Append a line"),
+            call("run_shell_command", command="pwd; false", description="Fail in sub", dir_path="sub"),
+            gemini_stub.text("Done."),
+        )
+        place.run([program, "--approval-mode", "yolo", "-p", PROMPT], gemini_rig.environment(model))
+    return _version(program)
+
+
+def codex(place: Place) -> str:
+    program = shutil.which("codex")
+    assert program, "codex is not on PATH"
+    turns = [
+        {"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch", "input": PATCH, "status": "completed"},
+        _exec("call_2", cmd="echo three = 3 >> a.py"),
+        _exec("call_3", cmd="pwd; false", workdir="sub"),
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+    ]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _responses(turns))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    folder = place.home / ".codex"
+    folder.mkdir()
+    (folder / "config.toml").write_text(
+        'model = "gpt-5.5"\nmodel_provider = "stub"\napproval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
+        "check_for_update_on_startup = false\n[analytics]\nenabled = false\n"
+        f'[model_providers.stub]\nname = "stub"\nbase_url = "http://127.0.0.1:{server.server_address[1]}/v1"\n'
+        'wire_api = "responses"\nenv_key = "STUB_KEY"\n'
+        f'[projects."{place.folder}"]\ntrust_level = "trusted"\n'
+    )
+    hooks = place.hooks("PreToolUse", "PostToolUse", "UserPromptSubmit", "SessionStart")
+    (folder / "hooks.json").write_text(json.dumps({"hooks": hooks}))
+    environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "STUB_KEY": "for nobody"}
+    command = [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", PROMPT]
+    place.run(command, environment)
+    server.shutdown()
+    return _version(program)
+
+
+def _exec(call: str, **arguments: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call, "name": "exec_command", "arguments": json.dumps(arguments)}
+
+
+def _responses(turns: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
+    """The Responses API: one item a turn."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+            self._event("response.created", response={"id": "r"})
+            self._event("response.output_item.done", output_index=0, item=turns.pop(0))
+            self._event("response.completed", response={"id": "r", "usage": usage})
+
+        def _event(self, kind: str, **fields: Any) -> None:
+            self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Silent."""
+
+    return Handler
+
+
+def _version(program: str) -> str:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    return next(word for word in said.split() if word[0].isdigit())
+
+
+AGENTS: dict[str, Callable[[Place], str]] = {"claude": claude, "gemini": gemini, "codex": codex}
+
+
+def record(agent: str) -> Path:
+    with tempfile.TemporaryDirectory(prefix="db-record-", dir="/tmp", ignore_cleanup_errors=True) as base:
+        place = Place(Path(base))
+        version = AGENTS[agent](place)
+        head = {"agent": agent, "version": version, "recorded": time.strftime("%Y-%m-%d")}
+        transcript = TRANSCRIPTS / f"{agent}-{version}.jsonl"
+        transcript.write_text("".join(json.dumps(line) + "\n" for line in [head, *place.payloads()]))
+    return transcript
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        sys.stdout.write(f"{record(name)}\n")

@@ -14,6 +14,7 @@ from typing import Any
 
 from drawbridge import launcher, settings
 from drawbridge.errors import BadSetting
+from drawbridge.guard.agents import NAMES
 from drawbridge.info import bridges, editors, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
@@ -80,16 +81,16 @@ def report(directory: str | None, *, sweep: bool) -> Report:
 def _guard_problems(installed: list[Guard]) -> list[str]:
     problems = []
     for guard in installed:
-        scope = "" if guard.scope == "user" else " --scope project"
-        again = f"`drawbridge setup {guard.agent}{scope}` installs it anew"
+        name = NAMES[guard.agent]
+        anew = f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` installs it anew."
         if guard.state == "broken":
-            problems.append(f"The guard for {guard.agent} is off: {guard.problem}. {again} ({guard.file}).")
+            problems.append(f"The guard for {name} is off: {guard.problem}. {anew}")
         elif guard.state == "off":
-            problems.append(f"The guard for {guard.agent} is off: in {guard.file}, {guard.problem}.")
+            problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
-            problems.append(f"{guard.file} can't be read: {guard.problem}. {guard.agent} may pass over its hooks.")
+            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may pass over what is in it.")
         elif guard.state == "works" and guard.problem:
-            problems.append(f"The guard for {guard.agent} is of another version: {guard.problem}. {again}.")
+            problems.append(f"The guard for {name} is of another version: {guard.problem}. {anew}")
     return problems
 
 

@@ -158,7 +158,8 @@ def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
         files = sorted({file.name: file for answer in same for file in _files(answer.result)}.values(), key=_rank)
         here = any(_related(os.path.realpath(folder), directory) for folder in folders)
         agents = [number for number in said.get("connected") or [] if isinstance(number, int)]
-        made.append(Editor(said["editor"], kind, pid, here, [answer.path for answer in same], folders, files, agents))
+        sockets = sorted(answer.path for answer in same)
+        made.append(Editor(said["editor"], kind, pid, here, sockets, folders, files, agents))
     yield from sorted(made, key=lambda editor: (not editor.here, editor.folders, editor.pid))
 
 

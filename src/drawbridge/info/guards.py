@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.errors import DrawbridgeError
 from drawbridge.setup import hooks, installed
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.jsonc import Document
+from drawbridge.setup.notes import MANAGED
 
-Scope: TypeAlias = Literal["user", "project"]
+Scope: TypeAlias = Literal["user", "project", "managed"]
+State: TypeAlias = Literal["works", "broken", "off", "absent", "unreadable"]
 
 RUN_SECONDS: Final = 5.0
 
@@ -29,8 +33,6 @@ SAMPLES: Final = {
     "codex": ("PreToolUse", "apply_patch", {"command": "*** Update File: /nonexistent/drawbridge"}),
 }
 """Edits of a file that nobody can have open: event, tool, its input."""
-
-ASKING_MODES: Final = (hooks.ASKING, "plan")
 
 COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILINE)
 """In a stub: which copy of the guard it runs."""
@@ -46,7 +48,7 @@ class Guard:
     agent: str
     scope: Scope
     file: str
-    state: Literal["works", "broken", "off", "absent", "unreadable"]
+    state: State
     command: list[str]
     events: list[str]
     problem: str = ""
@@ -64,53 +66,81 @@ class Permissions:
 
 def look(directory: str) -> list[Guard]:
     """One for each settings file that has the guard or can't be read, and one for each agent without any."""
-    found = [_guard(agent, scope, path, directory) for agent, scope, path in _settings_files(directory)]
-    there = [guard for guard in found if guard.state != "absent"]
-    absent = {guard.agent: guard for guard in reversed(found) if guard.agent not in {other.agent for other in there}}
-    order = list(AGENTS)
-    return sorted([*there, *absent.values()], key=lambda guard: (order.index(guard.agent), guard.scope == "project"))
+    found = []
+    for agent in AGENTS.values():
+        files = _settings_files(agent, directory)
+        off = next(_switches(agent, files), "")
+        guards = [_guard(agent, file, off, directory) for file in files if file.scope != "managed"]
+        found += [guard for guard in guards if guard.state != "absent"] or guards[:1]
+    return found
 
 
 def permissions(directory: str) -> Permissions:
-    """Which mode a ``claude`` in the directory starts in, as far as its settings say."""
-    for agent, _, path in reversed(list(_settings_files(directory))):
-        if agent.name == "claude" and isinstance(mode := _get(_read(path, agent), *hooks.MODE), str):
-            return Permissions(mode, str(path), mode in ASKING_MODES)
+    """Which mode a ``claude`` in the directory starts in, as far as its settings say; the last file that has it counts."""
+    for file in reversed(_settings_files(AGENTS["claude"], directory)):
+        if isinstance(mode := _get(file.content, *hooks.MODE), str):
+            return Permissions(mode, str(file.path), mode == hooks.ASKING)
     return Permissions("", "", asks=False)
 
 
-def _settings_files(directory: str) -> Iterator[tuple[Agent, Scope, Path]]:
-    """Every file that hooks can stand in, each once; of Claude Code's, a later one goes before those above it."""
+class _File(NamedTuple):
+    """``content``: see ``_read``."""
+
+    scope: Scope
+    path: Path
+    content: Any
+
+
+def _settings_files(agent: Agent, directory: str) -> list[_File]:
+    """Those that count in the directory, the weakest first, the person's own at the beginning."""
     project = Path(directory)
-    for agent in AGENTS.values():
-        of_user, of_project = agent.settings_file(None), [agent.settings_file(project)]
-        if agent.name == "claude":
-            of_project = list(dict.fromkeys([project / ".claude" / "settings.json", *of_project]))
-        yield agent, "user", of_user
-        yield from ((agent, "project", path) for path in of_project if not _same(path, of_user))
+    places: dict[Path, Scope] = {agent.settings_file(None): "user"}
+    if agent.name == "claude":
+        places.setdefault(project / ".claude" / "settings.json", "project")
+    places.setdefault(agent.settings_file(project), "project")
+    if agent.name in MANAGED:
+        places[Path(MANAGED[agent.name][sys.platform == "darwin"])] = "managed"
+    return [_File(scope, path, _read(path, agent)) for path, scope in places.items()]
 
 
-def _same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _switches(agent: Agent, files: Iterable[_File]) -> Iterator[str]:
+    """What in the settings switches all hooks off, wherever it stands."""
+    for file in files:
+        if agent.name == "claude" and _get(file.content, "disableAllHooks") is True:
+            yield f"disableAllHooks in {file.path}"
+        if agent.name == "claude" and _get(file.content, "allowManagedHooksOnly") is True:
+            yield f"allowManagedHooksOnly in {file.path}"
+        if agent.name == "gemini" and _get(file.content, "hooksConfig", "enabled") is False:
+            yield f"hooksConfig.enabled in {file.path}"
+        disabled = _get(file.content, "hooksConfig", "disabled") if agent.name == "gemini" else None
+        if isinstance(disabled, list) and "drawbridge" in disabled:
+            yield f"hooksConfig.disabled in {file.path}"
+        if agent.name == "codex":
+            path = file.path.with_name("config.toml")
+            with contextlib.suppress(OSError, ValueError):
+                features = tomllib.loads(path.read_text("utf-8")).get("features")
+                if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
+                    yield f"features.hooks in {path}"
 
 
-def _guard(agent: Agent, scope: Scope, path: Path, directory: str) -> Guard:
-    content = _read(path, agent)
-    if isinstance(content, str):
-        return Guard(agent.name, scope, str(path), "unreadable", [], [], content)
-    handlers = list(_handlers(content, agent.name))
-    if not handlers:
-        return Guard(agent.name, scope, str(path), "absent", [], [])
+def _guard(agent: Agent, file: _File, off: str, directory: str) -> Guard:
+    def guard(state: State, words: list[str], problem: str = "", milliseconds: float = 0) -> Guard:
+        return Guard(agent.name, file.scope, str(file.path), state, words, events, problem, milliseconds)
+
+    handlers = [] if isinstance(file.content, str) else list(_handlers(file.content, agent.name))
     events = sorted({event for event, _ in handlers})
-    if switch := _switched_off(agent, content, path):
-        return Guard(agent.name, scope, str(path), "off", handlers[0][1], events, switch)
+    if isinstance(file.content, str):
+        return guard("unreadable", [], file.content)
+    if not handlers:
+        return guard("absent", [])
+    if off:
+        return guard("off", handlers[0][1], f"{off} switches all hooks off")
     for words in {tuple(words): words for _, words in handlers}.values():
-        problem, milliseconds = _tried(agent.name, words, None if scope == "user" else directory)
+        problem, milliseconds = _tried(agent.name, words, directory if file.scope == "project" else None)
         if problem:
-            return Guard(agent.name, scope, str(path), "broken", words, events, problem)
+            return guard("broken", words, problem)
     lacking = [event for event in agent.events if event not in events]
-    problem = f"it is not called for {', '.join(lacking)}" if lacking else ""
-    return Guard(agent.name, scope, str(path), "works", words, events, problem, milliseconds)
+    return guard("works", words, f"it is not called for {', '.join(lacking)}" if lacking else "", milliseconds)
 
 
 def _read(path: Path, agent: Agent) -> Any:
@@ -147,22 +177,6 @@ def _handlers(content: Any, agent: str) -> Iterator[tuple[str, list[str]]]:
                     yield event, [command, *arguments] if isinstance(arguments, list) else shlex.split(command)
 
 
-def _switched_off(agent: Agent, content: Any, path: Path) -> str:
-    """What in the settings switches every hook off; "" for nothing."""
-    if agent.name == "claude" and _get(content, "disableAllHooks") is True:
-        return "disableAllHooks switches it off"
-    if agent.name == "gemini" and _get(content, "hooksConfig", "enabled") is False:
-        return "hooksConfig.enabled switches it off"
-    if agent.name == "codex":
-        try:
-            with open(path.with_name("config.toml"), "rb") as file:
-                features = tomllib.load(file).get("features", {})
-        except (OSError, ValueError):
-            return ""
-        return "features.hooks in config.toml switches it off" if _get(features, "hooks") is False else ""
-    return ""
-
-
 def _tried(agent: str, words: list[str], project: str | None) -> tuple[str, float]:
     """What is wrong with the command ("" for nothing), and the milliseconds that it took to answer."""
     if missing := _missing(words):
@@ -184,7 +198,7 @@ def _tried(agent: str, words: list[str], project: str | None) -> tuple[str, floa
         return f"it gave no answer within {RUN_SECONDS:g} seconds", 0
     except OSError as error:
         return f"it can't be run: {(error.strerror or 'unknown reason').lower()}", 0
-    took = (time.monotonic() - began) * 1000
+    took = round((time.monotonic() - began) * 1000, 1)
     last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     if ended.returncode != 0:
         return f"it ended with code {ended.returncode}{f': {last}' if last else ''}", took

@@ -19,13 +19,14 @@ FILES_SHOWN: Final = 6
 """Open files of an editor that are listed; those with unsaved changes always are."""
 
 LABEL: Final = 9
-"""Columns of what a line begins with, after its mark."""
+LONGEST_LABEL: Final = 28
+"""Columns of what a line begins with, after its mark: as a rule, and at most."""
 
 NARROWEST: Final = 40
 
 ASCII: Final = {"●": "*", "✗": "x", "○": "o", "▸": ">", "·": "-", "…": "~"}
 
-STYLES: Final = {"●": "accepted", "✗": "error", "○": "dim", "▸": "path", "·": "dim", " ": ""}
+STYLES: Final = {"●": "accepted", "✗": "error", "○": "dim", "▸": "path", "·": "dim", " ": "context"}
 """A mark and how it is painted: there and well, broken, not there, the current one, a remark."""
 
 
@@ -44,11 +45,11 @@ def draw(report: Report, terminal: Terminal) -> str:
     width = max(terminal.width(), NARROWEST) if terminal.is_terminal else 0
     sections = (
         ("Editors", _editors(report)),
-        ("Sockets", _sockets(report)),
-        ("IDE bridges", _bridges(report)),
-        ("Agent servers", iter([Line("○", "none", "")])),
         ("Guard", _guards(report)),
         ("Approval", _approval(report)),
+        ("IDE bridges", _bridges(report)),
+        ("Agent servers", iter([Line("○", "none", "")])),
+        ("Sockets", _sockets(report)),
     )
     parts = [
         terminal.paint("Drawbridge", "agent") + "  " + _fit(short(report.directory), width and width - 12, terminal)
@@ -120,8 +121,8 @@ def _bridges(report: Report) -> Iterator[Line]:
     for bridge in report.bridges:
         agents = ", ".join(bridge.files)
         folders = ", ".join(map(short, bridge.folders)) or "no folder"
-        text = f"{bridge.ide or 'unknown'}  {folders}"
-        yield Line("●" if bridge.state == "live" else "○", str(bridge.port), text, _bridge_note(bridge, agents))
+        label = f"{bridge.port} {bridge.ide}"
+        yield Line("●" if bridge.state == "live" else "○", label, folders, _bridge_note(bridge, agents))
     if not report.bridges:
         yield Line("○", "none", "", "`:DrawbridgeStart` in Neovim starts one")
 
@@ -148,18 +149,21 @@ def _guards(report: Report) -> Iterator[Line]:
 
 def _approval(report: Report) -> Iterator[Line]:
     found = report.permissions
-    where = f"{found.mode} in {short(found.file, report.directory)}" if found.mode else "newer versions start in auto"
+    where = (
+        f"{found.mode} in {short(found.file, report.directory)}" if found.mode else "newer versions start in auto mode"
+    )
     if found.asks:
         yield Line("●", "claude", f"asks before it edits ({where})")
     else:
-        yield Line("○", "claude", f"does not ask ({where})", "`drawbridge setup claude`")
+        yield Line("○", "claude", f"does not ask before it edits ({where})")
+        yield Line("·", "", "`drawbridge setup claude --ask-mode` lets you see its changes first", deep=True)
 
 
 def _row(line: Line, width: int, terminal: Terminal) -> str:
     """As wide as the terminal and no wider; elsewhere (0) whole."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
-    label = f"{harmless(line.label):<{LABEL}} " if line.label else ""
+    label = f"{_fit(line.label, width and LONGEST_LABEL, terminal):<{LABEL}} " if line.label else ""
     used = len(indent) + 2 + columns(label)
     note = harmless(line.note)
     room = width - used - (columns(note) + 2 if note else 0) if width else 0

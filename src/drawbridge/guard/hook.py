@@ -30,7 +30,10 @@ BAD_PATH = "The path holds a line break or a NUL byte. Nothing was written; name
 
 def run(settings: Settings) -> NoReturn:
     """Answers what stands at standard input, and ends the process without its tidying up, which would cost a millisecond."""
-    _say(answer(_read(), settings, posix.environ))
+    try:
+        _say(answer(_read(), settings, posix.environ))
+    except KeyboardInterrupt:
+        posix._exit(130)  # as a shell has it; the agent was interrupted too, and wants no traceback
 
 
 def refuse_settings(problem: str, settings: Settings) -> NoReturn:
@@ -49,11 +52,13 @@ def _say(data: bytes) -> NoReturn:
 
 
 def _read() -> bytes:
+    """All there is, and of what is too large just enough to tell. Who stops reading is not listened to (Claude Code)."""
     portions, size = [], 0
     try:
-        while size <= LARGEST_INPUT and (portion := posix.read(0, PORTION)):
-            portions.append(portion)
-            size += len(portion)
+        while portion := posix.read(0, PORTION):
+            if size <= LARGEST_INPUT:
+                portions.append(portion)
+                size += len(portion)
     except OSError:
         pass
     return b"".join(portions)

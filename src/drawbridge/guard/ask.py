@@ -22,6 +22,9 @@ BLOCKED_GRACE = 0.06
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
+PARTS = {method: ("change",) for method in ("buffer_text", "merge_buffer", "refresh_buffer", "save_buffer")}
+"""The Lua that a method needs besides ``files`` and its own; a ``snapshot`` with a selection needs ``selection``."""
+
 HERE = __file__.rpartition("/")[0]
 
 
@@ -52,12 +55,11 @@ class _Connection:
 def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any], milliseconds: int) -> list[Answer]:
     """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours)."""
     until = monotonic() + milliseconds / 1000
-    text = json_text.dump(params)
     requests: dict[str, bytes] = {}
     answers, waiting, poller = [], {}, poll()
     for path, kind in sockets:
         if kind not in requests:
-            requests[kind] = _request(kind, method, text)
+            requests[kind] = _request(kind, method, params)
         answer = Answer(path, kind)
         connected = _connect(path, answer)
         if connected is None and not answer.problem:
@@ -80,10 +82,13 @@ def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any],
     return answers
 
 
-def _request(kind: str, method: str, params: str) -> bytes:
+def _request(kind: str, method: str, params: dict[str, Any]) -> bytes:
+    text = json_text.dump(params)
     if kind == find.VSCODE:
-        return vscode.request(method, params)
-    return neovim.request(_read("files") + _read(method), method, params)
+        return vscode.request(method, text)
+    wanted = ("selection",) if "selection" in params.get("want", ()) else ()
+    parts = ("files", *wanted, *PARTS.get(method, ()), method)
+    return neovim.request("".join(map(_read, parts)), method, text)
 
 
 def _read(name: str) -> str:

@@ -1,0 +1,199 @@
+--- What each question of the guard to a Neovim begins with: this text and that of the method's own file run as one chunk, with the
+--- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/protocols/guard.md has the methods.
+--- From Neovim 0.7 on, with nothing of ours installed. On the way of every edit of an agent: keep it small.
+local api, fn = vim.api, vim.fn
+local loop = vim.uv or vim.loop
+
+local REVISION = 1 -- of what `watch` leaves behind; raise it when that changes
+local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
+local EXACT = 2 ^ 53 -- above it Lua rounds the number of an inode
+
+-- The forms of a character of several bytes in UTF-8.
+local CHARACTERS = {
+  '[\194-\223][\128-\191]',
+  '\224[\160-\191][\128-\191]',
+  '[\225-\236\238\239][\128-\191][\128-\191]',
+  '\237[\128-\159][\128-\191]',
+  '\240[\144-\191][\128-\191][\128-\191]',
+  '[\241-\243][\128-\191][\128-\191][\128-\191]',
+  '\244[\128-\143][\128-\191][\128-\191]',
+}
+
+--- Bytes that are no UTF-8 go as "\udc80" to "\udcff", as Python has them; here they come back.
+local function decode(json)
+  if json:find('\\udc', 1, true) then
+    json = json:gsub('\\\\', '\1'):gsub('(\\ud[89ab]%x%x)\\u', '%1\2')
+    json = json:gsub('\\udc([89a-f]%x)', function(byte)
+      return string.char(tonumber(byte, 16))
+    end)
+    json = json:gsub('\2', '\\u'):gsub('\1', '\\\\')
+  end
+  return vim.json.decode(json, { luanil = { object = true, array = true } })
+end
+
+local function is_valid(text)
+  if not text:find('[\128-\255]') then
+    return true
+  end
+  for _, character in ipairs(CHARACTERS) do
+    text = text:gsub(character, ' ')
+  end
+  return not text:find('[\128-\255]')
+end
+
+local function answer(result)
+  local json = vim.json.encode(result)
+  if is_valid(json) then
+    return json
+  end
+  return (
+    json:gsub('[\128-\255]+', function(run)
+      local parts, at = {}, 1
+      while at <= #run do
+        local found
+        for _, character in ipairs(CHARACTERS) do
+          found = found or run:match('^' .. character, at)
+        end
+        parts[#parts + 1] = found or ('\\udc%x'):format(run:byte(at))
+        at = at + (found and #found or 1)
+      end
+      return table.concat(parts)
+    end)
+  )
+end
+
+--- The name without links; of what does not exist yet, that of what does with the rest behind it.
+local function canonical(path)
+  local rest, up = '', 0
+  for _ = 1, 100 do -- links may lead in a circle
+    local real = loop.fs_realpath(path)
+    if real then
+      for _ = 1, up do
+        real = real:match('^(.*)/') or ''
+      end
+      return (real == '/' and '' or real) .. rest
+    end
+    local folder, name = path:match('^(.*)/([^/]*)$')
+    if not folder then
+      break
+    end
+    local link = up == 0 and loop.fs_readlink(path)
+    if link then
+      path = link:sub(1, 1) == '/' and link or folder .. '/' .. link
+    else
+      if name == '..' then
+        up = up + 1
+      elseif name ~= '' and name ~= '.' then
+        rest, up = up == 0 and '/' .. name .. rest or rest, math.max(up - 1, 0)
+      end
+      path = folder == '' and '/' or folder
+    end
+  end
+  return path
+end
+
+local function same_file(a, b)
+  if a.stat and b.stat then
+    return a.stat.ino == b.stat.ino
+      and a.stat.dev == b.stat.dev
+      and (a.stat.ino < EXACT or a.stat.nlink > 1 or canonical(a.path) == canonical(b.path))
+  end
+  return not a.stat and not b.stat and canonical(a.path) == canonical(b.path)
+end
+
+local function is_file(buf)
+  local kind = vim.bo[buf].buftype
+  return (kind == '' or kind == 'acwrite') and api.nvim_buf_get_name(buf):sub(1, 1) == '/'
+end
+
+--- For each of the paths the loaded buffers of that file.
+local function find(paths)
+  local found, wanted = {}, {}
+  for index, path in ipairs(paths) do
+    found[index], wanted[index] = {}, { path = path, stat = loop.fs_stat(path) }
+  end
+  for _, buf in ipairs(#paths > 0 and api.nvim_list_bufs() or {}) do
+    local name = api.nvim_buf_is_loaded(buf) and api.nvim_buf_get_name(buf) or ''
+    if name:sub(1, 1) == '/' then
+      local its = { path = name, stat = loop.fs_stat(name) }
+      for index, file in ipairs(wanted) do
+        if same_file(file, its) and is_file(buf) then
+          table.insert(found[index], buf)
+        end
+      end
+    end
+  end
+  return found
+end
+
+--- All loaded buffers of files.
+local function files()
+  return vim.tbl_filter(function(buf)
+    return api.nvim_buf_is_loaded(buf) and is_file(buf)
+  end, api.nvim_list_bufs())
+end
+
+--- How the buffer's file is on disk now.
+local function stamp(buf)
+  local found = loop.fs_stat(api.nvim_buf_get_name(buf))
+  return found and ('%d.%09d %d'):format(found.mtime.sec, found.mtime.nsec, found.size) or 'none'
+end
+
+--- Whether the file was written after the first change that is not saved; `:undo` has whole seconds.
+local function written_since(buf)
+  local first
+  local undo = api.nvim_buf_call(buf, fn.undotree)
+  for _, entry in ipairs(undo.entries) do
+    first = entry.save ~= (undo.save_cur > 0 and undo.save_cur or nil) and (first or entry.time) or nil
+  end
+  local found = loop.fs_stat(api.nvim_buf_get_name(buf))
+  return first and found and found.mtime.sec > first
+end
+
+--- What Neovim does not tell later has to be noted when it happens.
+local function watch(guard)
+  local group = api.nvim_create_augroup('drawbridge_guard', {})
+  local function on(events, callback)
+    api.nvim_create_autocmd(events, { group = group, callback = callback })
+  end
+  for _, buf in ipairs(files()) do
+    guard.stamps[buf] = vim.bo[buf].modified and written_since(buf) and 'older' or stamp(buf)
+  end
+  on({ 'BufReadPost', 'BufNewFile', 'BufWritePost', 'BufFilePost', 'FileChangedShellPost' }, function(args)
+    local of_copy = args.event == 'BufWritePost' and args.match ~= api.nvim_buf_get_name(args.buf)
+    local kept = args.event == 'FileChangedShellPost' and vim.bo[args.buf].modified
+    if not of_copy and not kept then
+      guard.stamps[args.buf], guard.sure[args.buf] = stamp(args.buf), true
+    end
+  end)
+  on('ModeChanged', function()
+    local before, now = VISUAL[vim.v.event.old_mode:sub(1, 1)], VISUAL[vim.v.event.new_mode:sub(1, 1)]
+    local buf = api.nvim_get_current_buf()
+    local tick = api.nvim_buf_get_changedtick(buf)
+    if now and not before then
+      guard.left, guard.entered = nil, { buf = buf, tick = tick }
+    elseif before and not now and guard.entered and guard.entered.buf == buf and guard.entered.tick == tick then
+      guard.left = guard.entered
+      guard.left.kind, guard.left.at = before, loop.hrtime()
+      guard.left.from, guard.left.to, guard.left.curswant = fn.getpos("'<"), fn.getpos("'>"), fn.winsaveview().curswant
+    end
+  end)
+  on('DiagnosticChanged', function(args)
+    guard.reported[args.buf] = true
+  end)
+  on('BufWipeout', function(args)
+    for _, known in ipairs({ 'stamps', 'sure', 'told', 'reported', 'before' }) do
+      guard[known][args.buf] = nil
+    end
+  end)
+end
+
+-- What lives on in this Neovim from one question to the next.
+local guard = _G.__drawbridge_guard
+if not guard or guard.revision ~= REVISION then
+  guard = { revision = REVISION, stamps = {}, sure = {}, told = {}, reported = {}, before = {}, remembered = {}, given = {} }
+  _G.__drawbridge_guard = guard
+  watch(guard)
+end
+
+local params = decode((select(2, ...)))

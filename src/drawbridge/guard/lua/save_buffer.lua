@@ -1,0 +1,75 @@
+--- Saves as the person would, but with a reason where Neovim would ask.
+local function refuse(reason)
+  return answer({ saved = false, reason = reason })
+end
+
+--- Runs a command in the buffer, and `callback` where `event` comes of it; what went wrong, in Neovim's own words.
+local function attempt(buf, command, event, callback)
+  local group = api.nvim_create_augroup('drawbridge_guard_save', {})
+  if event then
+    api.nvim_create_autocmd(event, { group = group, buffer = buf, callback = callback })
+  end
+  local ok, problem = pcall(api.nvim_buf_call, buf, function()
+    vim.cmd(command)
+  end)
+  vim.cmd('autocmd! drawbridge_guard_save')
+  api.nvim_del_augroup_by_id(group)
+  return not ok and (tostring(problem):match('E%d+: [^\n]*') or tostring(problem)) or nil
+end
+
+--- Whether Neovim itself would call the file another than it has read. It is not asked by saving: it would ask back.
+local function is_newer(buf)
+  if guard.stamps[buf] ~= stamp(buf) then
+    return true
+  elseif guard.sure[buf] then
+    return false
+  end
+  -- "File exists": it did not when the buffer was made. The attempt ends before anything is written.
+  local confirm, newer = vim.o.confirm, false
+  vim.o.confirm = false
+  local problem = attempt(buf, 'silent write', 'BufWriteCmd', function()
+    error('not really')
+  end)
+  vim.o.confirm = confirm
+  if problem and problem:find('^E13:') then
+    return true
+  end
+  attempt(buf, 'silent! checktime ' .. buf, 'FileChangedShell', function()
+    newer, vim.v.fcs_choice = true, ''
+  end)
+  return newer
+end
+
+local function obstacle(buf)
+  local name, options = api.nvim_buf_get_name(buf), vim.bo[buf]
+  if options.readonly then
+    return 'it is read-only there'
+  elseif is_taken_over(buf) then
+    return 'a plugin saves it'
+  elseif not loop.fs_stat(name:match('^(.*/)')) then
+    return 'its directory does not exist'
+  elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then
+    return 'the file is not writable'
+  elseif not guard.sure[buf] and fn.exists('#FileChangedShell') == 1 then
+    return 'it is not sure that the file is still as it was read'
+  elseif is_newer(buf) then
+    return 'the file has changed on disk since it was read'
+  end
+end
+
+local buf = find({ params.file_path })[1][1]
+if not buf then
+  return refuse('it is not open')
+elseif not vim.bo[buf].modified then
+  return answer({ saved = true })
+end
+local reason = obstacle(buf)
+if reason then
+  return refuse(reason)
+end
+-- With "!" Neovim asks nothing; what it would ask or refuse has been looked at before.
+reason = attempt(buf, 'silent lockmarks write!')
+if reason or vim.bo[buf].modified then
+  return refuse(reason or 'Neovim did not save it')
+end
+return answer({ saved = true })

@@ -1,0 +1,87 @@
+--- How things stand.
+local REMEMBERED = 50 -- files
+
+--- What the person works on. A terminal or another special buffer in front does not take that from the last file.
+local function in_front()
+  for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
+    if buf > 0 and is_file(buf) then
+      return { [buf] = true }
+    end
+  end
+  local found, newest = {}, 1
+  -- Not getbufinfo() itself: its answer would bring along all that plugins keep in buffers.
+  for _, one in ipairs(fn.eval('map(getbufinfo({"bufloaded": 1}), "[v:val.bufnr, v:val.lastused]")')) do
+    if one[2] >= newest and is_file(one[1]) then
+      found, newest = one[2] > newest and {} or found, one[2]
+      found[one[1]] = true
+    end
+  end
+  return found
+end
+
+local front = in_front()
+
+--- One file, in however many buffers it is.
+local function standing(bufs)
+  local all
+  for _, buf in ipairs(bufs) do
+    local modified = vim.bo[buf].modified
+    all = all or { modified = false, current = false, visible = false }
+    if modified or not all.lines then
+      all.name, all.lines = api.nvim_buf_get_name(buf), api.nvim_buf_line_count(buf)
+    end
+    all.modified = all.modified or modified
+    all.current = all.current or front[buf] == true
+    all.visible = all.visible or #fn.win_findbuf(buf) > 0
+  end
+  return all or vim.NIL
+end
+
+--- Keeps the diagnostics that the buffer has now, for the method `diagnostics`.
+local function remember(buf)
+  -- To ask for `vim.diagnostic` loads it: where nobody has done so, there are none.
+  guard.before[buf] = package.loaded['vim.diagnostic'] and vim.diagnostic.get(buf) or {}
+  guard.reported[buf] = nil
+  table.insert(guard.remembered, buf)
+  if #guard.remembered > REMEMBERED then
+    local oldest = table.remove(guard.remembered, 1)
+    if not vim.tbl_contains(guard.remembered, oldest) then
+      guard.before[oldest] = nil
+    end
+  end
+end
+
+guard.editor = guard.editor or 'Neovim ' .. fn.execute('version'):match('NVIM v(%S+)')
+local result = { editor = guard.editor, pid = fn.getpid(), files = {} }
+for index, bufs in ipairs(find(params.paths)) do
+  result.files[index] = standing(bufs)
+  for _, buf in ipairs(params.remember and bufs or {}) do
+    remember(buf)
+  end
+end
+
+local want = {}
+for _, part in ipairs(params.want or {}) do
+  want[part] = true
+end
+if want.unsaved or want.open then
+  result.unsaved, result.open = want.unsaved and {}, want.open and {}
+  result.folders = want.open and { fn.getcwd(-1, -1) }
+  for _, buf in ipairs(files()) do
+    if want.unsaved and vim.bo[buf].modified then
+      table.insert(result.unsaved, standing({ buf }))
+    end
+    if want.open then
+      table.insert(result.open, api.nvim_buf_get_name(buf))
+    end
+  end
+end
+if want.selection then
+  result.selection = selection(params.session or '')
+end
+if want.selection or want.connected then
+  local link = package.loaded['drawbridge.link']
+  local bridge = link and link.state()
+  result.connected = bridge and bridge.pids or {}
+end
+return answer(result)

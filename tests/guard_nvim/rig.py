@@ -1,0 +1,83 @@
+"""A real Neovim, a person in it, and the guard's questions to it, sent as the guard sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from drawbridge.guard import ask, find
+from tests.nvim.rig import PATIENCE, Person, headless
+
+DEADLINE = 5_000
+"""Milliseconds; the guard's own are far shorter, and not what is tested here."""
+
+
+class Desk:
+    """What the person has open, and ``asks`` for what an agent's hook would ask."""
+
+    def __init__(self, person: Person, folder: Path, program: Path) -> None:
+        self.person = person
+        self.folder = folder
+        self.program = program
+
+    def file(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    async def opened(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
+        """A file that the person has in front of them."""
+        path = self.file(name, content)
+        await self.person.edits(path)
+        return path
+
+    async def asks(self, method: str, **params: Any) -> Any:
+        """What Neovim answers to one question of the guard."""
+        (answer,) = await self.asks_unsure(method, **params)
+        assert answer.problem == ""
+        return answer.result
+
+    async def asks_unsure(self, method: str, *, milliseconds: int = DEADLINE, **params: Any) -> list[ask.Answer]:
+        """The same, where Neovim may not answer at all."""
+        given = {name: str(value) if isinstance(value, Path) else value for name, value in params.items()}
+        return await asyncio.to_thread(ask.ask, [(self.person.address, find.NEOVIM)], method, given, milliseconds)
+
+    async def stands(self, path: Path | str) -> Any:
+        """How one file stands in this Neovim; None where it is not open."""
+        return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
+
+    async def text(self, name: str | Path = "%") -> list[str]:
+        """The lines of a buffer."""
+        return list(await self.person.lua("return vim.fn.getbufline(vim.fn.bufnr(...), 1, '$')", str(name)))
+
+    async def modified(self, name: str | Path = "%") -> bool:
+        return bool(await self.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), '&modified') == 1", str(name)))
+
+    async def ex(self, command: str) -> None:
+        """A command of the person's."""
+        await self.person.lua("vim.cmd(...)", command)
+
+    async def keys(self, keys: str) -> None:
+        """Keys; returns when Neovim has worked them off."""
+        await self.person.types(keys)
+        await self.person.lua("return 1")
+
+    async def mode(self) -> str:
+        return str((await self.person.call("nvim_get_mode"))["mode"])
+
+    async def comes_into(self, mode: str) -> None:
+        """Waits for a mode, also for one in which nothing else is answered."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.mode() != mode:
+                await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def desk(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Desk]:
+    """A Neovim without configuration in ``folder``."""
+    async with headless(program, *arguments, cwd=folder) as person:
+        yield Desk(person, folder, program)

@@ -13,7 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from drawbridge.errors import NotPrivate
-from drawbridge.private_files import make_private_directory, process_alive
+from drawbridge.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory, process_alive
 
 NAME = re.compile(r"[0-9a-f]{12}")
 UNFINISHED = re.compile(r"[0-9a-f]{12}\.(\d+)\.tmp")
@@ -51,10 +51,12 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
     try:
         for file in files_of(folder, parts):
             target = beside / inside / file
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target.touch(0o600)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch(PRIVATE_FILE)
             shutil.copyfile(folder / file, target)
         prepare(beside)
+        for made in (beside, *filter(Path.is_dir, beside.rglob("*"))):
+            made.chmod(PRIVATE_DIRECTORY)
         if place.exists():
             shutil.rmtree(place)
         os.rename(beside, place)

@@ -74,15 +74,18 @@ class Change:
         """Raises ``NotWritable``, and then the file is as it was."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} has changed meanwhile. It was left as it is now; run this again.")
-        target = _target(self.path)
+        target, kept = _target(self.path), None
         try:
-            kept = _keep(self.path, self.before) if self.keep and self.before is not None else None
+            if self.keep and self.before is not None:
+                kept = _keep(self.path, self.before)
             if self.after is None:
                 target.unlink()
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _write(target, self.after, _mode(target))
         except OSError as error:
+            if kept:
+                kept.unlink()
             raise NotWritable(f"{self.path} can't be written: {_why(error)}. It was left as it was.") from None
         return kept
 
@@ -93,7 +96,7 @@ def read(path: Path) -> bytes | None:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UnusableFile(f"{path} is no file. Nothing was changed; move it away first.")
         return path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UnusableFile(f"{path} can't be read: {_why(error)}. Nothing was changed.") from None

@@ -30,7 +30,7 @@ from drawbridge.settings import HOOK
 from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
-PARTS = ("__init__.py", "privacy.py", "guard", "text")
+PARTS = ("__init__.py", "errors.py", "privacy.py", "guard", "text")
 """What of the package the guard is made of. It imports nothing else but the standard library."""
 
 STUB = '''\

@@ -1,0 +1,378 @@
+"""``drawbridge setup claude|gemini|codex``: what gets into an agent's settings, and what comes out again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.guard.agents import EVENTS, TOOLS
+from drawbridge.setup.agents import AGENTS
+from tests.setup.conftest import Setup, everything_below, stub, without_backups
+
+pytestmark = pytest.mark.usefixtures("guard")
+
+AGENT_NAMES = sorted(AGENTS)
+THEIRS = {"type": "command", "command": "my-own-hook", "timeout": 9}
+
+
+def settings_file(agent: str, scope: str = "user") -> Path:
+    path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def handlers(agent: str, scope: str = "user") -> dict[str, list[dict[str, Any]]]:
+    """Event → every handler in it."""
+    events = json.loads(settings_file(agent, scope).read_text("utf-8-sig"))["hooks"]
+    return {event: [handler for group in groups for handler in group["hooks"]] for event, groups in events.items()}
+
+
+def indented(value: object, indent: int | str | None = 2) -> str:
+    return json.dumps(value, indent=indent)
+
+
+PERSONS = {
+    "two spaces": indented({"model": "opus", "env": {"A": "ü"}}) + "\n",
+    "four spaces, no last line end": indented({"model": "opus", "list": [1, 2]}, 4),
+    "tabs": indented({"model": "opus"}, "\t") + "\n\n",
+    "one line": '{"model":"opus","env":{"A":"1"}}',
+    "line ends of Windows": indented({"model": "opus", "env": {}}).replace("\n", "\r\n") + "\r\n",
+    "hooks for the same event": indented({"hooks": {"PreToolUse": [{"matcher": "X", "hooks": [THEIRS]}]}, "z": 1}),
+    "hooks for another event": indented({"hooks": {"Stop": [{"hooks": [THEIRS]}]}}),
+    "hooks that are empty": indented({"a": 1, "hooks": {}}),
+    "lists that are empty": '{\n  "hooks": {"PreToolUse": [ ], "SessionStart": []}\n}\n',
+    "an empty object": "{}",
+    "an empty object on two lines": "{\n}\n",
+    "nothing at all": "",
+    "an empty line": "\n",
+}
+
+
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
+    agent: str, scope: str, setup: Setup
+) -> None:
+    home = Path.home()
+    before = everything_below(home)
+    path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
+    said = setup(agent, "--scope", scope)
+    assert said.code == 0
+    assert f"+++ {path}" in said.output
+    assert set(handlers(agent, scope)) == set(AGENTS[agent].events)
+    assert path.stat().st_mode & 0o777 == 0o600
+    said = setup(agent, "--scope", scope, "--remove")
+    assert said.code == 0
+    assert f"--- {path}" in said.output
+    left = everything_below(home)
+    assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+@pytest.mark.parametrize("text", PERSONS.values(), ids=PERSONS.keys())
+def test_what_the_person_had_is_there_all_the_time_and_to_the_byte_afterwards(
+    agent: str, text: str, setup: Setup
+) -> None:
+    path = settings_file(agent)
+    path.write_bytes(text.encode())
+    assert setup(agent).code == 0
+    now = json.loads(path.read_bytes())
+    then = json.loads(text or "{}") if text.strip() else {}
+    assert {key: now[key] for key in then if key != "hooks"} == {key: then[key] for key in then if key != "hooks"}
+    for event, groups in then.get("hooks", {}).items():
+        assert now["hooks"][event][: len(groups)] == groups
+    assert setup(agent, "--remove").code == 0
+    assert path.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+def test_a_second_time_there_is_nothing_to_change_and_nothing_is_written(agent: str, setup: Setup) -> None:
+    settings_file(agent).write_text(PERSONS["two spaces"])
+    setup(agent)
+    before = {name: Path.home() / name for name in everything_below(Path.home())}
+    times = {name: path.lstat().st_mtime_ns for name, path in before.items()}
+    said = setup(agent)
+    assert said.code == 0
+    assert said.output == f"Nothing to change: {AGENTS[agent].title} calls the guard, as {settings_file(agent)} says.\n"
+    assert {name: (Path.home() / name).lstat().st_mtime_ns for name in everything_below(Path.home())} == times
+    setup(agent, "--remove")
+    assert setup(agent, "--remove").output.startswith("Nothing to remove: ")
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+def test_a_dry_run_shows_the_same_and_does_nothing(agent: str, setup: Setup) -> None:
+    settings_file(agent).write_text(PERSONS["tabs"])
+    before = everything_below(Path.home())
+    shown = setup(agent, "--dry-run")
+    assert everything_below(Path.home()) == before
+    assert shown.code == 0
+    assert shown.output.endswith("Nothing was changed.\n")
+    assert setup(agent).output.startswith(shown.output.removesuffix("Nothing was changed.\n"))
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+def test_the_guard_is_called_with_the_words_that_the_settings_hold(agent: str, setup: Setup, tmp_path: Path) -> None:
+    log = tmp_path / "log of guard"
+    setup(agent, "--policy", "any", "--log-file", log)
+    for event, (handler,) in handlers(agent).items():
+        words = [handler["command"], *handler["args"]] if "args" in handler else shlex.split(handler["command"])
+        assert os.path.realpath(words[0]) == words[0]
+        assert words[1:] == ["-I", "-S", str(stub(agent))]
+        subprocess.run(words, input=event, text=True, check=True, timeout=10, cwd="/", env={}, capture_output=True)
+    calls = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [call["input"] for call in calls] == list(AGENTS[agent].events)
+    assert {(call["settings"]["agent"], call["settings"]["policy"]) for call in calls} == {(agent, "any")}
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+def test_every_tool_and_event_that_is_hooked_is_one_that_the_guard_knows(agent: str) -> None:
+    assert set(AGENTS[agent].events) == set(EVENTS[agent])
+    tools = {tool for matcher in AGENTS[agent].events.values() for tool in (matcher or "").strip("^()$").split("|")}
+    assert tools - {""} <= set(TOOLS)
+
+
+@pytest.mark.parametrize(("agent", "unit"), [("claude", 1), ("gemini", 1000), ("codex", 1)])
+def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str, unit: int, setup: Setup) -> None:
+    setup(agent, "--answer", "wait", "--wait", "60")
+    first, *others = (handler["timeout"] for (handler,) in handlers(agent).values())
+    assert first == 65 * unit
+    assert set(others) == {5 * unit}
+    setup(agent)
+    assert {handler["timeout"] for (handler,) in handlers(agent).values()} == {5 * unit}
+
+
+def test_an_edit_of_claude_is_held_back_where_the_guard_can_not_be_started_if_that_is_wanted(
+    setup: Setup, claude_says: Callable[[str], None]
+) -> None:
+    claude_says("2.1.295")
+    setup("claude", "--fail", "closed")
+    found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}
+    assert found.pop("PreToolUse") == "block"
+    assert set(found.values()) == {None}
+    setup("claude")
+    assert "onFailure" not in settings_file("claude").read_text()
+
+
+def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_says: Callable[[str], None]) -> None:
+    claude_says("2.1.294")
+    said = setup("claude", "--fail", "closed")
+    assert "onFailure" not in settings_file("claude").read_text()
+    assert "Claude Code is 2.1.294: from 2.1.295 on it can also hold an edit back" in said.errors
+
+
+def around(path: Path) -> dict[str, Any]:
+    """The person works on the file: another hook beside ours, more groups, another order, other white space."""
+    settings: dict[str, Any] = json.loads(path.read_text())
+    event, groups = next(iter(settings["hooks"].items()))
+    groups[0]["hooks"].insert(0, THEIRS)
+    groups.insert(0, {"matcher": "Mine", "hooks": [THEIRS]})
+    settings["hooks"]["Stop"] = [{"hooks": [THEIRS]}]
+    path.write_text(indented({"last": True, **settings}, 1))
+    return {"last": True, "hooks": {event: [groups[0], groups[1] | {"hooks": [THEIRS]}], "Stop": [{"hooks": [THEIRS]}]}}
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+@pytest.mark.parametrize("record", ["kept", "lost", "damaged"])
+def test_what_the_person_has_put_around_it_stays(agent: str, record: str, setup: Setup) -> None:
+    setup(agent)
+    wanted = around(settings_file(agent))
+    notes = stub(agent).parent.parent / "setup.json"
+    if record == "lost":
+        notes.unlink()
+    elif record == "damaged":
+        notes.write_text("[")
+    assert setup(agent, "--remove").code == 0
+    assert json.loads(settings_file(agent).read_text()) == wanted
+
+
+def test_set_up_again_it_leaves_the_person_s_matcher_around_it(setup: Setup) -> None:
+    setup("claude")
+    around(settings_file("claude"))
+    setup("claude", "--answer", "wait")
+    theirs, group = json.loads(settings_file("claude").read_text())["hooks"]["PreToolUse"]
+    assert theirs == {"matcher": "Mine", "hooks": [THEIRS]}
+    assert group["hooks"][0] == THEIRS
+    assert group["hooks"][1]["timeout"] == 35
+
+
+def test_of_two_that_are_there_one_is_left(setup: Setup) -> None:
+    setup("claude")
+    path = settings_file("claude")
+    settings = json.loads(path.read_text())
+    settings["hooks"]["PreToolUse"] *= 2
+    settings["hooks"]["Notification"] = settings["hooks"]["CwdChanged"]
+    path.write_text(indented(settings))
+    setup("claude")
+    found = {event: len(there) for event, there in handlers("claude").items()}
+    assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"Notification": 0}
+
+
+def test_where_its_record_is_lost_no_empty_object_stays(setup: Setup) -> None:
+    path = settings_file("claude")
+    path.write_text('{"a": 1}')
+    setup("claude")
+    (stub("claude").parent.parent / "setup.json").unlink()
+    setup("claude", "--answer", "wait")
+    setup("claude", "--remove")
+    assert path.read_text() == '{"a": 1}'
+
+
+BAD = {
+    "a comma too many": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
+    "half of it": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
+    "no object": ("[]", "line 1, column 1: an object was expected"),
+    "no Unicode": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
+    "hooks that are a list": ('{"hooks": []}', "hooks is a list, not an object"),
+}
+
+
+@pytest.mark.parametrize("agent", AGENT_NAMES)
+@pytest.mark.parametrize(("text", "problem"), BAD.values(), ids=BAD.keys())
+def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
+    agent: str, text: str, problem: str, setup: Setup
+) -> None:
+    path = settings_file(agent)
+    path.write_text(text, errors="surrogateescape")
+    before = everything_below(Path.home())
+    said = setup(agent)
+    assert said.code == 2
+    assert said.output == ""
+    assert (
+        said.errors
+        == f"drawbridge setup: {path}: {problem}. It was left untouched; mend it there and run this again.\n"
+    )
+    assert everything_below(Path.home()) == before
+
+
+def test_an_event_that_is_no_list_is_untouched_and_said(setup: Setup) -> None:
+    settings_file("gemini").write_text('{"hooks": {"AfterTool": {}}}')
+    said = setup("gemini")
+    assert said.code == 2
+    assert "hooks.AfterTool is an object, not a list" in said.errors
+    assert not stub("gemini").exists()
+
+
+COMMENTED = """\
+// of mine
+{
+  /* which */ "model": "pro", // the large one
+  "hooks": {
+    // nothing here yet
+  }
+}
+"""
+
+
+def test_comments_stay_where_the_agent_takes_them(setup: Setup) -> None:
+    path = settings_file("gemini")
+    path.write_text(COMMENTED)
+    assert setup("gemini").code == 0
+    assert all(line in path.read_text() for line in COMMENTED.splitlines())
+    setup("gemini", "--remove")
+    assert path.read_text() == COMMENTED
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_comments_are_said_where_the_agent_would_pass_over_the_whole_file(agent: str, setup: Setup) -> None:
+    settings_file(agent).write_text(COMMENTED)
+    said = setup(agent)
+    assert said.code == 2
+    assert "line 1, column 1: a comment, which is not allowed in this file" in said.errors
+    assert settings_file(agent).read_text() == COMMENTED
+
+
+def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
+    text = "\ufeff" + PERSONS["two spaces"]
+    settings_file("claude").write_text(text)
+    settings_file("gemini").write_text(text)
+    assert setup("claude").code == 0
+    assert settings_file("claude").read_text().startswith("\ufeff{")
+    setup("claude", "--remove")
+    assert settings_file("claude").read_text() == text
+    assert "line 1, column 1: a byte order mark" in setup("gemini").errors
+
+
+def test_what_is_said_as_json_is_what_was_done(setup: Setup) -> None:
+    path = settings_file("claude")
+    path.write_text("{}")
+    would = setup("claude", "--json", "--dry-run").facts
+    assert (would["changed"], would["applied"]) == (True, False)
+    assert path.read_text() == "{}"
+    did = setup("claude", "--json").facts
+    assert did | {"files": [], "applied": False} == would | {"files": []}
+    assert (did["target"], did["action"], did["applied"]) == ("claude", "setup", True)
+    assert did["command"][1:] == ["-I", "-S", str(stub("claude"))]
+    (change,) = [file for file in did["files"] if file["path"] == str(path)]
+    assert change["change"] == "modify"
+    assert change["diff"].startswith(f"--- {path}\n+++ {path}\n")
+    assert Path(change["backup"]).read_text() == "{}"
+    nothing = setup("claude", "--json").facts
+    assert (nothing["changed"], nothing["applied"], nothing["files"]) == (False, False, [])
+
+
+def test_two_scopes_live_side_by_side_and_that_is_said(setup: Setup) -> None:
+    setup("claude", "--policy", "any")
+    said = setup("claude", "--scope", "project", "--policy", "visible")
+    assert f"{settings_file('claude')} calls the guard too" in said.errors
+    guards = {file.name: file.read_text() for file in stub("claude").parent.glob("*.py")}
+    assert len(guards) == 2
+    assert "'any'" in guards.pop("claude.py")
+    assert "'visible'" in guards.popitem()[1]
+    setup("claude", "--scope", "project", "--remove")
+    assert [file.name for file in stub("claude").parent.glob("*.py")] == ["claude.py"]
+    assert handlers("claude")
+
+
+def test_settings_of_the_hook_come_from_its_file_environment_and_flags(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    config = home / "config.toml"
+    config.write_text('[hook]\nanswer = "ask"\nsocket_dir = ["sockets"]\n')
+    monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))
+    monkeypatch.setenv("DRAWBRIDGE_HOOK_POLICY", "any")
+    setup("gemini", "--unknown", "deny")
+    text = stub("gemini").read_text()
+    assert all(
+        pair in text for pair in ("'answer': 'ask'", "'policy': 'any'", "'unknown': 'deny'", "'agent': 'gemini'")
+    )
+    assert f"'socket_dir': ('{Path.cwd() / 'sockets'}',)" in text
+    config.write_text("[hook]\nanswer = 3\n")
+    said = setup("gemini")
+    assert said.code == 2
+    assert f"{config}: [hook] answer must be" in said.errors
+    assert stub("gemini").read_text() == text
+
+
+def test_the_directory_that_an_agent_is_told_to_use_is_used(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    for agent, variable, file in (
+        ("claude", "CLAUDE_CONFIG_DIR", "settings.json"),
+        ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json"),
+        ("codex", "CODEX_HOME", "hooks.json"),
+    ):
+        monkeypatch.setenv(variable, str(home / "elsewhere" / agent))
+        assert setup(agent).code == 0
+        assert "hooks" in json.loads((home / "elsewhere" / agent / file).read_text())
+
+
+def test_without_backups_a_removed_file_leaves_no_copy(setup: Setup) -> None:
+    path = settings_file("claude")
+    path.write_text("{}")
+    setup("claude")
+    setup("claude", "--remove")
+    assert without_backups(everything_below(path.parent)) == {"settings.json": b"{}"}
+    assert len(list(path.parent.glob("settings.json.drawbridge-*.bak"))) == 2
+
+
+def test_nothing_is_written_to_the_temporary_directory(setup: Setup) -> None:
+    setup("claude")
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []

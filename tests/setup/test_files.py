@@ -1,0 +1,114 @@
+"""How a person's file is written: in one step, with a copy of what was there, and not at all where it can't be."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from drawbridge.errors import NotWritable, UnusableFile
+from drawbridge.setup.files import Change, coloured, read
+from tests.setup.conftest import everything_below
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(("theirs", "copy"), [(0o644, 0o600), (0o600, 0o600), (0o400, 0o400)])
+def test_a_file_keeps_its_mode_and_its_copy_is_for_the_person_alone(theirs: int, copy: int, tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_bytes(b"old")
+    file.chmod(theirs)
+    kept = Change(file, b"old", b"new").apply()
+    assert (file.read_bytes(), mode(file)) == (b"new", theirs)
+    assert kept is not None
+    assert (kept.read_bytes(), mode(kept)) == (b"old", copy)
+    assert kept.name.startswith("settings.json.drawbridge-2")
+
+
+def test_copies_of_the_same_second_do_not_replace_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"0")
+    for number in range(3):
+        Change(file, b"%d" % number, b"%d" % (number + 1)).apply()
+    assert sorted(copy.read_bytes() for copy in tmp_path.glob("*.bak")) == [b"0", b"1", b"2"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    file, link = tmp_path / "dotfiles" / "settings", tmp_path / "settings.json"
+    file.write_bytes(b"old")
+    link.symlink_to("dotfiles/settings")
+    Change(link, b"old", b"new").apply()
+    assert os.readlink(link) == "dotfiles/settings"
+    assert file.read_bytes() == b"new"
+    assert [entry.name for entry in file.parent.iterdir()] == ["settings"], "the copy lies beside the link"
+
+
+def test_a_link_that_leads_to_nothing_yet_is_followed(tmp_path: Path) -> None:
+    link = tmp_path / "settings.json"
+    link.symlink_to("later/settings")
+    assert read(link) is None
+    Change(link, None, b"new").apply()
+    assert (tmp_path / "later" / "settings").read_bytes() == b"new"
+    assert link.is_symlink()
+
+
+def test_what_has_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"newer")
+    with pytest.raises(NotWritable, match=r"has changed meanwhile\. It was left as it is now; run"):
+        Change(file, b"old", b"new").apply()
+    assert everything_below(tmp_path) == {"a": b"newer"}
+
+
+def test_a_file_that_is_marked_read_only_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+    file.chmod(0o444)
+    with pytest.raises(NotWritable, match=r"a is read-only\. Nothing was changed; make it writable"):
+        Change(file, b"old", b"new").check()
+
+
+def test_a_directory_that_can_not_be_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotWritable, match=r"file is no directory, but .*settings.json is to lie in it"):
+        Change(tmp_path / "file" / "deep" / "settings.json", None, b"new").check()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_is_not_the_person_s_is_said(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(NotWritable, match="is not writable for you"):
+        Change(tmp_path / "settings.json", None, b"new").check()
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(NotWritable, match=r"a can't be written: no space left on device\. It was left"):
+        Change(file, b"old", b"new").apply()
+    assert everything_below(tmp_path) == {"a": b"old"}
+
+
+def test_a_directory_or_what_can_not_be_read_is_no_settings_file(tmp_path: Path) -> None:
+    with pytest.raises(UnusableFile, match="is no file"):
+        read(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UnusableFile, match="loop can't be read: too many levels of symbolic links"):
+        read(tmp_path / "loop")
+
+
+def test_a_difference_is_shown_as_every_other_and_says_where_a_line_end_is_missing() -> None:
+    change = Change(Path("/s"), b"a\r\nb", b"a\r\nc\r\n")
+    assert change.lines() == ["--- /s", "+++ /s", "@@ -1,2 +1,2 @@", " a", "-b", "\\ No newline at end of file", "+c"]
+    assert Change(Path("/s"), None, b"x\n").lines()[:2] == ["--- /dev/null", "+++ /s"]
+    assert list(coloured(["--- /s", "-b", "+c", " a"])) == ["--- /s", "\x1b[31m-b\x1b[0m", "\x1b[32m+c\x1b[0m", " a"]

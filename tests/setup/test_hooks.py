@@ -1,0 +1,80 @@
+"""Whatever an agent's settings look like: hooks that are put in and taken out leave every byte as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.setup import hooks
+from drawbridge.setup.jsonc import Document
+from tests.setup.test_jsonc import VALUES, written
+
+OURS = {"type": "command", "command": "/py", "args": ["-I", "/home/ada/.local/share/drawbridge/guard/claude.py"]}
+WANTED: dict[str, hooks.Group] = {"Pre": {"matcher": "Edit", "hooks": [OURS]}, "Post": {"hooks": [OURS]}}
+
+GROUPS = st.lists(
+    st.fixed_dictionaries({"hooks": st.lists(VALUES, max_size=2)}, optional={"matcher": st.text()}) | VALUES
+)
+EVENTS = st.dictionaries(st.sampled_from(["Pre", "Post", "Stop"]), GROUPS | VALUES)
+SETTINGS = st.dictionaries(st.text(), VALUES, max_size=2).flatmap(
+    lambda others: st.fixed_dictionaries({}, optional={"hooks": EVENTS | VALUES, "permissions": VALUES}).map(
+        lambda settings: others | settings
+    )
+)
+
+
+@given(SETTINGS, st.data())
+def test_hooks_and_mode_in_and_out_again(settings: dict[str, Any], data: st.DataObject) -> None:
+    before = Document(data.draw(written(settings)), comments=True)
+    try:
+        after = hooks.put(before, WANTED, "claude", ())
+        after = hooks.put_mode(after) if data.draw(st.booleans()) else after
+    except hooks.Unfit:
+        return
+    assert {event for event, _, _ in hooks._ours(after, "claude")} == {"Pre", "Post"}
+    assert hooks.put(after, WANTED, "claude", ()).text == after.text
+    made = hooks.containers(after) - hooks.containers(before)
+    if after.get(hooks.MODE) == hooks.ASKING:
+        former = before.source(hooks.MODE) if hooks.MODE in before else None
+        after = hooks.take_mode(after, former, made)
+    assert hooks.take(after, "claude", made).text == before.text
+
+
+def test_a_hook_is_ours_by_the_guard_that_it_calls_wherever_that_lies() -> None:
+    for handler in (
+        OURS,
+        {"type": "command", "command": "/py -I -S '/with space/drawbridge/guard/claude.py'"},
+        {"type": "command", "command": "/py", "args": ["/drawbridge/guard/claude-0123456789ab.py"]},
+    ):
+        assert hooks.is_ours(handler, "claude")
+        assert not hooks.is_ours(handler, "codex")
+
+
+def test_what_only_looks_like_ours_is_the_person_s() -> None:
+    for handler in (
+        {"type": "command", "command": "drawbridge hook"},
+        {"type": "command", "command": "cat /home/ada/drawbridge/guard/README.md"},
+        {"type": "command", "command": "/src/drawbridge/guard/agents.py"},
+        {"type": "command", "command": "an open 'quote /drawbridge/guard/claude.py"},
+        {"type": "command", "args": "/drawbridge/guard/claude.py"},
+        {"command": 3, "args": [4]},
+        "/drawbridge/guard/claude.py",
+        None,
+    ):
+        assert not hooks.is_ours(handler, "claude")
+
+
+def test_new_groups_come_last_so_that_the_others_keep_their_places() -> None:
+    theirs = {"matcher": "X", "hooks": [{"type": "command", "command": "x"}]}
+    after = hooks.put(Document(json.dumps({"hooks": {"Pre": [theirs]}})), WANTED, "claude", ())
+    assert after.get(("hooks", "Pre")) == [theirs, WANTED["Pre"]]
+
+
+def test_a_mode_that_the_person_has_changed_since_is_theirs() -> None:
+    after = hooks.put_mode(Document('{"permissions": {"defaultMode": "plan"}}'))
+    changed = after.replace(hooks.MODE, "acceptEdits")
+    assert hooks.take_mode(changed, '"plan"', set()).text == changed.text
+    assert hooks.take_mode(after, '"plan"', set()).get(hooks.MODE) == "plan"

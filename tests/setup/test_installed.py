@@ -1,0 +1,244 @@
+"""The guard that agents call: a copy that outlives where it came from, and starts as fast as an interpreter can."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drawbridge.cli import main
+from drawbridge.errors import NoProgram, NotPrivate, WorldError
+from drawbridge.setup import copies, installed, interpreter
+from drawbridge.setup.interpreter import choose, is_passing
+from tests.setup.conftest import Setup, everything_below, stub
+from tests.test_house import modules, reached
+
+
+def copied() -> list[Path]:
+    return [entry for entry in installed.directory().iterdir() if entry.is_dir()]
+
+
+def run(command: list[str], payload: object) -> str:
+    ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=10, check=True)
+    assert ended.stderr == ""
+    return ended.stdout
+
+
+def test_everything_that_the_guard_imports_is_in_the_copy() -> None:
+    guard = {name for name in modules() if name.startswith("guard")}
+    needed = {module for name in guard for module in reached(name)} - {""}
+    parts = {part.removesuffix(".py") for part in installed.PARTS}
+    assert {module.partition(".")[0] for module in needed} <= parts
+
+
+def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup: Setup, tmp_path: Path) -> None:
+    setup("claude", "--socket-dir", tmp_path)
+    payload = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
+    assert run(installed.fast_command("claude"), payload) == "{}\n"
+    (copy,) = copied()
+    code = (
+        f"import sys; sys.path.insert(0, {str(copy)!r}); import drawbridge.guard.hook as hook;"
+        "print(hook.__file__, hook.__cached__)"
+    )
+    python = installed.fast_command("claude")[0]
+    said = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=10, check=True)
+    source, cached = said.stdout.split()
+    assert Path(source).is_relative_to(copy)
+    assert Path(cached).exists(), "its bytecode is there from the start"
+
+
+def test_every_file_is_for_the_person_alone(setup: Setup, guard: Path) -> None:
+    setup("claude")
+    for path in installed.directory().rglob("*"):
+        if "__pycache__" not in path.parts:
+            assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    assert installed.directory().stat().st_mode & 0o777 == 0o700
+
+
+def test_the_environment_may_go_the_guard_stays(setup: Setup, guard: Path, tmp_path: Path) -> None:
+    setup("claude", "--log-file", tmp_path / "log")
+    shutil.rmtree(guard)
+    run(installed.fast_command("claude"), {"n": 1})
+    assert json.loads(json.loads((tmp_path / "log").read_text())["input"]) == {"n": 1}
+
+
+def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path, tmp_path: Path) -> None:
+    setup("claude", "--log-file", tmp_path / "log")
+    (old,) = copied()
+    settings = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json"
+    before = settings.read_bytes()
+    (guard / "guard" / "hook.py").write_text((guard / "guard" / "hook.py").read_text().replace('"input"', '"newer"'))
+    setup("claude", "--log-file", tmp_path / "log")
+    (new,) = copied()
+    assert new != old
+    assert settings.read_bytes() == before, "what the agent is told stays the same"
+    run(installed.fast_command("claude"), {})
+    assert "newer" in json.loads((tmp_path / "log").read_text())
+
+
+def test_a_copy_that_another_stub_names_stays(setup: Setup, guard: Path) -> None:
+    setup("claude")
+    (guard / "privacy.py").write_text("# other\n")
+    setup("codex")
+    assert len(copied()) == 2
+    setup("claude")
+    assert len(copied()) == 1
+    setup("claude", "--remove")
+    assert len(copied()) == 1
+    setup("codex", "--remove")
+    assert not copies.data_directory().exists()
+
+
+@pytest.mark.parametrize("damage", ["a file is gone", "a file is other", "bytecode is gone"])
+def test_a_damaged_copy_is_mended(damage: str, setup: Setup, guard: Path, tmp_path: Path) -> None:
+    setup("claude", "--log-file", tmp_path / "log")
+    (copy,) = copied()
+    if damage == "a file is gone":
+        (copy / "drawbridge" / "text" / "__init__.py").unlink()
+    elif damage == "a file is other":
+        (copy / "drawbridge" / "guard" / "hook.py").write_text("raise SystemExit(1)")
+    else:
+        shutil.rmtree(copy / "drawbridge" / "__pycache__")
+    installed.install_copy()
+    assert copied() == [copy]
+    assert installed.is_whole(copy)
+    assert (copy / "drawbridge" / "__pycache__").is_dir()
+    run(installed.fast_command("claude"), {})
+    assert (tmp_path / "log").exists()
+
+
+def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
+    setup("claude")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = installed.directory() / f"0123456789ab.{ended.pid}.tmp"
+    running = installed.directory() / f"0123456789ab.{os.getpid()}.tmp"
+    left.mkdir()
+    running.mkdir()
+    installed.remove_old()
+    assert not left.exists()
+    assert running.exists(), "somebody still works on it"
+
+
+def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(setup: Setup, guard: Path) -> None:
+    (guard / "guard" / "hook.py").write_text("import nowhere\n")
+    before = everything_below(Path.home())
+    said = setup("claude")
+    assert said.code == 3
+    assert "does not run with" in said.errors
+    assert "No module named 'nowhere'. Nothing else was changed." in said.errors
+    left = everything_below(Path.home())
+    assert not stub("claude").exists()
+    assert {name for name in left if "guard" not in name} - before.keys() <= {
+        ".local",
+        ".local/share",
+        ".local/share/drawbridge",
+    }
+    with pytest.raises(WorldError):
+        installed.install_copy()
+    assert copied() == []
+
+
+def test_a_data_directory_that_can_not_be_made_is_said(
+    setup: Setup, guard: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "file"))
+    with pytest.raises(NotPrivate):
+        installed.install_copy()
+    said = setup("claude")
+    assert said.code == 3
+    assert not (home / ".claude" / "settings.json").exists()
+
+
+def test_the_fast_form_is_printed_for_a_shell(
+    setup: Setup, guard: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    flags = ["--agent", "codex", "--log-file", str(tmp_path / "log")]
+    assert main(["hook", "--print-command", *flags]) == 0
+    said = capsys.readouterr()
+    assert shlex.split(said.out) == installed.fast_command("codex")
+    assert said.err == ""
+    run(shlex.split(said.out), {})
+    text = stub("codex").read_text()
+    assert main(["hook", "--print-command", *flags, "--policy", "any"]) == 0
+    said = capsys.readouterr()
+    assert shlex.split(said.out) == installed.fast_command("codex")
+    assert "has other settings, or another version. `drawbridge setup codex` renews it" in said.err
+    assert stub("codex").read_text() == text, "to look changes nothing"
+
+
+def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
+    found = choose()
+    assert os.path.realpath(found.path) == found.path
+    assert "venv" not in found.path
+    said = subprocess.run(
+        [
+            found.path,
+            "-I",
+            "-S",
+            "-c",
+            "import sys; print(sys.implementation.cache_tag, sys.prefix == sys.base_prefix)",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    assert said.stdout.split() == [found.tag, "True"]
+
+
+def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
+    """A shim: it says that it is ``version`` and that ``base`` is below it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\necho \'[[{version[0]}, {version[1]}], "{base}", "cpython-x"]\'\n')
+    path.chmod(0o755)
+
+
+def test_one_that_will_be_thrown_away_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What uvx keeps in its cache is gone one day; the system's Python stays."""
+    real = choose().path
+    thrown = tmp_path / "archive" / "bin" / "python3.11"
+    fake_python(thrown, (3, 11), str(thrown))
+    monkeypatch.setattr(sys, "_base_executable", str(thrown))
+    fake_python(tmp_path / "bin" / "python3", (3, 9), "/usr/bin/old")
+    fake_python(tmp_path / "bin" / "python3.14", (3, 14), real)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert is_passing(str(thrown))
+    assert choose().path == real, "through the shim, past the one that is too old"
+
+
+def test_without_one_that_stays_nothing_is_changed(
+    monkeypatch: pytest.MonkeyPatch, setup: Setup, guard: Path, tmp_path: Path
+) -> None:
+    thrown = tmp_path / "python3"
+    fake_python(thrown, (3, 12), str(thrown))
+    monkeypatch.setattr(sys, "_base_executable", str(thrown))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(interpreter, "SYSTEM", ())
+    with pytest.raises(NoProgram, match=r"No Python 3\.11 or newer that stays was found"):
+        choose()
+    before = everything_below(Path.home())
+    assert setup("claude").code == 3
+    assert everything_below(Path.home()) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "passing"),
+    [
+        ("/tmp/x/bin/python3", True),
+        ("/home/ada/.cache/uv/archive-v0/abc/bin/python3", True),
+        ("/Users/ada/Library/Caches/pipx/1/bin/python3", True),
+        ("/home/ada/.local/pipx/.cache/1/bin/python3", True),
+        ("/usr/bin/python3.11", False),
+        ("/home/ada/.local/share/uv/python/cpython-3.12/bin/python3.12", False),
+    ],
+)
+def test_caches_and_temporary_directories_are_thrown_away(path: str, passing: bool) -> None:
+    assert is_passing(path) == passing

@@ -54,8 +54,11 @@ def draw(report: Report, terminal: Terminal) -> str:
     parts = [
         terminal.paint("Drawbridge", "agent") + "  " + _fit(short(report.directory), width and width - 12, terminal)
     ]
-    for title, lines in sections:
-        parts += ["", terminal.paint(title, "agent"), *(_row(line, width, terminal) for line in lines)]
+    for title, found in sections:
+        lines = list(found)
+        labels = max([LABEL, *(columns(harmless(line.label)) for line in lines)])
+        rows = [_row(line, width, min(labels, LONGEST_LABEL), terminal) for line in lines]
+        parts += ["", terminal.paint(title, "agent"), *rows]
     for title, texts, style in (("Removed", report.swept, "dim"), ("To mend", report.problems, "error")):
         if texts:
             parts += ["", terminal.paint(title, style)]
@@ -105,10 +108,10 @@ def _files(editor: Editor, directory: str) -> Iterator[Line]:
 
 def _sockets(report: Report) -> Iterator[Line]:
     for path in report.expected.values():
-        yield Line("·", "expected", path)
+        yield Line("·", "expected", short(path))
     marks = {"live": "●", "silent": "✗", "stale": "○", "not ours": "✗"}
     for entry in report.sockets:
-        yield Line(marks[entry.state], entry.state, entry.path, _socket_note(entry))
+        yield Line(marks[entry.state], entry.state, short(entry.path), _socket_note(entry))
 
 
 def _socket_note(entry: Socket) -> str:
@@ -159,16 +162,17 @@ def _approval(report: Report) -> Iterator[Line]:
         yield Line("·", "", "`drawbridge setup claude --ask-mode` lets you see its changes first", deep=True)
 
 
-def _row(line: Line, width: int, terminal: Terminal) -> str:
-    """As wide as the terminal and no wider; elsewhere (0) whole."""
+def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
+    """As wide as the terminal and no wider; elsewhere (0) whole. ``labels``: columns of the section's labels."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
-    label = f"{_fit(line.label, width and LONGEST_LABEL, terminal):<{LABEL}} " if line.label else ""
+    label = _fit(line.label, labels if width else 0, terminal)
+    label += "" if line.deep else " " * (labels + 2 - columns(label))
     used = len(indent) + 2 + columns(label)
     note = harmless(line.note)
     room = width - used - (columns(note) + 2 if note else 0) if width else 0
     if width and room < 12:  # the note gets a line of its own
-        above = _row(line._replace(note=""), width, terminal)
+        above = _row(line._replace(note=""), width, labels, terminal)
         return above + "\n" + " " * used + terminal.paint(_fit(note, width - used, terminal), line.note_style)
     text = _fit(line.text, room, terminal)
     start = indent + terminal.paint(mark, STYLES[line.mark]) + " " + label

@@ -22,7 +22,7 @@ BLOCKED_GRACE = 0.06
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
-PARTS = {method: ("change",) for method in ("buffer_text", "merge_buffer", "refresh_buffer", "save_buffer")}
+PARTS = dict.fromkeys(("buffer_text", "merge_buffer", "refresh_buffer", "save_buffer"), ("change",))
 """The Lua that a method needs besides ``files`` and its own; a ``snapshot`` with a selection needs ``selection``."""
 
 HERE = __file__.rpartition("/")[0]
@@ -41,7 +41,7 @@ class Answer:
 
 
 class _Connection:
-    __slots__ = ("answer", "out", "received", "socket", "talk", "until")
+    __slots__ = ("answer", "has_asked_again", "out", "received", "socket", "talk", "until")
 
     def __init__(self, connected: socket, answer: Answer, talk: Any, out: bytes, until: float) -> None:
         self.socket = connected
@@ -49,17 +49,16 @@ class _Connection:
         self.talk = talk
         self.out = memoryview(out)
         self.received = 0
+        self.has_asked_again = False
         self.until = until
 
 
 def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any], milliseconds: int) -> list[Answer]:
     """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours)."""
     until = monotonic() + milliseconds / 1000
-    requests: dict[str, bytes] = {}
+    question = _Question(method, params)
     answers, waiting, poller = [], {}, poll()
     for path, kind in sockets:
-        if kind not in requests:
-            requests[kind] = _request(kind, method, params)
         answer = Answer(path, kind)
         connected = _connect(path, answer)
         if connected is None and not answer.problem:
@@ -67,7 +66,7 @@ def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any],
         answers.append(answer)
         if connected is not None:
             talk = neovim.Talk() if kind == find.NEOVIM else vscode.Talk()
-            waiting[connected.fileno()] = _Connection(connected, answer, talk, requests[kind], until)
+            waiting[connected.fileno()] = _Connection(connected, answer, talk, question.bytes_for(kind), until)
             poller.register(connected.fileno(), POLLIN | POLLOUT)
     while waiting:
         now = monotonic()
@@ -77,18 +76,42 @@ def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any],
         if waiting:
             soonest = min(found.until for found in waiting.values())
             for number, event in poller.poll(max(0, int((soonest - now) * 1000) + 1)):
-                if _go_on(waiting[number], event, poller):
+                if _go_on(waiting[number], event, poller, question):
                     _close(waiting, poller, number)
     return answers
 
 
-def _request(kind: str, method: str, params: dict[str, Any]) -> bytes:
-    text = json_text.dump(params)
-    if kind == find.VSCODE:
-        return vscode.request(method, text)
-    wanted = ("selection",) if "selection" in params.get("want", ()) else ()
-    parts = ("files", *wanted, *PARTS.get(method, ()), method)
-    return neovim.request("".join(map(_read, parts)), method, text)
+class _Question:
+    """One question as bytes, for each kind of editor that there is; the Lua is only read where a Neovim lacks it."""
+
+    __slots__ = ("_made", "_method", "_params", "_parts", "_text")
+
+    def __init__(self, method: str, params: dict[str, Any]) -> None:
+        self._method = method
+        self._text = json_text.dump(params)
+        selection = ("selection",) if "selection" in params.get("want", ()) else ()
+        self._parts = ("files", *selection, *PARTS.get(method, ()), method)
+        self._made: dict[str, bytes] = {}
+
+    def bytes_for(self, kind: str) -> bytes:
+        if kind not in self._made:
+            if kind == find.VSCODE:
+                made = vscode.request(self._method, self._text)
+            elif kind == find.NEOVIM:
+                made = neovim.request(self._key(), self._method, self._text)
+            else:
+                code = "".join(map(_read, self._parts))
+                made = neovim.full_request(code, self._key(), self._method, self._text)
+            self._made[kind] = made
+        return self._made[kind]
+
+    def _key(self) -> str:
+        """Names the Lua as it is now: another version has other times or sizes."""
+        stats = [posix.stat(f"{HERE}/lua/{part}.lua") for part in self._parts]
+        return " ".join([self._method, *(f"{stat.st_mtime_ns}-{stat.st_size}" for stat in stats)])
+
+
+WITH_LUA = "neovim, with its Lua"
 
 
 def _read(name: str) -> str:
@@ -127,7 +150,7 @@ def _sweep(path: str) -> None:
             pass
 
 
-def _go_on(found: _Connection, event: int, poller: poll) -> bool:
+def _go_on(found: _Connection, event: int, poller: poll, question: _Question) -> bool:
     """Sends and receives what is possible now; whether the talk is over."""
     try:
         if event & POLLOUT and found.out:
@@ -145,6 +168,10 @@ def _go_on(found: _Connection, event: int, poller: poll) -> bool:
             if found.talk.receive(data):
                 found.answer.result = found.talk.answer
                 return True
+            if found.talk.lacks and not found.has_asked_again:
+                found.has_asked_again = True
+                found.out = memoryview(question.bytes_for(WITH_LUA))
+                poller.modify(found.socket.fileno(), POLLIN | POLLOUT)
             if found.talk.blocked:
                 found.until = min(found.until, monotonic() + BLOCKED_GRACE)
     except BlockingIOError:

@@ -20,9 +20,29 @@ RESPONSE = 1
 DEEPEST = 32
 
 
-def request(code: str, method: str, params: str) -> bytes:
-    """``params`` is JSON."""
-    return GET_MODE + EXEC_LUA + _string(code) + b"\x92" + _string(method) + _string(params)
+# Lua is read by Neovim once: later questions of the same kind find it there. `...` is the key, the method and its params.
+FIND = "local run = (_G.__drawbridge_code or {})[(...)] if run then return run(select(2, ...)) end"
+KEEP = """local key, code = (...), _G.__drawbridge_code
+if not code or vim.tbl_count(code) > 20 then code = {} end
+_G.__drawbridge_code = code
+code[key] = function(...)
+%s
+end
+return code[key](select(2, ...))"""
+
+
+def request(key: str, method: str, params: str) -> bytes:
+    """Asks for what this Neovim has of ``key``; ``params`` is JSON. Where it has none, ``Talk`` wants ``full_request``."""
+    return GET_MODE + _lua(FIND, key, method, params)
+
+
+def full_request(code: str, key: str, method: str, params: str) -> bytes:
+    """The same with the Lua, which Neovim then keeps as ``key``."""
+    return _lua(KEEP % code, key, method, params)
+
+
+def _lua(code: str, key: str, method: str, params: str) -> bytes:
+    return EXEC_LUA + _string(code) + b"\x93" + _string(key) + _string(method) + _string(params)
 
 
 def _string(text: str) -> bytes:
@@ -31,14 +51,18 @@ def _string(text: str) -> bytes:
 
 
 class Talk:
-    """What came back on one connection. ``answer`` is set once it is there; ``blocked`` as long as a prompt is in its way."""
+    """What came back on one connection. ``answer`` is set once it is there; ``blocked`` as long as a prompt is in its way.
 
-    __slots__ = ("_data", "answer", "blocked")
+    ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
+    """
+
+    __slots__ = ("_data", "answer", "blocked", "lacks")
 
     def __init__(self) -> None:
         self._data = b""
         self.answer: Any = None
         self.blocked = False
+        self.lacks = False
 
     def receive(self, data: bytes) -> bool:
         """Whether the answer is complete. ``ValueError`` where these are not Neovim's words, or it says it failed."""
@@ -63,6 +87,9 @@ class Talk:
         _, number, error, result = message
         if number == MODE_ID:
             self.blocked = isinstance(result, dict) and result.get("blocking") is True
+            return False
+        if error is None and result is None and not self.lacks:
+            self.lacks = True
             return False
         if error is not None or not isinstance(result, str):
             raise ValueError(f"Neovim failed: {str(error)[:300]}")

@@ -20,6 +20,7 @@ class Talk:
     __slots__ = ("_data", "answer")
 
     blocked = False
+    lacks = False
 
     def __init__(self) -> None:
         self._data = b""

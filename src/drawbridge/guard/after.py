@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from drawbridge.guard import agents, ask, kept, state
+from drawbridge.guard import agents, ask, kept, rule, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,18 +124,17 @@ def _line(path: str, problem: Mapping[str, Any]) -> str:
 
 def ide_tells(sockets: Sockets, settings: Mapping[str, Any]) -> bool:
     """Whether this agent is connected to one of the editors as an IDE, which tells it such things by itself."""
-    answers = ask.ask(sockets, "snapshot", {"paths": [], "want": ["connected"]}, settings["deadline"])
-    return bool(connected_to(answers))
+    return bool(connected_to(rule.snapshot(sockets, [], settings, want=["connected"])))
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
     """Those editors whose bridge serves the agent that called this hook: one of this process's ancestors."""
     above = set(_ancestors())
-    return [
-        found
-        for found in answers
-        if isinstance(found.result, dict) and above & set(found.result.get("connected") or ())
-    ]
+    return [found for found in answers if any(pid in above for pid in _connected(found))]
+
+
+def _connected(found: ask.Answer) -> list[int]:
+    return [pid for pid in found.result.get("connected", ()) if isinstance(pid, int)] if found.result else []
 
 
 def _ancestors() -> Iterator[int]:

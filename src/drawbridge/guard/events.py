@@ -4,7 +4,7 @@ session starts.
 
 from __future__ import annotations
 
-from drawbridge.guard import agents, ask, rule
+from drawbridge.guard import agents, rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> bytes:
     """The JSON text for the agent; ``sockets`` are the editors there may be."""
     if call.event == agents.BEFORE:
-        return (_before_read if call.kind == agents.READ else _before_shell)(call, sockets, settings, environ)
+        if call.kind == agents.READ:
+            return _before_read(call, sockets, settings)
+        return _before_shell(call, sockets, settings, environ)
     if call.event in (agents.AFTER, agents.FAILED, agents.CHANGED):
         if call.kind == agents.READ:
             return agents.NO_OPINION
@@ -31,18 +33,15 @@ def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], env
     return prompt.start(call, sockets, settings)
 
 
-def _before_read(
-    call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], _environ: Mapping[bytes, bytes]
-) -> bytes:
-    answers = ask.ask(sockets, "snapshot", {"paths": call.paths}, settings["deadline"])
-    for found in answers:
+def _before_read(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
+    for found in rule.snapshot(sockets, call.paths, settings):
         for file in rule.files(found):
             if file.get("modified"):
                 from drawbridge.guard.kept import editor_name
 
                 return agents.tell(
                     call,
-                    f"{file.get('name')} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
+                    f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
                     "which is older.",
                 )
     return agents.NO_OPINION
@@ -51,18 +50,19 @@ def _before_read(
 def _before_shell(
     call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
 ) -> bytes:
-    answers = ask.ask(sockets, "snapshot", {"paths": [], "want": ["unsaved"]}, settings["deadline"])
+    answers = rule.snapshot(sockets, [], settings, want=["unsaved"])
     policy = rule.policy_for(call.tool, settings)
     unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.is_kept(file, policy)]
     if not unsaved:
         return agents.NO_OPINION
-    from drawbridge.guard import kept, refusal, shell, state, verdict
+    from drawbridge.guard import refusal, shell, state, verdict
+    from drawbridge.guard.kept import Kept, once
 
-    names = shell.named(call.command, call.cwd, [str(file["name"]) for _, file in unsaved])
+    names = shell.named(call.command, call.cwd, [file["name"] for _, file in unsaved])
     if not names:
         return agents.NO_OPINION
-    found_kept = [kept.Kept(found, file) for found, file in unsaved if file["name"] in names]
+    kept = once(Kept(found, file) for found, file in unsaved if file["name"] in names)
     state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; asked")
     asked = call.agent != "codex"
-    verdict.tell_editors(answers, found_kept, refusal.notice(call, found_kept, asked=asked))
-    return agents.ask(call, refusal.reason(call, found_kept, ""))
+    verdict.tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))
+    return agents.ask(call, refusal.reason(call, kept, ""))

@@ -95,13 +95,12 @@ def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes
 def _before_edit(
     call: agents.Call, sockets: list[tuple[str, str]], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> bytes:
-    from drawbridge.guard import ask, rule  # who has no editor open pays nothing for asking
+    from drawbridge.guard import rule  # who has no editor open pays nothing for asking
 
-    params = {"paths": call.paths, "remember": settings["diagnostics"]}
-    answers = ask.ask(sockets, "snapshot", params, settings["deadline"])
+    answers = rule.snapshot(sockets, call.paths, settings, remember=settings["diagnostics"])
     policy = "any" if settings["answer"] == "merge" else rule.policy_for(call.tool, settings)
     for found in answers:
-        if any(rule.is_kept(file, policy) for file in rule.files(found)) or found.result is None:
+        if found.result is None or any(rule.is_kept(file, policy) for file in rule.files(found)):
             from drawbridge.guard import verdict
 
             return verdict.give(call, answers, policy, settings, environ)

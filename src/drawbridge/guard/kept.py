@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from drawbridge.guard import ask, rule
+from drawbridge.guard import ask, find, rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Kept:
     def __init__(self, found: ask.Answer, file: Mapping[str, Any]) -> None:
         self.found = found
         self.file = file
-        self.name = str(file.get("name"))
+        self.name: str = file["name"]
         self.editor = editor_name(found)
 
     @property
@@ -34,17 +34,22 @@ class Kept:
 
 def editor_name(found: ask.Answer) -> str:
     named = found.result.get("editor") if isinstance(found.result, dict) else None
-    return str(named) if named else {"neovim": "Neovim", "vscode": "VS Code"}[found.kind]
+    return str(named) if named else {find.NEOVIM: "Neovim", find.VSCODE: "VS Code"}[found.kind]
+
+
+def process(found: ask.Answer) -> int | str:
+    """What tells one editor from another: its process, else its socket. A VS Code has a socket for each of its folders."""
+    pid = found.result.get("pid") if isinstance(found.result, dict) else None
+    return pid if isinstance(pid, int) else find.pid_in(os.path.basename(found.path)) or found.path
+
+
+def once(kept: Iterable[Kept]) -> list[Kept]:
+    """One entry for each process and path."""
+    return list({(process(one.found), one.name): one for one in kept}.values())
 
 
 def kept_by(answers: list[ask.Answer], policy: str) -> list[Kept]:
-    """One entry for each process and path: an editor may be reached by several sockets."""
-    found_once: dict[tuple[Any, str], Kept] = {}
-    for found in answers:
-        for file in rule.files(found):
-            if rule.is_kept(file, policy):
-                found_once.setdefault((found.result.get("pid"), str(file.get("name"))), Kept(found, file))
-    return list(found_once.values())
+    return once(Kept(found, file) for found in answers for file in rule.files(found) if rule.is_kept(file, policy))
 
 
 def base_names(paths: Iterable[str]) -> str:
@@ -69,7 +74,8 @@ def buffer_text(one: Kept) -> tuple[str, int] | None:
 def disk_text(path: str) -> str | None:
     """ "" where there is no such file; None where it is too large or can't be read."""
     try:
-        with open(path, "rb") as file:
+        # Not to wait for somebody at the other end of a named pipe.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         return ""

@@ -45,9 +45,8 @@ def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> b
 
 
 def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Mapping[str, Any]) -> list[ask.Answer]:
-    params = {"paths": [], "want": want, "session": call.session}
-    answers = ask.ask(sockets, "snapshot", params, settings["deadline"])
-    return [found for found in answers if isinstance(found.result, dict)]
+    answers = rule.snapshot(sockets, [], settings, want=want, session=call.session)
+    return [found for found in answers if found.result is not None]
 
 
 def _privacy(settings: Mapping[str, Any]) -> Privacy:
@@ -70,7 +69,7 @@ def _inside(name: str, directory: str) -> bool:
 
 
 def _names(found: ask.Answer, key: str) -> list[str]:
-    return [name for name in found.result.get(key) or () if isinstance(name, str)]
+    return [name for name in found.result.get(key, ()) if isinstance(name, str)]
 
 
 def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import posix
 import time
 
 from drawbridge.errors import Refused, UnusableFile
-from drawbridge.guard import ask, copies, find, state
+from drawbridge.guard import ask, copies, find, rule, state
 from drawbridge.guard.kept import kept_by
 
 TYPE_CHECKING = False
@@ -54,8 +54,7 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
 def _restore(copy: copies.Copy, directory: str, settings: Mapping[str, Any]) -> None:
     """Writes the file, after a copy of what it holds, and has the editors show it."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
-    answers = ask.ask(sockets, "snapshot", {"paths": [copy.path]}, settings["deadline"])
-    for one in kept_by(answers, "any"):
+    for one in kept_by(rule.snapshot(sockets, [copy.path], settings), "any"):
         raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
     try:
         if os.path.exists(copy.path):

@@ -1,13 +1,51 @@
-"""The rule, and what editors said that it is about. Loaded as soon as there is an editor; imports nothing."""
+"""The rule, and what editors said that it is about. Loaded as soon as there is an editor."""
 
 from __future__ import annotations
 
+from drawbridge.guard import ask
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from drawbridge.guard.ask import Answer
+LISTS = ("unsaved", "open", "folders", "connected")
+
+
+def snapshot(
+    sockets: Iterable[tuple[str, str]], paths: list[str], settings: Mapping[str, Any], **more: Any
+) -> list[ask.Answer]:
+    """What each editor says to ``snapshot``. Who says something of another shape has not answered."""
+    answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
+    for found in answers:
+        if not _is_snapshot(found.result, len(paths)):
+            found.result = None
+            found.problem = found.problem or "answered nonsense"
+    return answers
+
+
+def _is_snapshot(result: Any, count: int) -> bool:
+    files = result.get("files") if isinstance(result, dict) else None
+    return (
+        isinstance(files, list)
+        and len(files) == count
+        and all(file is None or _is_file(file) for file in files)
+        and all(isinstance(result.get(name, []), list) for name in LISTS)
+    )
+
+
+def _is_file(file: Any) -> bool:
+    return isinstance(file, dict) and isinstance(file.get("name"), str)
+
+
+def files(found: ask.Answer) -> list[dict[str, Any]]:
+    """Those of the paths asked for that the editor has open; none where it did not answer."""
+    return [file for file in found.result["files"] if file] if found.result else []
+
+
+def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
+    """Every file with unsaved changes in one editor, where that was asked for; what is no such entry is passed over."""
+    return [file for file in found.result.get("unsaved", ()) if _is_file(file)] if found.result else []
 
 
 def policy_for(tool: str, settings: Mapping[str, Any]) -> str:
@@ -19,22 +57,6 @@ def policy_for(tool: str, settings: Mapping[str, Any]) -> str:
     return str(settings["policy"])
 
 
-def files(found: Answer) -> list[dict[str, Any]]:
-    """What an editor said of each path; {} where it has not opened it. Whoever says something else has not answered."""
-    listed = found.result.get("files") if isinstance(found.result, dict) else None
-    if not isinstance(listed, list) or not all(file is None or isinstance(file, dict) for file in listed):
-        found.result = None
-        found.problem = found.problem or "answered nonsense"
-        return []
-    return [file or {} for file in listed]
-
-
 def is_kept(file: Mapping[str, Any], policy: str) -> bool:
     """The rule: in one and the same instance the file has unsaved changes *and* is where the policy looks."""
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))
-
-
-def unsaved_files(found: Answer) -> list[dict[str, Any]]:
-    """Every file with unsaved changes in one editor, as it says; what is no such entry is passed over."""
-    listed = found.result.get("unsaved") if isinstance(found.result, dict) else None
-    return [file for file in listed or () if isinstance(file, dict) and isinstance(file.get("name"), str)]

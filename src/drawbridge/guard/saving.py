@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from drawbridge.guard import ask
+from drawbridge.guard import ask, rule
 from drawbridge.guard.agents import NAMES
 from drawbridge.guard.kept import base_names, kept_by
 
@@ -25,11 +25,11 @@ SAVE_DEADLINE = 2_000
 """Milliseconds; a save may format the file first."""
 
 
-def first(call: Call, kept: list[Kept], policy: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+def first(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[str, str]:
     """What the agent should know now that it is saved, else "" and why it is not."""
     if settings["answer"] == "save":
         return _save(kept)
-    return _wait(call, kept, policy, settings)
+    return _wait(call, kept, settings)
 
 
 def _save(kept: list[Kept]) -> tuple[str, str]:
@@ -42,17 +42,17 @@ def _save(kept: list[Kept]) -> tuple[str, str]:
     return _news(kept), ""
 
 
-def _wait(call: Call, kept: list[Kept], policy: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+def _wait(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[str, str]:
     seconds = settings["wait"]
     notice = f"{NAMES[call.agent]} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
-    for one in kept:
-        ask.ask([one.socket], "send_message", {"message": notice, "file_path": one.name}, settings["deadline"])
-    sockets = list(dict.fromkeys(one.socket for one in kept))
+    sockets, names = list(dict.fromkeys(one.socket for one in kept)), list(dict.fromkeys(one.name for one in kept))
+    ask.ask(sockets, "send_message", {"message": notice}, settings["deadline"])
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(LOOK_EVERY)
-        answers = ask.ask(sockets, "snapshot", {"paths": call.paths}, settings["deadline"])
-        if not kept_by(answers, policy) and all(found.result is not None for found in answers):
+        # Saved, not only left for another window, whatever the policy says.
+        answers = rule.snapshot(sockets, names, settings)
+        if not kept_by(answers, "any") and all(found.result is not None for found in answers):
             return _news(kept), ""
     return "", f"It was not saved within {seconds} s."
 

@@ -5,7 +5,7 @@ Off the hot path.
 from __future__ import annotations
 
 from drawbridge.guard import agents, ask, refusal, rule, state
-from drawbridge.guard.kept import Kept, kept_by
+from drawbridge.guard.kept import Kept, kept_by, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def give(
     for found in silent:
         state.log(settings, environ, f"{call.tool}: {found.path} {found.problem} (unknown = {settings['unknown']})")
     if kept:
-        return _keep(call, answers, kept, policy, settings, environ)
+        return _keep(call, answers, kept, settings, environ)
     if silent and settings["unknown"] != "allow":
         reason = refusal.unknown(call, len(silent))
         return (agents.ask if settings["unknown"] == "ask" else agents.deny)(call, reason)
@@ -40,7 +40,6 @@ def _keep(
     call: agents.Call,
     answers: list[ask.Answer],
     kept: list[Kept],
-    policy: str,
     settings: Mapping[str, Any],
     environ: Mapping[bytes, bytes],
 ) -> bytes:
@@ -54,7 +53,7 @@ def _keep(
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
 
-        saved, why = saving.first(call, kept, policy, settings)
+        saved, why = saving.first(call, kept, settings)
         if saved:
             return agents.tell(call, saved)
     state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in kept)} ({settings['answer']})")
@@ -65,9 +64,12 @@ def _keep(
 
 
 def tell_editors(answers: list[ask.Answer], kept: list[Kept], text: str) -> None:
-    """A notice in every editor that has one of the files open."""
-    for name in dict.fromkeys(one.name for one in kept):
-        with_it = [
-            (found.path, found.kind) for found in answers if any(file.get("name") == name for file in rule.files(found))
-        ]
-        ask.ask(with_it, "send_message", {"message": text, "file_path": name}, NOTICE_DEADLINE)
+    """A notice, once in every editor that is known to have one of the files open."""
+    names = {one.name for one in kept}
+    sockets = {
+        process(found): (found.path, found.kind)
+        for found in answers
+        for file in rule.files(found) + rule.unsaved_files(found)
+        if file["name"] in names
+    }
+    ask.ask(sockets.values(), "send_message", {"message": text}, NOTICE_DEADLINE)

@@ -1,0 +1,76 @@
+"""A guard with a state directory and a place for editors' sockets of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.guard import hook
+from drawbridge.settings import HOOK, defaults
+
+from .editors import Editor, File
+
+HASH = "0123456789abcdef" * 4
+
+
+class Guard(contextlib.ExitStack):
+    """``drawbridge hook`` without a process, and the editors that it finds."""
+
+    def __init__(self, sockets: Path) -> None:
+        super().__init__()
+        self.sockets = sockets
+        self.settings = defaults(HOOK) | {"socket_dir": (str(sockets),)}
+        self._editors = 0
+
+    def neovim(self, files: dict[str, File] | None = None, **options: Any) -> Editor:
+        return self.enter_context(Editor(self.socket(), files, **options))
+
+    def vscode(self, files: dict[str, File] | None = None, **options: Any) -> Editor:
+        return self.enter_context(Editor(self.socket("vscode-"), files, **options))
+
+    def socket(self, kind: str = "") -> Path:
+        """A name for one more editor's socket; no process has such an id."""
+        self._editors += 1
+        return self.sockets / f"{HASH}-{kind}{2**22 + self._editors}.sock"
+
+    def say(self, payload: dict[str, Any] | bytes, **settings: Any) -> dict[str, Any]:
+        """What the agent is told."""
+        data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        answer: dict[str, Any] = json.loads(hook.answer(data, self.settings | settings, os.environb))
+        return answer
+
+    def denial(self, payload: dict[str, Any], **settings: Any) -> str:
+        """The reason of the denial, which it has to be; "" for no opinion."""
+        return decision(self.say(payload, **settings), "deny")
+
+    @property
+    def log(self) -> list[str]:
+        """The lines of the log, without their times."""
+        file = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard.log")
+        return [line[20:] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def decision(answer: dict[str, Any], expected: str) -> str:
+    """The reason that goes with the ``expected`` decision, in the words of Claude Code and Codex; "" for no opinion."""
+    if answer == {}:
+        return ""
+    output = answer["hookSpecificOutput"]
+    assert output["permissionDecision"] == expected, answer
+    assert set(output) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+    reason: str = output["permissionDecisionReason"]
+    assert reason
+    return reason
+
+
+@pytest.fixture
+def guard(home: Path) -> Iterator[Guard]:
+    sockets = home.parent / "s"  # with a long name in it: a path of 103 bytes at most
+    sockets.mkdir()
+    with Guard(sockets) as guard:
+        yield guard

@@ -1,0 +1,58 @@
+"""What agents hand to a hook: recorded from the real ones (``record_hooks.py``), or as they would send it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+from .record_hooks import TRANSCRIPTS
+
+Payload = dict[str, Any]
+
+A = "/ws/a.py"
+"""The file that the recorded sessions are about."""
+
+KEPT = {"modified": True, "current": True, "visible": True}
+"""A file in an editor that an agent must not change."""
+
+
+@functools.cache
+def _sessions() -> dict[str, list[Payload]]:
+    """What was recorded, by agent."""
+    sessions: dict[str, list[Payload]] = {}
+    for transcript in sorted(TRANSCRIPTS.glob("*.jsonl")):
+        head, *payloads = map(json.loads, transcript.read_text().splitlines())
+        sessions.setdefault(head["agent"], []).extend(payloads)
+    return sessions
+
+
+def all_recorded() -> list[tuple[str, Payload]]:
+    """Every payload with its agent."""
+    return [(agent, payload) for agent, session in _sessions().items() for payload in session]
+
+
+def recorded(agent: str, event: str, tool: str | None = None, **tool_input: Any) -> Payload:
+    """A copy of the first recorded one of that kind; with ``tool_input``, what the tool is called with is changed."""
+    for payload in _sessions()[agent]:
+        if payload["hook_event_name"] == event and payload.get("tool_name") == tool:
+            copy: Payload = json.loads(json.dumps(payload))
+            if tool_input:
+                copy["tool_input"] |= tool_input
+            return copy
+    raise LookupError(f"{agent} {event} {tool}")
+
+
+def edit(path: str = A) -> Payload:
+    """Claude Code is about to edit a file."""
+    return recorded("claude", "PreToolUse", "Edit", file_path=path)
+
+
+def edited(path: str = A) -> Payload:
+    """Claude Code has edited a file."""
+    return recorded("claude", "PostToolUse", "Edit", file_path=path)
+
+
+def bash(command: str) -> Payload:
+    """Claude Code is about to run a command in /ws."""
+    return recorded("claude", "PreToolUse", "Bash", command=command)

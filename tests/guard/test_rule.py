@@ -1,0 +1,140 @@
+"""The rule: denied if in one and the same editor the file has unsaved changes and is where the policy looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Guard, decision
+from .payloads import KEPT, A, edit, recorded
+
+CLEAN_IN_FRONT = {"current": True, "visible": True}
+MODIFIED_HIDDEN = {"modified": True}
+MODIFIED_BESIDE = {"modified": True, "visible": True}
+
+
+def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT | {"lines": 120}})
+    reason = guard.denial(edit())
+    assert reason.startswith(
+        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the person is working on it, 120 lines."
+    )
+    assert "Nothing was written." in reason
+    assert "Once a.py is saved there, the same call goes through" in reason
+    assert neovim.told == ["Claude Code was kept from changing a.py, which has unsaved changes: save it, and it can"]
+    assert guard.log == ["claude: Edit: kept /ws/a.py (deny)"]
+
+
+@pytest.mark.parametrize("standing", [None, {}, CLEAN_IN_FRONT, MODIFIED_HIDDEN, MODIFIED_BESIDE])
+def test_any_other_file_is_nobodys_business(guard: Guard, standing: dict[str, Any] | None) -> None:
+    neovim = guard.neovim({} if standing is None else {A: standing})
+    assert guard.say(edit()) == {}
+    assert neovim.methods == ["snapshot"]
+    assert guard.log == []
+
+
+def test_unsaved_here_and_in_front_there_is_no_editor_with_both(guard: Guard) -> None:
+    """The original put the two together across editors, and denied."""
+    guard.neovim({A: CLEAN_IN_FRONT})
+    guard.neovim({A: MODIFIED_HIDDEN}, pid=4712)
+    assert guard.say(edit()) == {}
+
+
+@pytest.mark.parametrize("other", [MODIFIED_HIDDEN, CLEAN_IN_FRONT, {}])
+@pytest.mark.parametrize("first", [True, False])
+def test_the_editor_with_both_is_heard_whoever_is_asked_before(
+    guard: Guard, other: dict[str, Any], first: bool
+) -> None:
+    """The original asked no further after the first with unsaved changes, and let the edit through."""
+    standings = [other, KEPT] if first else [KEPT, other]
+    for pid, standing in enumerate(standings, 4711):
+        guard.neovim({A: standing}, pid=pid)
+    assert "has unsaved changes" in guard.denial(edit())
+
+
+def test_of_many_editors_of_both_kinds_each_one_with_unsaved_work_is_named(guard: Guard) -> None:
+    guard.neovim({A: KEPT}, pid=1)
+    guard.vscode({A: KEPT}, pid=2)
+    clean = guard.neovim({A: {}}, pid=3)
+    without = guard.neovim({}, pid=4)
+    reason = guard.denial(edit())
+    assert "unsaved changes in Neovim 0.12.4" in reason
+    assert "unsaved changes in VS Code 1.139.1" in reason
+    assert len(clean.told) == 1  # it shows the file too
+    assert without.told == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        ("current", [KEPT]),
+        ("visible", [KEPT, MODIFIED_BESIDE]),
+        ("any", [KEPT, MODIFIED_BESIDE, MODIFIED_HIDDEN]),
+    ],
+)
+def test_a_policy_says_where_to_look(guard: Guard, policy: str, kept: list[dict[str, Any]]) -> None:
+    for standing in (KEPT, MODIFIED_BESIDE, MODIFIED_HIDDEN, CLEAN_IN_FRONT, {}):
+        with Guard(guard.sockets) as one:
+            one.neovim({A: standing})
+            assert bool(one.denial(edit(), policy=policy)) is (standing in kept), standing
+
+
+def test_one_tool_may_have_a_policy_of_its_own(guard: Guard) -> None:
+    guard.neovim({A: MODIFIED_HIDDEN})
+    stricter = {"policy_for": ("Write=any", "NotebookEdit=visible")}
+    assert guard.say(edit(), **stricter) == {}
+    assert guard.denial(recorded("claude", "PreToolUse", "Write", file_path=A), **stricter)
+    assert guard.say(recorded("claude", "PreToolUse", "NotebookEdit", notebook_path=A), **stricter) == {}
+
+
+def test_an_editor_that_is_reached_by_two_sockets_is_named_and_told_once(guard: Guard) -> None:
+    """A VS Code with two folders has two of them."""
+    one, other = guard.vscode({A: KEPT}, pid=5), guard.vscode({A: KEPT}, pid=5)
+    assert guard.denial(edit()).count("unsaved changes in") == 1
+    assert len(one.told + other.told) == 1
+
+
+def test_every_file_of_a_patch_counts_and_all_that_is_kept_is_named(guard: Guard) -> None:
+    patch = recorded("codex", "PreToolUse", "apply_patch")
+    guard.neovim({"/ws/b.py": KEPT, "/ws/sub/d.py": KEPT, A: {}})
+    reason = guard.denial(patch, agent="codex", policy="any")
+    assert "/ws/b.py has unsaved changes" in reason
+    assert "/ws/sub/d.py has unsaved changes" in reason
+    assert "/ws/a.py" not in reason
+    assert "Once b.py and d.py is saved" in reason
+
+
+@pytest.mark.parametrize("agent", ["claude", "gemini", "codex"])
+def test_nothing_is_ever_allowed_beyond_what_the_person_allows(guard: Guard, agent: str) -> None:
+    guard.neovim({A: {}})
+    payloads = {
+        "claude": edit(),
+        "gemini": recorded("gemini", "BeforeTool", "replace"),
+        "codex": recorded("codex", "PreToolUse", "apply_patch"),
+    }
+    assert guard.say(payloads[agent], agent=agent) == {}
+
+
+def test_the_person_is_asked_where_that_is_wanted(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    assert "unsaved changes" in decision(guard.say(edit(), answer="ask"), "ask")
+    assert neovim.told == ["Claude Code wants to change a.py, which has unsaved changes: it asks you"]
+
+
+def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
+    guard.neovim({A: KEPT})
+    call = recorded("gemini", "BeforeTool", "replace")
+    denied = guard.say(call, agent="gemini")
+    assert denied["decision"] == "deny"
+    assert "a.py has unsaved changes" in denied["reason"]
+    assert set(denied) == {"decision", "reason"}
+    asked = guard.say(call, agent="gemini", answer="ask")
+    assert asked["decision"] == "ask"
+    assert asked["systemMessage"] == asked["reason"]
+
+
+def test_codex_can_not_ask_so_it_is_denied(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
+    assert neovim.told == ["Codex was kept from changing a.py, which has unsaved changes: save it, and it can"]

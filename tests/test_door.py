@@ -11,7 +11,7 @@ import pytest
 from websockets.frames import Opcode
 
 from drawbridge import door as door_module
-from drawbridge.door import HIGH_WATER
+from drawbridge.door import HIGH_WATER, Terms
 from drawbridge.wire.http import HEAD_LIMIT
 from tests.door_rig import TOKEN, Client, House, handshake, plain
 from tests.waiting import until
@@ -151,8 +151,8 @@ async def test_an_open_websocket_is_not_timed(house: House) -> None:
 # how many
 
 
-async def test_strangers_never_keep_others_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_module, "CONNECTION_LIMIT", 4)
+async def test_strangers_never_keep_others_out(house: House) -> None:
+    house.door.terms = Terms(connections=4)
     friend = await house.websocket()
     strangers = [await house.raw(b"GET / HT") for _ in range(20)]
     await until(lambda: len(house.door.connections) == 4)
@@ -164,8 +164,8 @@ async def test_strangers_never_keep_others_out(house: House, monkeypatch: pytest
     assert len(house.door.connections) <= 4
 
 
-async def test_who_was_answered_and_lingers_gives_way_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door_module, "CONNECTION_LIMIT", 3)
+async def test_who_was_answered_and_lingers_gives_way_too(house: House) -> None:
+    house.door.terms = Terms(connections=3)
     busy = await house.raw(plain("/later"))
     await until(lambda: house.site.exchanges)
     for _ in range(5):
@@ -176,10 +176,8 @@ async def test_who_was_answered_and_lingers_gives_way_too(house: House, monkeypa
     assert (await busy.head()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(door_module, "CONNECTION_LIMIT", 2)
+async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(house: House) -> None:
+    house.door.terms = Terms(connections=2)
     friends = [await house.websocket() for _ in range(2)]
     refused = await house.raw(handshake())
     assert await refused.rest() == b""

@@ -11,9 +11,15 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from ssl import SSLContext
+from typing import Final, cast
 
-from drawbridge.wire.gate import Head, Refusal
+from drawbridge.site import Exchange as Exchange
+from drawbridge.site import Peer as Peer
+from drawbridge.site import Site as Site
+from drawbridge.site import Terms as Terms
+from drawbridge.site import WebSocket as WebSocket
+from drawbridge.wire.gate import Head
 from drawbridge.wire.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
 
 HANDSHAKE_SECONDS: Final = 5.0
@@ -28,102 +34,49 @@ IDLE_SECONDS: Final = 60.0
 CLOSING_SECONDS: Final = 2.0
 """How long a peer may take for its half of a close."""
 
-CONNECTION_LIMIT: Final = 64
-"""Connections at once at one door, far above what one person's agents need. Idle ones give way, the oldest first."""
-
 HIGH_WATER: Final = 1024 * 1024
-"""Bytes waiting for a slow peer above which nothing is read from it and ``WebSocket.congested`` is true."""
+"""Bytes waiting for a slow peer above which nothing is read from it."""
+
+AS_THE_BRIDGE: Final = Terms()
 
 logger = logging.getLogger("drawbridge.door")
-
-
-class WebSocket(Protocol):
-    """An open WebSocket, as a site sees it."""
-
-    def send(self, data: bytes) -> None:
-        """Send one text message (valid UTF-8). On a closed connection it goes nowhere."""
-        ...
-
-    def close(self, code: int = 1000, reason: str = "") -> None: ...
-
-    @property
-    def congested(self) -> bool:
-        """The peer reads slower than we write: hold back what can be left out."""
-        ...
-
-
-class Peer(Protocol):
-    """What a site does with one WebSocket. Called from the event loop's thread."""
-
-    def received(self, text: str) -> None: ...
-
-    def drained(self) -> None:
-        """``congested`` became false."""
-        ...
-
-    def closed(self, code: int) -> None:
-        """The last call."""
-        ...
-
-
-class Exchange(Protocol):
-    """One HTTP request that was let in, to be answered once. After its peer has gone every answer goes nowhere."""
-
-    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
-
-    def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
-        """An answer of unknown length. ``ended`` is called once, when the peer goes or ``end_stream`` was called.
-
-        ``drained`` is called when ``congested`` became false.
-        """
-        ...
-
-    def stream(self, data: bytes) -> None: ...
-
-    def end_stream(self) -> None: ...
-
-    @property
-    def congested(self) -> bool: ...
-
-
-class Site(Protocol):
-    """What stands behind a door."""
-
-    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Whether this request may enter; the site's gate."""
-        ...
-
-    def subprotocol(self, head: Head) -> str | None:
-        """The WebSocket subprotocol to confirm, out of those offered."""
-        ...
-
-    def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
-
-    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """A plain HTTP request, whole."""
-        ...
 
 
 class Door:
     """Listens with an already listening socket. ``async with`` closes it and all its connections."""
 
-    def __init__(self, site: Site, listener: socket.socket) -> None:
+    def __init__(
+        self, site: Site, listener: socket.socket, terms: Terms = AS_THE_BRIDGE, tls: SSLContext | None = None
+    ) -> None:
         self.site = site
-        self._listener = listener
-        self._server: asyncio.Server | None = None
+        self.terms = terms
         self.connections: dict[_Connection, None] = {}
+        self._listener = listener
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._pinging: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Door:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), sock=self._listener, backlog=128)
+        self._server = await loop.create_server(
+            lambda: _Connection(self),
+            sock=self._listener,
+            backlog=128,
+            ssl=self._tls,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
+            ssl_shutdown_timeout=CLOSING_SECONDS if self._tls else None,
+        )
+        self._ping_in(self.terms.ping_seconds)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         assert self._server is not None
         self._server.close()
+        if self._pinging is not None:
+            self._pinging.cancel()
         connections = list(self.connections)
         for connection in connections:
-            connection.close(1001, "the editor is going away")
+            connection.close(1001, self.terms.farewell)
         if connections:
             await asyncio.wait([connection.lost for connection in connections], timeout=CLOSING_SECONDS)
         left = list(self.connections)
@@ -134,20 +87,31 @@ class Door:
 
     def make_room(self) -> bool:
         """For one connection more. False: all places are taken by peers that were let in and have something to say."""
-        if len(self.connections) < CONNECTION_LIMIT:
+        limit = self.terms.connections
+        if len(self.connections) < limit:
             return True
         idle = next((connection for connection in self.connections if connection.is_idle), None)
-        logger.warning("%d connections are open: %s", CONNECTION_LIMIT, "refused one" if idle is None else "cut one")
+        logger.warning("%d connections are open: %s", limit, "refused one" if idle is None else "cut one")
         if idle is not None:
             del self.connections[idle]
             idle.abort()
         return idle is not None
 
+    def _ping_in(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._pinging = asyncio.get_running_loop().call_later(seconds, self._ping_all, seconds)
+
+    def _ping_all(self, seconds: float) -> None:
+        for connection in list(self.connections):
+            connection.ping_or_cut()
+        self._ping_in(seconds)
+
 
 class _Connection(asyncio.Protocol):
     def __init__(self, door: Door) -> None:
+        terms = door.terms
         self._door = door
-        self._http = HttpConnection()
+        self._http = HttpConnection(message_limit=terms.message_bytes, binary_as_text=terms.binary_as_text)
         self._peer: Peer | None = None
         self._ended: Callable[[], None] | None = None
         self._drained: Callable[[], None] = _nothing
@@ -155,28 +119,36 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._events: deque[Event] = deque()
         self._handling = False
+        self._held = False
+        self._pinged = False
+        self._unsent = 0
+        self.address = ""
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of it, and do the same.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
         if not self._door.make_room():
             transport.abort()
             return
         self._door.connections[self] = None
-        transport.set_write_buffer_limits(HIGH_WATER)
+        transport.set_write_buffer_limits(self._door.terms.congested_bytes)
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            # A dead peer is noticed by the kernel; a suspended one (Ctrl-Z) keeps its connection and its diffs.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._end_in(HANDSHAKE_SECONDS)
 
     def data_received(self, data: bytes) -> None:
+        self._pinged = False
         self._handle(self._http.receive(data))
+        if self.congested:
+            self._read_or_not()
 
     def eof_received(self) -> bool:
         self._handle(self._http.receive(b""))
@@ -191,14 +163,26 @@ class _Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.congested = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._read_or_not()
 
     def resume_writing(self) -> None:
         self.congested = False
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._read_or_not()
         self._drained()
+
+    def hold_reading(self, hold: bool) -> None:
+        self._held = hold
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        full = self.congested and transport.get_write_buffer_size() >= HIGH_WATER
+        if self._held or full:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     @property
     def is_idle(self) -> bool:
@@ -209,6 +193,26 @@ class _Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         self._http.send_text(data)
+        self._flush()
+
+    def send_framed(self, frames: Sequence[bytes]) -> None:
+        # The way of most bytes of a broadcast: between events nothing else waits to be written.
+        websocket, transport = self._http.websocket, self._transport
+        if websocket is not None and websocket.is_open and transport is not None and not transport.is_closing():
+            transport.writelines(frames)
+
+    def ping_or_cut(self) -> None:
+        """Since the last time the peer has said something, or taken some of what waits for it: else it is gone."""
+        websocket, transport = self._http.websocket, self._transport
+        if websocket is None or transport is None or not websocket.is_open:
+            return
+        unsent = transport.get_write_buffer_size()
+        if self._pinged and not 0 < unsent < self._unsent:
+            logger.info("a peer does not answer any more: it is cut off")
+            transport.abort()
+            return
+        self._pinged, self._unsent = True, unsent
+        websocket.ping()
         self._flush()
 
     def close(self, code: int = 1000, reason: str = "") -> None:

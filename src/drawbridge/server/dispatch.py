@@ -1,31 +1,54 @@
-"""A client's command, to the one who can do it; its answer back to the client, with the ``request_id``."""
+"""A client's command, to the one who can do it; whatever goes wrong there, as an error that a client understands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, Protocol
 
+from drawbridge.server import directories, messages
 from drawbridge.server import protocol as say
+from drawbridge.server.blobs import Blobs, no_blob, piece
+from drawbridge.server.client import Client
+from drawbridge.server.client_errors import ClientError
 from drawbridge.server.messages import Answer
 from drawbridge.server.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+correlation: ContextVar[str | None] = ContextVar("correlation", default=None)
+"""The request that is being worked on: what its log lines and its error have in common."""
+
+RECORD_KEPT_SECONDS: Final = 10.0
+
+TAKE_LONG: Final = (
+    say.AgentKill,
+    say.AgentNewSession,
+    say.BlobGet,
+    say.DirList,
+    say.GetMessages,
+    say.ProjectDelete,
+    say.SessionFork,
+    say.SessionList,
+    say.SessionResume,
+    say.SetMode,
+    say.SetModel,
+)
+"""Requests that others of the same client need not wait for."""
 
 
 class Commands(Protocol):
     """What the core does, one method a message. Each answers with an ``Answer`` (``messages.OK`` where there is nothing to
     tell) or raises ``ClientError``. An answer that stands for a record of the history carries its ``seq``.
-
-    The core is given ``read_blob(blob_id) -> bytes`` (raises ``ClientError``) for attachments and ``updated_input_blob``.
     """
 
     async def project_create(self, command: say.ProjectCreate, client: Subscriber) -> Answer: ...
     async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer: ...
     async def project_delete(self, command: say.ProjectDelete, client: Subscriber) -> Answer: ...
-    async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer:
-        """The answer is sent by the caller; so what follows it (the replay) must be sent after this returned, or the
-        core sends the answer itself with ``messages.encode(answer, command.request_id)`` and returns ``messages.SENT``.
-        """
-        ...
-
+    async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer: ...
     async def project_leave(self, command: say.ProjectLeave, client: Subscriber) -> Answer: ...
     async def get_messages(self, command: say.GetMessages, client: Subscriber) -> Answer: ...
     async def execute(self, command: say.Execute, client: Subscriber) -> Answer: ...
@@ -52,13 +75,135 @@ class Commands(Protocol):
         ...
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """The line of the history, whole: what ``messages.history_blob`` names. Raises BLOB_NOT_FOUND."""
+        """The line of the history, whole: what ``messages.history_blob`` names. Raises ``ClientError``."""
         ...
 
-    def states(self) -> Mapping[str, str]:
+    def states(self) -> Mapping[str, messages.State]:
         """Project id → state."""
         ...
 
-    async def close(self, reason: str) -> None:
-        """The server ends: runs are told, processes ended, histories closed."""
-        ...
+
+class Dispatch:
+    """``agents``: names of those that can be run. ``health`` is asked for its numbers."""
+
+    def __init__(
+        self,
+        core: Commands,
+        blobs: Blobs,
+        roots: Sequence[Path],
+        agents: Sequence[str],
+        version: str,
+        health: Callable[[], messages.Health],
+    ) -> None:
+        self.ending = False
+        """The server ends: nothing new is begun."""
+        self._core = core
+        self._blobs = blobs
+        self._roots = tuple(roots)
+        self._agents = list(agents)
+        self._version = version
+        self._health = health
+        self._record: tuple[str, bytes] | None = None
+        self._own: Mapping[type[say.Command], Callable[[Any, Client], Awaitable[Answer]]] = {
+            say.Hello: self._hello,
+            say.Auth: self._auth,
+            say.HealthCheck: self._health_check,
+            say.Subscribe: self._subscribe,
+            say.Unsubscribe: self._unsubscribe,
+            say.BlobPut: self._blob_put,
+            say.BlobGet: self._blob_get,
+            say.DirList: self._dir_list,
+        }
+
+    async def answer(self, command: say.Command, client: Client, correlation_id: str) -> Answer:
+        """Raises ``ClientError`` and nothing else; a fault of ours is in the log under the correlation id."""
+        correlation.set(correlation_id)
+        name = say.TYPE_OF[type(command)]
+        logger.debug("%s", name)
+        if self.ending:
+            raise ClientError("SHUTTING_DOWN", "The server is ending. Nothing was done; connect again later.")
+        try:
+            own = self._own.get(type(command))
+            return await (own or getattr(self._core, name))(command, client)
+        except ClientError:
+            raise
+        except Exception:
+            logger.exception("a fault of ours in %s", name)
+            text = "A fault of the server's own; its log says more under the correlation id."
+            raise ClientError("INTERNAL_ERROR", text) from None
+
+    async def _hello(self, command: say.Hello, client: Client) -> Answer:
+        _name(client, command.client)
+        return Answer(
+            type="hello",
+            data=messages.Hello(
+                server="drawbridge",
+                version=self._version,
+                protocol=say.VERSION,
+                client_id=client.id,
+                agents=self._agents,
+                features=sorted(say.COMMANDS),
+                limits=messages.Limits(),
+            ),
+        )
+
+    async def _auth(self, command: say.Auth, client: Client) -> Answer:
+        if not client.shows(command.token):
+            raise ClientError("UNAUTHORIZED", "The token is wrong. You are still who you were.", "data.token")
+        _name(client, command.client)
+        return Answer(type="auth", data=messages.Authenticated(client.id, client.name))
+
+    async def _health_check(self, command: say.HealthCheck, client: Client) -> Answer:
+        return Answer(type="health", data=self._health())
+
+    async def _subscribe(self, command: say.Subscribe, client: Client) -> Answer:
+        client.topics.update(command.topics)
+        self._core.follow(command.topics, client)
+        return Answer(type="subscribed", data=messages.Topics(sorted(client.topics)))
+
+    async def _unsubscribe(self, command: say.Unsubscribe, client: Client) -> Answer:
+        client.topics.difference_update(command.topics)
+        self._core.unfollow(command.topics, client)
+        return Answer(type="subscribed", data=messages.Topics(sorted(client.topics)))
+
+    async def _blob_put(self, command: say.BlobPut, client: Client) -> Answer:
+        return Answer(
+            type="blob_stored", data=self._blobs.put(command.blob_id, command.offset, command.data, command.last)
+        )
+
+    async def _blob_get(self, command: say.BlobGet, client: Client) -> Answer:
+        if ":" in command.blob_id:
+            data = await self._whole_record(command.blob_id)
+        else:
+            data = self._blobs.take(command.blob_id)
+        length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
+        return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
+
+    async def _whole_record(self, blob_id: str) -> bytes:
+        """Kept for a moment: the next piece of it is asked for soon."""
+        if self._record is None or self._record[0] != blob_id:
+            project_id, _, seq = blob_id.partition(":")
+            if not (seq.isascii() and seq.isdigit() and len(seq) < 17):
+                raise no_blob()
+            kept = (blob_id, await self._core.record(project_id, int(seq)))
+            self._record = kept
+            asyncio.get_running_loop().call_later(RECORD_KEPT_SECONDS, self._forget, kept)
+            return kept[1]
+        return self._record[1]
+
+    def _forget(self, kept: tuple[str, bytes]) -> None:
+        if self._record is kept:
+            self._record = None
+
+    async def _dir_list(self, command: say.DirList, client: Client) -> Answer:
+        return Answer(type="dir_list", data=await asyncio.to_thread(directories.listed, command.path, self._roots))
+
+
+def takes_long(command: say.Command) -> bool:
+    return isinstance(command, TAKE_LONG)
+
+
+def _name(client: Client, name: str | None) -> None:
+    if name is not None:
+        logger.info("%s at %s calls itself %r", client.id, client.address, name)
+        client.name = name

@@ -23,6 +23,9 @@ FRAME_BYTES: Final = 1_000_000
 PIECE_BYTES: Final = 512 * 1024
 """Of a blob in one message: with base64 it fits either limit."""
 
+BLOB_BYTES: Final = 32 * 1024 * 1024
+"""Of a blob that is sent up."""
+
 Direction = Literal["client", "claude", "server"]
 State = Literal["IDLE", "EXECUTING", "ERROR"]
 Outcome = Literal["completed", "failed", "killed", "timeout", "interrupted"]
@@ -211,6 +214,51 @@ class Stats(Struct, frozen=True):
     memory_mb: int
 
 
+class Health(Struct, frozen=True):
+    """``status`` "degraded" where ``problems`` (texts for people) is not empty."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    uptime_seconds: int
+    clients: int
+    projects: int
+    running: int
+    disk_free_mb: int
+    problems: list[str]
+
+
+class Limits(Struct, frozen=True):
+    """Bytes of: a client's message, a message of ours, a piece of a blob (before base64), a blob."""
+
+    message_bytes: int = MESSAGE_BYTES
+    frame_bytes: int = FRAME_BYTES
+    piece_bytes: int = PIECE_BYTES
+    blob_bytes: int = BLOB_BYTES
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run. ``features``: the
+    types of message that this server takes.
+    """
+
+    server: str
+    version: str
+    protocol: int
+    client_id: str
+    agents: list[str]
+    features: list[str]
+    limits: Limits
+
+
+class Authenticated(Struct, frozen=True):
+    client_id: str
+    client: str
+
+
+class Topics(Struct, frozen=True):
+    topics: list[str]
+
+
 class Error(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``error`` is ``message`` once more, under the specification's name."""
 
@@ -235,9 +283,6 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 OK: Final = Answer(type="ok", data=Raw(b"{}"))
 """For commands that have nothing to tell: sent only where there is a ``request_id`` that asks for it."""
-
-SENT: Final = Answer(type="", data=None)
-"""The command has sent its answer itself."""
 
 _encoder: Final = msgspec.json.Encoder()
 

@@ -52,9 +52,10 @@ Event: TypeAlias = Asked | Body | HungUp | Message | Closed
 class HttpConnection:
     """The protocol of one accepted connection. After ``finished`` is true, close the transport once the bytes are out."""
 
-    def __init__(self, *, message_limit: int = MESSAGE_LIMIT) -> None:
+    def __init__(self, *, message_limit: int = MESSAGE_LIMIT, binary_as_text: bool = True) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
         self._message_limit = message_limit
+        self._binary_as_text = binary_as_text
         self._asked: Asked | None = None
         self._bodyless = False
         self._body: bytearray | None = None
@@ -124,7 +125,7 @@ class HttpConnection:
             return []
         reason = b"Switching Protocols"
         self._http_send(h11.InformationalResponse(status_code=101, headers=list(answer.headers), reason=reason))
-        self.websocket = WebSocketConnection(self._message_limit)
+        self.websocket = WebSocketConnection(self._message_limit, binary_as_text=self._binary_as_text)
         behind = self._http.trailing_data[0]
         return self.websocket.receive(behind) if behind else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 
 class Message(Struct, frozen=True):
-    """A whole message. Binary ones are taken as text, as the peers do."""
+    """A whole message. Binary ones are taken as text where the connection was made so."""
 
     text: str
 
@@ -59,11 +60,17 @@ def handshake(head: Head, subprotocol: str | None) -> Handshake:
     return Handshake(101, tuple(headers))
 
 
+def framed(data: bytes) -> bytes:
+    """A text message (valid UTF-8) as it goes to any peer: a server's frames are the same for all."""
+    return Frame(Opcode.TEXT, data).serialize(mask=False)
+
+
 class WebSocketConnection:
     """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
 
-    def __init__(self, message_limit: int) -> None:
-        """``message_limit``: bytes of one message, all its fragments together."""
+    def __init__(self, message_limit: int, *, binary_as_text: bool = True) -> None:
+        """``message_limit``: bytes of one message, all its fragments together. Else than as text, binary is refused."""
+        self._binary_as_text = binary_as_text
         self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit)
         self._parts = bytearray()
         self._closed_told = False
@@ -86,6 +93,9 @@ class WebSocketConnection:
         for frame in frames.events_received():
             if leaving or not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 continue  # after our close the peer's messages go nowhere
+            if frame.opcode is Opcode.BINARY and not self._binary_as_text:
+                self._refuse(1003, "binary messages are not served, text is")
+                break
             self._parts += frame.data
             if frame.fin and not self._finish_message(events):
                 break
@@ -103,6 +113,21 @@ class WebSocketConnection:
             self._frames.send_text(data)
             self._flush()
 
+    def send_framed(self, frames: Sequence[bytes]) -> None:
+        """Send messages that ``framed`` has made."""
+        if self._frames.state is OPEN:
+            self._out += frames
+
+    def ping(self) -> None:
+        """The peer answers by itself, or is gone."""
+        if self._frames.state is OPEN:
+            self._frames.send_ping(b"")
+            self._flush()
+
+    @property
+    def is_open(self) -> bool:
+        return self._frames.state is OPEN
+
     def close(self, code: int, reason: str = "") -> None:
         """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
         if self._frames.state is OPEN:
@@ -119,11 +144,14 @@ class WebSocketConnection:
         try:
             events.append(Message(parts.decode()))
         except UnicodeDecodeError:
-            self._not_text = True
-            if self._frames.state is OPEN:
-                self._frames.fail(1007, "the message is not valid UTF-8")
+            self._refuse(1007, "the message is not valid UTF-8")
             return False
         return True
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self._not_text = True
+        if self._frames.state is OPEN:
+            self._frames.fail(code, reason)
 
     def _flush(self) -> None:
         for data in self._frames.data_to_send():

@@ -1,0 +1,120 @@
+"""Who may talk to the server: the owner's token, and which web page and which name a request may come by."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import secrets
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from drawbridge.errors import BadSetting
+from drawbridge.private_files import PRIVATE_FILE, make_private_directory, write_private
+from drawbridge.wire.gate import BAD_TOKEN, Head, Refusal
+
+HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
+TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
+
+FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages of other places are refused.")
+FOREIGN_NAME: Final = Refusal(403, "This server does not go by that name. Its owner can give it one: --public-host.")
+
+
+def owner_token(path: Path) -> str:
+    """The token in the file; a new one where there is none yet. The file is the owner's alone (0600)."""
+    make_private_directory(str(path.parent))
+    try:
+        token = path.read_text("ascii").strip()
+        if path.stat().st_mode & 0o077:
+            path.chmod(PRIVATE_FILE)
+    except FileNotFoundError:
+        token = secrets.token_urlsafe(32)
+        write_private(str(path), f"{token}\n".encode())
+    except (OSError, UnicodeDecodeError):
+        token = ""
+    if not TOKEN.fullmatch(token):
+        raise BadSetting(f"{path} holds no token. Nothing was started; remove the file, and a new one is made.")
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Whether who listens at ``host`` is heard on this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+class OwnNames:
+    """By what this machine is called: its loopback names, its host name, ``public``, and any address it has now."""
+
+    def __init__(self, public: Iterable[str] = ()) -> None:
+        host = socket.gethostname()
+        named = [host, host.partition(".")[0]] if re.fullmatch(HOST_NAME, host) else []
+        self.names = tuple(dict.fromkeys(["localhost", "127.0.0.1", "::1", *named, *public]))
+        self._names = frozenset(name.lower() for name in self.names)
+
+    def __contains__(self, host: str) -> bool:
+        """``host`` as in a header, without its port."""
+        name = host.lower().removeprefix("[").removesuffix("]").removesuffix(".")
+        if name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # Asked anew each time: a laptop changes networks, and who comes by an address is rare.
+        return address.is_loopback or address in _addresses()
+
+
+class Access:
+    """``token`` None lets everybody in who comes by an own name (``--insecure-no-auth``, on loopback only)."""
+
+    def __init__(self, token: str | None, names: OwnNames, *, secure: bool) -> None:
+        self._token = None if token is None else token.encode()
+        self._names = names
+        self._scheme = "https" if secure else "http"
+
+    @property
+    def is_open(self) -> bool:
+        return self._token is None
+
+    def refusal(self, head: Head) -> Refusal | None:
+        """Origin and Host, and a token where one is shown in the head; None where nothing speaks against the request."""
+        host = head.one("host")
+        if host is None or _without_port(host) not in self._names:
+            return FOREIGN_NAME
+        origins = head.all("origin")
+        # A browser tells the page's address and it can't be forged by the page: only our own pages are let in.
+        if origins and origins != [f"{self._scheme}://{host}"]:
+            return FOREIGN_PAGE
+        if head.all("authorization") and not self.shows_token(head):
+            return BAD_TOKEN
+        return None
+
+    def shows_token(self, head: Head) -> bool:
+        """Whether the head itself carries the token (or none is needed)."""
+        scheme, _, given = (head.one("authorization") or "").partition(" ")
+        return self.is_open or (scheme.lower() == "bearer" and self.is_token(given.strip()))
+
+    def is_token(self, given: str) -> bool:
+        """In a time that tells nothing."""
+        return self._token is None or hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
+
+
+def _addresses() -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    found = set()
+    for addresses in psutil.net_if_addrs().values():
+        for one in addresses:
+            if one.family in (socket.AF_INET, socket.AF_INET6):
+                found.add(ipaddress.ip_address(one.address.partition("%")[0]))
+    return found
+
+
+def _without_port(host: str) -> str:
+    name, separator, port = host.rpartition(":")
+    return name if separator and port.isdecimal() and port.isascii() else host

@@ -1,0 +1,226 @@
+"""One connected client: who it is, what it asks one after the other, what it is told.
+
+Its requests are worked on in their order, so that a page need not wait for one answer before the next question; those
+that take long go on beside. Nothing is said before its first message, and nothing else than ``auth`` is heard before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
+
+from drawbridge.server.messages import Answer, encode, error
+from drawbridge.server.outbox import Outbox, Writers
+from drawbridge.server.protocol import Auth, ClientError, Command, parse, request_id_of
+from drawbridge.server.subscriber import Frame
+from drawbridge.site import WebSocket
+
+AUTH_SECONDS: Final = 5.0
+"""From the open WebSocket to the token."""
+
+AUTH_BYTES: Final = 4_096
+"""Of the first message of who has not shown a token yet."""
+
+INBOX: Final = 64
+"""Requests that wait for the ones before; above that nothing more is read from the client."""
+
+ASIDE: Final = 16
+"""Requests of one client that take long, at once."""
+
+UNAUTHORIZED: Final = 4401
+TOO_SLOW: Final = 4408
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Serves(Protocol):
+    """What a client needs of its server."""
+
+    writers: Writers
+
+    def is_token(self, given: str) -> bool: ...
+
+    def authenticated(self, client: Client) -> None: ...
+
+    def takes_long(self, command: Command) -> bool:
+        """Whether the requests behind this one need not wait for it."""
+        ...
+
+    async def answer(self, command: Command, client: Client, correlation_id: str) -> Answer:
+        """Raises ``ClientError``, and nothing else."""
+        ...
+
+    def gone(self, client: Client) -> None:
+        """The last call: it is connected no more, and all it has asked for is done."""
+        ...
+
+
+class Client:
+    """A ``Peer`` of the door and a ``Subscriber`` of the core."""
+
+    def __init__(self, id: str, websocket: WebSocket, server: Serves, *, known: bool) -> None:
+        self.id = id
+        self.address = websocket.address
+        self.name = self.address or "unknown"
+        self.topics: set[str] = {"stats"}
+        self.is_known = False
+        self._websocket = websocket
+        self._server = server
+        self._outbox = Outbox(server.writers, websocket, self._too_slow)
+        self._inbox: deque[str] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._working = False
+        self._held = False
+        self._closed = False
+        self._asked = 0
+        self._timer: asyncio.TimerHandle | None = None
+        if known:
+            self._is_known_now()
+        else:
+            late = "the token did not come in time"
+            self._timer = asyncio.get_running_loop().call_later(AUTH_SECONDS, self.close, UNAUTHORIZED, late)
+
+    # what the core sees
+
+    def send(self, frame: Frame) -> None:
+        self._outbox.send(frame)
+
+    async def room(self) -> None:
+        await self._outbox.room()
+
+    # what the door sees
+
+    def received(self, text: str) -> None:
+        if self._closed:
+            return
+        if not self.is_known:
+            self._authenticate(text)
+            return
+        self._inbox.append(text)
+        if len(self._inbox) > INBOX and not self._held:
+            self._held = True
+            self._websocket.hold_reading(True)
+        if not self._working:
+            self._working = True
+            self._begin(self._work())
+
+    def drained(self) -> None:
+        self._outbox.drained()
+
+    def closed(self, code: int) -> None:
+        self._end()
+
+    # what the server sees
+
+    def shows(self, token: str) -> bool:
+        return self._server.is_token(token)
+
+    def close(self, code: int, reason: str) -> None:
+        """What waits to be sent goes nowhere; what it has asked for is still done."""
+        if not self._closed:
+            logger.info("%s: closing, %d %s", self.id, code, reason)
+            self._end()
+            self._websocket.close(code, reason)
+
+    async def done(self) -> None:
+        """Once nothing of it is being worked on."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # inside
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._outbox.close()
+        if not self._tasks:
+            self._server.gone(self)
+
+    def _is_known_now(self) -> None:
+        self.is_known = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._server.authenticated(self)
+
+    def _authenticate(self, text: str) -> None:
+        request_id = request_id_of(text) if len(text) <= AUTH_BYTES else None
+        try:
+            command = parse(text) if len(text) <= AUTH_BYTES else None
+        except ClientError:
+            command = None
+        correlation_id = self._correlation_id()
+        if isinstance(command, Auth) and self._server.is_token(command.token):
+            self._is_known_now()
+            self._begin(self._answer(command, correlation_id))
+            return
+        logger.warning("%s: refused %s, which has not shown the token", correlation_id, self.address)
+        failure = ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
+        self.send(Frame(error(failure, correlation_id, request_id)))
+        self._outbox.flush()
+        self.close(UNAUTHORIZED, "the token is missing or wrong")
+
+    async def _work(self) -> None:
+        while self._inbox:
+            text = self._inbox.popleft()
+            if self._held and len(self._inbox) < INBOX // 2:
+                self._held = False
+                self._websocket.hold_reading(False)
+            await self._take(text)
+            await asyncio.sleep(0)  # others have their turn between two requests of one
+        self._working = False
+
+    async def _take(self, text: str) -> None:
+        correlation_id = self._correlation_id()
+        try:
+            command = parse(text)
+        except ClientError as failure:
+            self._fail(failure, correlation_id, request_id_of(text), None)
+            return
+        if not self._server.takes_long(command):
+            await self._answer(command, correlation_id)
+            return
+        while len(self._tasks) > ASIDE:
+            others = {task for task in self._tasks if task is not asyncio.current_task()}
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        self._begin(self._answer(command, correlation_id))
+
+    async def _answer(self, command: Command, correlation_id: str) -> None:
+        project_id = getattr(command, "project_id", None) or None
+        try:
+            answer = await self._server.answer(command, self, correlation_id)
+        except ClientError as failure:
+            self._fail(failure, correlation_id, command.request_id, project_id)
+            return
+        if answer.type != "ok" or command.request_id is not None:
+            self.send(Frame(encode(answer, command.request_id), project_id=answer.project_id, seq=answer.seq))
+
+    def _fail(self, failure: ClientError, correlation_id: str, request_id: str | None, project_id: str | None) -> None:
+        logger.info("%s: %s: %s", correlation_id, failure.code, failure.text)
+        self.send(Frame(error(failure, correlation_id, request_id, project_id)))
+
+    def _correlation_id(self) -> str:
+        self._asked += 1
+        return f"{self.id}-{self._asked}"
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s: a fault of ours ends its connection", self.id, exc_info=task.exception())
+            self.close(1011, "a fault of the server's")
+        if self._closed and not self._tasks:
+            self._server.gone(self)
+
+    def _too_slow(self) -> None:
+        self.close(TOO_SLOW, "too slow: connect again and join with after_seq")

@@ -1,0 +1,117 @@
+"""What stands behind the server's door: who is let in, who is connected, what they are all told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import count
+from typing import Final, Protocol
+
+from drawbridge.door import Exchange, WebSocket
+from drawbridge.server import dispatch
+from drawbridge.server.access import Access, is_loopback
+from drawbridge.server.client import Client
+from drawbridge.server.messages import Answer, State
+from drawbridge.server.outbox import Writers
+from drawbridge.server.protocol import Command
+from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.wire.gate import Head, Refusal
+
+PATH: Final = "/ws"
+HEALTH: Final = "/health"
+
+STRANGERS: Final = 32
+"""Open WebSockets that have not shown the token yet; the oldest gives way."""
+
+PER_ADDRESS: Final = 64
+"""WebSockets of one address that is not this machine's."""
+
+TRY_LATER: Final = 1013
+
+NOT_HERE: Final = Refusal(404, "There is nothing here.")
+ONLY_WEBSOCKET: Final = Refusal(400, "Here a WebSocket is served, nothing else.")
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Core(Protocol):
+    """What the site itself wants of it; commands go by ``Dispatch``."""
+
+    def gone(self, client: Subscriber) -> None: ...
+
+    def states(self) -> Mapping[str, State]: ...
+
+
+class ServerSite:
+    """A ``Site`` of the door and what ``Client`` needs of its server. ``dispatch`` is set before the door opens."""
+
+    dispatch: dispatch.Dispatch
+
+    def __init__(self, access: Access, core: Core) -> None:
+        self.writers = Writers()
+        self.clients: dict[str, Client] = {}
+        self._access = access
+        self._core = core
+        self._strangers: dict[Client, None] = {}
+        self._numbers = count(1)
+
+    # what the door asks
+
+    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+        refusal = self._access.refusal(head)
+        if refusal is not None:
+            return refusal
+        if head.path == PATH:
+            return None if upgrade else ONLY_WEBSOCKET
+        return None if head.path == HEALTH and head.method in ("GET", "HEAD") and not upgrade else NOT_HERE
+
+    def subprotocol(self, head: Head) -> str | None:
+        return None
+
+    def opened(self, head: Head, websocket: WebSocket) -> Client:
+        known = self._access.shows_token(head)
+        client = Client(f"client_{next(self._numbers)}", websocket, self, known=known)
+        from_there = sum(other.address == client.address for other in (*self.clients.values(), *self._strangers))
+        if from_there > PER_ADDRESS and not is_loopback(client.address):
+            client.close(TRY_LATER, "too many clients from your address")
+        elif not client.is_known:
+            self._strangers[client] = None
+            if len(self._strangers) > STRANGERS:
+                next(iter(self._strangers)).close(TRY_LATER, "too many clients without a token")
+        return client
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        exchange.answer(200, b"ok\n")
+
+    # what a client asks
+
+    def is_token(self, given: str) -> bool:
+        return self._access.is_token(given)
+
+    def authenticated(self, client: Client) -> None:
+        logger.info("%s is connected from %s", client.id, client.address)
+        self._strangers.pop(client, None)
+        self.clients[client.id] = client
+
+    def takes_long(self, command: Command) -> bool:
+        return dispatch.takes_long(command)
+
+    async def answer(self, command: Command, client: Client, correlation_id: str) -> Answer:
+        return await self.dispatch.answer(command, client, correlation_id)
+
+    def gone(self, client: Client) -> None:
+        self._strangers.pop(client, None)
+        if self.clients.pop(client.id, None) is not None:
+            logger.info("%s is gone", client.id)
+            self._core.gone(client)
+
+    # what all are told
+
+    def tell(self, topic: str, frame: Frame) -> None:
+        for client in list(self.clients.values()):
+            if topic in client.topics:
+                client.send(frame)
+
+    def follows(self, topic: str) -> bool:
+        """Whether anybody does."""
+        return any(topic in client.topics for client in self.clients.values())

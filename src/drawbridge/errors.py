@@ -97,6 +97,20 @@ class NoProgram(WorldError):
     code = "NO_PROGRAM"
 
 
+class HistoryNotWritten(WorldError):
+    """``disk_full``: there was no room, or no quota, for it."""
+
+    code = "HISTORY_NOT_WRITTEN"
+
+    def __init__(self, text: str, disk_full: bool = False) -> None:
+        super().__init__(text)
+        self.disk_full = disk_full
+
+
+class HistoryUnreadable(WorldError):
+    code = "HISTORY_UNREADABLE"
+
+
 class NotPrivate(WorldError):
     code = "NOT_PRIVATE"
 

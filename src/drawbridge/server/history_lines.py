@@ -1,0 +1,139 @@
+"""The lines of a history: made once, read back, and which of a damaged file's lines can be believed. No I/O.
+
+::
+
+    {"seq":7,"timestamp":"2026-11-21T07:00:00.123456Z","direction":"claude","message":{"type":"assistant",…}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from drawbridge.errors import BadMessage
+
+Direction: TypeAlias = Literal["client", "claude", "server"]
+
+LONGEST_LINE: Final = 100 * 1024 * 1024
+"""Bytes: what a whole file may have."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_ROOM: Final = 200
+"""More than what a line has around its message."""
+_DEEPEST: Final = 400
+"""Levels of nesting. Readers that are called from deeper down than ``compose`` must be able to take them in too."""
+_FOLLOWERS: Final = 3
+_LONGEST_JUMP: Final = 1_000
+
+
+class Record(Struct, frozen=True, gc=False):
+    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break."""
+
+    seq: int
+    time: datetime
+    direction: Direction
+    line: bytes
+
+
+class _Line(Struct, frozen=True, gc=False):
+    seq: Annotated[int, Meta(ge=1, lt=2**53)]
+    timestamp: Annotated[datetime, Meta(tz=True)]
+    direction: Direction
+    message: Raw
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+_value: Final = msgspec.json.Decoder(Raw)
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970, exact."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(since_1970: int) -> datetime:
+    return _EPOCH + since_1970 * _MICROSECOND
+
+
+def compose(seq: int, moment: datetime, direction: Direction, message: bytes) -> Record:
+    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value.
+
+    Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
+    """
+    _check(message)
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    stamp = moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6].encode()
+    head = b'{"seq":%d,"timestamp":"%bZ","direction":"%b","message":' % (seq, stamp, direction.encode())
+    return Record(seq, moment, direction, b"%b%b}" % (head, message))
+
+
+def _check(message: bytes) -> None:
+    if len(message) > LONGEST_LINE - _ROOM:
+        raise BadMessage(f"A message of {len(message):,} bytes is too long for the history. Nothing was written.")
+    try:
+        if not message.isascii():
+            message.decode()
+        _value.decode(message)
+        if message.count(b"[") + message.count(b"{") > _DEEPEST:
+            _value.decode(b"[" * _DEEPEST + message + b"]" * _DEEPEST)
+    except UnicodeDecodeError:
+        raise BadMessage("A message that is not valid UTF-8 can't be kept. Nothing was written.") from None
+    except msgspec.DecodeError:
+        raise BadMessage("A message that is not one JSON value can't be kept. Nothing was written.") from None
+    except RecursionError:
+        raise BadMessage("A message that is nested too deeply can't be kept. Nothing was written.") from None
+
+
+def parse(line: bytes) -> Record | None:
+    """What a line of a file says; None where it is not a record, whole and valid."""
+    try:
+        if not line.isascii():
+            line.decode()
+        found = _line.decode(line)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return None
+    return Record(found.seq, found.timestamp, found.direction, line)
+
+
+class Head(NamedTuple):
+    """A readable line of a file. ``place``: how many lines are before it, the unreadable ones included; ``time`` in
+    microseconds since 1970; ``length`` in bytes, with the line break."""
+
+    place: int
+    seq: int
+    time: int
+    offset: int
+    length: int
+
+
+def believed(heads: Sequence[Head], before: int | None) -> list[Head]:
+    """Those whose ``seq`` makes sense; they ascend. ``before``: the number of the line that comes before all of them.
+
+    One line, one number: whatever stands between two good lines accounts for the numbers between them. A line that
+    does not fit (a digit was damaged, or line breaks were) counts only where the ones after it go on from there, so
+    that it can't hide them.
+    """
+    good: list[Head] = []
+    last, place = before, -1
+    for number, head in enumerate(heads):
+        if last is None or head.seq != last + head.place - place:
+            if last is not None and head.seq <= last:
+                continue
+            jump = 0 if last is None else head.seq - last
+            if not _goes_on(head, heads[number + 1 : number + 1 + _FOLLOWERS], jump):
+                continue
+        good.append(head)
+        last, place = head.seq, head.place
+    return good
+
+
+def _goes_on(head: Head, following: Sequence[Head], jump: int) -> bool:
+    if any(other.seq - head.seq == other.place - head.place for other in following):
+        return True
+    return len(following) < _FOLLOWERS and jump <= _LONGEST_JUMP

@@ -125,7 +125,7 @@ def plan_setup() -> Plan:
     starter = _starter_step(places, wanted, notes)
     steps += [step for step in (link, starter) if step.before != step.after]
     directories = made.directories if made else tuple(map(str, files.missing_directories(places.starter)))
-    new = Record(directories=directories, link=link.after)
+    new = Record(directories=directories, link=str(wanted) if link.after == str(wanted) else None)
 
     def finish() -> None:
         record.save(places.start, new)

@@ -1,0 +1,243 @@
+"""What setup asks and tells the person: before it writes, about Claude Code's mode, and what else stands in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.setup import notes
+from drawbridge.setup.agents import AGENTS
+from tests.setup.conftest import Setup, everything_below
+from tests.waiting import PATIENCE
+
+DEFAULT = {"permissions": {"defaultMode": "default"}}
+
+
+def put(path: Path, settings: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings))
+    return path
+
+
+@pytest.fixture
+def user(home: Path) -> Path:
+    return home / ".claude" / "settings.json"
+
+
+class Terminal:
+    """The command on a terminal of its own, with somebody who reads and types."""
+
+    def __init__(self, *words: str) -> None:
+        self._terminal, theirs = pty.openpty()
+        command = [sys.executable, "-m", "drawbridge", "setup", *words]
+        self._process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        self.screen = ""
+
+    def wait_for(self, words: str) -> None:
+        end = time.monotonic() + 2 * PATIENCE
+        while not re.search(words, self.screen):
+            ready, _, _ = select.select([self._terminal], [], [], max(0, end - time.monotonic()))
+            assert ready, f"no {words!r} on the screen:\n{self.screen}"
+            self.screen += os.read(self._terminal, 65_536).decode()
+
+    def type(self, words: str) -> None:
+        self.screen = ""
+        os.write(self._terminal, words.encode())
+
+    def interrupt(self) -> None:
+        """As Control+C on a terminal that is its own."""
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        code = self._process.wait(PATIENCE)
+        while select.select([self._terminal], [], [], 0)[0]:
+            try:
+                self.screen += os.read(self._terminal, 65_536).decode()
+            except OSError:  # its other side is closed
+                break
+        return code
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._terminal)
+
+
+@pytest.fixture
+def terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Terminal]]:
+    monkeypatch.chdir(home)
+    opened: list[Terminal] = []
+
+    def start(*words: str) -> Terminal:
+        opened.append(Terminal(*words))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callable[..., Terminal], home: Path) -> None:
+    path = put(home / ".gemini" / "settings.json", {"a": 1})
+    before = everything_below(home)
+    setup = terminal("gemini")
+    setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/N\] $")
+    assert everything_below(home) == before, "nothing is done before the answer"
+    setup.type("n\r")
+    setup.wait_for("Nothing was changed")
+    assert setup.end() == 0
+    assert everything_below(home) == before
+    setup = terminal("gemini")
+    setup.wait_for(r"Do this\?")
+    setup.type("y\r")
+    setup.wait_for("Gemini CLI calls the guard")
+    assert setup.end() == 0
+    assert "BeforeTool" in path.read_text()
+
+
+def test_no_answer_is_a_no_and_yes_is_not_asked_for(terminal: Callable[..., Terminal], home: Path) -> None:
+    setup = terminal("gemini")
+    setup.wait_for(r"Do this\?")
+    setup.type("\x04")
+    assert setup.end() == 0
+    assert not (home / ".gemini").exists()
+    setup = terminal("gemini", "--yes")
+    setup.wait_for("Gemini CLI calls the guard")
+    assert setup.end() == 0
+    assert "Do this?" not in setup.screen
+
+
+def test_it_can_be_broken_off_at_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
+    setup = terminal("codex")
+    setup.wait_for(r"Do this\?")
+    setup.interrupt()
+    assert setup.end() == 130
+    assert not (home / ".codex").exists()
+
+
+def test_the_mode_of_claude_is_a_question_of_its_own(terminal: Callable[..., Terminal], user: Path) -> None:
+    setup = terminal("claude")
+    setup.wait_for(r"asks nothing before it writes(.|\n)*Set it\? \[y/N\] $")
+    setup.type("n\r")
+    setup.wait_for(r"Do this\?")
+    assert "defaultMode" not in setup.screen
+    setup.type("y\r")
+    assert setup.end() == 0
+    assert "defaultMode" not in user.read_text()
+    setup = terminal("claude")
+    setup.wait_for(r"Set it\?")
+    setup.type("y\r")
+    setup.wait_for(r'"defaultMode": "default"(.|\n)*Do this\?')
+    setup.type("y\r")
+    assert setup.end() == 0
+    assert json.loads(user.read_text())["permissions"] == DEFAULT["permissions"]
+    setup = terminal("claude")
+    setup.wait_for("Nothing to change")
+    assert setup.end() == 0
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        '{\n  "permissions": {\n    "allow": []\n  }\n}\n',
+        '{"permissions": {"defaultMode": "plan"}, "b": 2}',
+    ],
+)
+def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: Setup, user: Path) -> None:
+    user.parent.mkdir()
+    user.write_text(text)
+    said = setup("claude", "--yes")
+    assert "defaultMode" not in user.read_text() or "plan" in user.read_text()
+    assert f"Note: {notes.NO_MODE}" in said.errors
+    said = setup("claude", "--ask-mode")
+    assert json.loads(user.read_text())["permissions"]["defaultMode"] == "default"
+    assert said.errors == ""
+    assert setup("claude").output.startswith("Nothing to change"), "a later run leaves it"
+    assert setup("claude", "--no-ask-mode").code == 0
+    assert json.loads(user.read_text()).get("permissions") == json.loads(text).get("permissions")
+    setup("claude", "--ask-mode")
+    setup("claude", "--remove")
+    assert user.read_text() == text
+
+
+@pytest.mark.usefixtures("guard")
+def test_a_mode_that_the_person_has_set_is_not_taken_away(setup: Setup, user: Path) -> None:
+    put(user, DEFAULT)
+    said = setup("claude", "--ask-mode")
+    assert said.errors == ""
+    setup("claude", "--remove")
+    assert json.loads(user.read_text()) == DEFAULT
+    setup("claude", "--ask-mode")
+    put(user, json.loads(user.read_text()) | {"permissions": {"defaultMode": "acceptEdits"}})
+    setup("claude", "--remove")
+    assert json.loads(user.read_text()) == {"permissions": {"defaultMode": "acceptEdits"}}
+
+
+@pytest.mark.usefixtures("guard")
+def test_permissions_of_another_kind_are_untouched_and_said(setup: Setup, user: Path) -> None:
+    put(user, {"permissions": ["Bash"]})
+    said = setup("claude", "--ask-mode")
+    assert said.code == 2
+    assert f"{user}: permissions is a list, not an object. It was left untouched" in said.errors
+    assert json.loads(user.read_text()) == {"permissions": ["Bash"]}
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("place", ["user", "project", "local", "managed"])
+def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
+    place: str, setup: Setup, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = tmp_path / "managed.json"
+    monkeypatch.setitem(notes.MANAGED, "claude", (str(managed), str(managed)))
+    project = Path.cwd() / ".claude"
+    files = {"user": user, "project": project / "settings.json", "local": project / "settings.local.json"}
+    path = put((files | {"managed": managed})[place], {"disableAllHooks": True, **DEFAULT})
+    said = setup("claude", "--ask-mode")
+    assert (
+        said.errors == f"Note: {path} has disableAllHooks: no hook runs, and nothing is guarded, until that is gone.\n"
+    )
+
+
+@pytest.mark.usefixtures("guard")
+def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Path) -> None:
+    gemini = put(home / ".gemini" / "settings.json", {"hooksConfig": {"enabled": False, "disabled": ["drawbridge"]}})
+    said = setup("gemini").errors
+    assert f"{gemini} has hooksConfig.enabled = false" in said
+    assert f"{gemini} has drawbridge in hooksConfig.disabled" in said
+    codex = home / ".codex" / "config.toml"
+    codex.parent.mkdir()
+    codex.write_text("[features]\nhooks = false\n")
+    said = setup("codex").errors
+    assert f"{codex} has [features] hooks = false" in said
+    codex.write_text("[features]\nhooks = ")
+    assert setup("codex", "--json").facts["notes"] == [], "what is no TOML is Codex' own trouble"
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("agent", ["gemini", "codex"])
+def test_a_file_that_others_share_is_told_apart(agent: str, setup: Setup) -> None:
+    said = setup(agent, "--scope", "project")
+    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python of this machine" in said.errors
+    assert "names the Python" not in setup(agent).errors
+
+
+@pytest.mark.usefixtures("guard")
+def test_what_was_asked_wrongly_shows_the_usage(setup: Setup) -> None:
+    for words in ([], ["cursor"], ["claude", "--scope", "world"], ["claude", "--answer"], ["nvim", "--scope", "user"]):
+        with pytest.raises(SystemExit) as stop:
+            setup(*words)
+        assert stop.value.code == 2

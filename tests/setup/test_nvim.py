@@ -1,0 +1,206 @@
+"""``drawbridge setup nvim``: a plain Neovim finds the plugin and starts it once; afterwards nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge import plugin
+from drawbridge.setup import nvim as setup_nvim
+from tests import programs
+from tests.nvim.plugin_rig import ROOT
+from tests.setup.conftest import Setup, everything_below
+
+LOOK = """\
+vim.defer_fn(function() -- once it has started; what is in `-c` comes before
+  local seen = {}
+  vim.wait(10000, function()
+    local ok, status = pcall(function() return require('drawbridge').status() end)
+    seen = ok and status or { problem = status }
+    return not ok or seen.state == 'listening' or not WAIT
+  end, 20)
+  local config = package.loaded['drawbridge.config']
+  io.stdout:write(vim.fn.json_encode({
+    problem = seen.problem, state = seen.state, program = seen.program,
+    commands = vim.fn.exists(':DrawbridgeStart'),
+    timeout = config and config.get().idle_ms,
+    help = pcall(vim.cmd, 'help drawbridge'),
+    locks = #vim.fn.glob(vim.env.CLAUDE_CONFIG_DIR .. '/ide/*.lock', 0, 1),
+  }))
+  vim.cmd('qall!')
+end, 0)
+"""
+
+
+@pytest.fixture(params=programs.each_nvim())
+def nvim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each Neovim there is, on a machine where this checkout is in no temporary directory."""
+    monkeypatch.setenv("DRAWBRIDGE_NVIM_PROGRAM", str(request.param))
+    monkeypatch.setattr(setup_nvim, "is_passing", lambda path: False)
+    return Path(request.param)
+
+
+@pytest.fixture
+def newest(monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRAWBRIDGE_NVIM_PROGRAM", str(programs.nvim()))
+    monkeypatch.setattr(setup_nvim, "is_passing", lambda path: False)
+    return programs.nvim()
+
+
+def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
+    """What a Neovim with the person's own configuration finds in itself once it has started."""
+    script = Path(os.environ["TMPDIR"]) / "look.lua"
+    script.write_text(LOOK.replace("WAIT", str(wait).lower()))
+    command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL)
+    seen: dict[str, Any] = json.loads(ended.stdout)
+    return seen
+
+
+def packages(home: Path) -> Path:
+    return home / ".local" / "share" / "nvim" / "site" / "pack" / "drawbridge" / "start"
+
+
+def ours(home: Path) -> set[str]:
+    """What is below the person's data directory, but for what Neovim itself keeps there."""
+    data = home / ".local" / "share"
+    names = everything_below(data) if data.exists() else {}
+    return {name for name in names if name.startswith(("nvim/site", "drawbridge"))}
+
+
+def init(home: Path, text: str) -> Path:
+    path = home / ".config" / "nvim" / "init.lua"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As where Drawbridge was installed: the plugin's files lie beside the package, and no ``drawbridge`` is on PATH."""
+    runtime = tmp_path / "site-packages" / "drawbridge" / "runtime"
+    for part in setup_nvim.PARTS:
+        shutil.copytree(ROOT / part, runtime / part)
+    monkeypatch.setattr(plugin, "directory", lambda: runtime)
+    path = [place for place in os.environ["PATH"].split(os.pathsep) if not (Path(place) / "drawbridge").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(path))
+    return runtime
+
+
+def test_a_plain_neovim_has_the_plugin_and_one_bridge(nvim: Path, setup: Setup, home: Path) -> None:
+    said = setup("nvim")
+    assert said.code == 0
+    assert f"+{packages(home) / 'drawbridge'} -> {ROOT}\n" in said.output
+    seen = start(nvim)
+    assert seen["state"] == "listening"
+    assert seen["commands"] == 2
+    assert seen["locks"] == 1
+    assert setup("nvim").output.startswith("Nothing to change: ")
+    assert setup("nvim", "--remove").code == 0
+    assert ours(home) == set()
+    assert start(nvim, wait=False)["commands"] == 0
+    assert setup("nvim", "--remove").output.startswith("Nothing to remove: ")
+
+
+def test_from_a_wheel_a_copy_stays_and_knows_its_python(nvim: Path, wheel: Path, setup: Setup, home: Path) -> None:
+    assert setup("nvim").code == 0
+    shutil.rmtree(wheel)
+    seen = start(nvim)
+    assert seen["state"] == "listening"
+    assert seen["program"][0] == sys.executable
+    assert seen["help"] is True
+    assert Path(os.readlink(packages(home) / "drawbridge")).is_relative_to(home / ".local" / "share" / "drawbridge")
+
+
+def test_a_newer_plugin_takes_the_place_of_the_old_copy(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
+    setup("nvim")
+    link = packages(home) / "drawbridge"
+    old = os.readlink(link)
+    (wheel / "lua" / "drawbridge" / "init.lua").write_text("return { is_new = true }\n")
+    said = setup("nvim")
+    assert said.code == 0
+    assert (link / "lua" / "drawbridge" / "init.lua").read_text() == "return { is_new = true }\n"
+    assert not Path(old).exists()
+    setup("nvim", "--remove")
+    assert ours(home) == set()
+
+
+def test_a_dry_run_changes_nothing(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
+    said = setup("nvim", "--dry-run")
+    assert "a copy of the plugin" in said.output
+    assert ours(home) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "require('drawbridge').setup{ idle_ms = 777 }\n",
+        "local it = require('drawbridge')\nit.setup{ idle_ms = 777 }\n",
+        "vim.schedule(function() require 'drawbridge'.setup { idle_ms = 777 } end)\n",
+    ],
+)
+def test_the_person_s_own_call_is_the_one_that_counts(text: str, newest: Path, setup: Setup, home: Path) -> None:
+    init(home, text)
+    setup("nvim")
+    seen = start(newest)
+    assert seen["timeout"] == 777
+    assert seen["locks"] == 1
+
+
+def test_where_the_configuration_starts_it_no_starter_is_written(newest: Path, setup: Setup, home: Path) -> None:
+    starter = packages(home) / "drawbridge-setup"
+    path = init(home, "-- require('drawbridge').setup{}\n")
+    setup("nvim")
+    assert starter.exists(), "a remark starts nothing"
+    path.write_text("require('drawbridge').setup{}\n")
+    said = setup("nvim")
+    assert f"{path} names the plugin, so to start it is left to your configuration" in said.errors
+    assert not starter.exists()
+    assert (packages(home) / "drawbridge").is_symlink()
+
+
+def test_a_plugin_that_the_person_has_put_there_stays(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
+    own = packages(home) / "drawbridge"
+    (own / "lua").mkdir(parents=True)
+    said = setup("nvim")
+    assert f"{own} is there already and was left as it is" in said.errors
+    setup("nvim", "--remove")
+    assert (own / "lua").is_dir()
+    shutil.rmtree(own)
+    (tmp_path / "clone").mkdir()
+    own.symlink_to(tmp_path / "clone")
+    for _ in range(2):
+        assert f"{own} leads to {tmp_path / 'clone'} and was left so" in setup("nvim").errors
+    setup("nvim", "--remove")
+    assert os.readlink(own) == str(tmp_path / "clone")
+
+
+def test_a_link_that_leads_nowhere_is_mended(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
+    link = packages(home) / "drawbridge"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "gone")
+    said = setup("nvim", "--json").facts
+    assert [file["change"] for file in said["files"]] == ["modify", "create"]
+    assert os.readlink(link) == str(ROOT)
+
+
+def test_a_throw_away_environment_without_a_bridge_is_said(
+    newest: Path, wheel: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup_nvim, "is_passing", lambda path: True)
+    assert "No `drawbridge` that stays is on PATH" in setup("nvim").errors
+
+
+def test_without_a_neovim_nothing_is_done(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    said = setup("nvim")
+    assert said.code == 3
+    assert "There is no nvim on PATH" in said.errors
+    assert ours(home) == set()

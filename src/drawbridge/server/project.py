@@ -84,8 +84,8 @@ class Project:
             "message_count": self.history.count,
             "last_seq": self.history.last_seq,
             "approvals": waiting,
-            "first_message_time": self.history.first_time,
-            "last_message_time": self.history.last_time,
+            "first_message_time": instant(self.history.first_time),
+            "last_message_time": instant(self.history.last_time),
         }
 
     def snapshot(self) -> messages.ProjectJoined:
@@ -315,5 +315,9 @@ def _shown(run: Run, position: int) -> messages.RunInfo:
 
 
 def now() -> str:
-    """RFC 3339, UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant(datetime.now(UTC)) or ""
+
+
+def instant(moment: datetime | None) -> str | None:
+    """RFC 3339, UTC, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None

@@ -1,0 +1,124 @@
+"""A question of an agent: the first answer counts, everybody hears of it, the agent hears it once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.client_errors import ClientError
+
+from .twin import Client, Server, records, serving, settled
+
+
+async def asked(server: Server, phone: Client, project: str) -> str:
+    process = await server.running(phone, project)
+    process.asks("q1")
+    return str(phone.of_type("permission_request")[-1]["data"]["approval_id"])
+
+
+async def test_a_question_shows_what_would_change(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await asked(server, phone, project)
+        (request,) = phone.of_type("permission_request")
+        assert request["data"]["tool_name"] == "Write"
+        assert request["data"]["proposal"] == {"path": "/p/a.py", "old_text": "old\n", "new_text": "new\n"}
+        assert request["seq"] == request["data"]["seq"] == records(server, project)[-1]["seq"]
+        server.agent.latest.ends()
+
+
+async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        approval = await asked(server, phone, project)
+        await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        with pytest.raises(ClientError) as late:
+            await server.does(page, "permission_response", project, approval_id=approval, decision="deny")
+        assert late.value.code == "APPROVAL_RESOLVED"
+        assert late.value.details == {"by": "phone", "decision": "allow"}
+        assert [(question, answer.allow) for question, answer in server.agent.latest.answers] == [("q1", True)]
+        (resolved,) = page.updates("permission_resolved")
+        assert (resolved["by"], resolved["decision"]) == ("phone", "allow")
+        server.agent.latest.ends()
+
+
+async def test_an_edited_input_and_a_reason_reach_the_agent(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        await server.does(
+            phone, "permission_response", project,
+            approval_id=approval, decision="allow", updated_input={"content": "mine"}, remember=True,
+        )  # fmt: skip
+        ((_, decision),) = server.agent.latest.answers
+        assert decision.updated_input is not None
+        assert bytes(decision.updated_input) == b'{"content":"mine"}'
+        assert decision.remember
+        server.agent.latest.ends()
+
+
+async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:
+    from drawbridge.server.agents.port import QuestionGone
+
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        server.agent.latest.heard(QuestionGone("q1", "answered elsewhere"))
+        assert phone.updates("permission_withdrawn") == [{"approval_id": approval, "reason": "answered elsewhere"}]
+        with pytest.raises(ClientError) as late:
+            await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        assert late.value.code == "APPROVAL_RESOLVED"
+        assert server.agent.latest.answers == []
+        server.agent.latest.ends()
+
+
+@pytest.mark.parametrize("end", ["ends", "dies", "killed", "interrupted"])
+async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await asked(server, phone, project)
+        match end:
+            case "ends":
+                server.agent.latest.ends()
+            case "dies":
+                server.agent.latest.exit(1)
+            case "killed":
+                await server.does(phone, "agent_kill", project)
+            case "interrupted":
+                await server.does(phone, "agent_interrupt", project)
+                server.agent.latest.ends(interrupted=True)
+        await settled()
+        assert len(phone.updates("permission_withdrawn")) == 1
+        info = (await server.does(phone, "project_list"))["data"]["projects"][0]
+        assert info["approvals"] == []
+
+
+async def test_who_follows_all_approvals_hears_of_one_in_a_project_that_it_has_not_joined(tmp_path: Path) -> None:
+    phone, watch = Client("phone"), Client("watch")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.core.follow(("approvals",), watch)
+        approval = await asked(server, phone, project)
+        assert [one["data"]["approval_id"] for one in watch.of_type("permission_request")] == [approval]
+        await server.does(watch, "permission_response", project, approval_id=approval, decision="deny", message="no")
+        ((_, decision),) = server.agent.latest.answers
+        assert (decision.allow, decision.message) == (False, "no")
+        server.agent.latest.ends()
+
+
+async def test_an_unknown_question_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        before = records(server, project)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, approval_id="appr_x", decision="allow")
+        assert refused.value.code == "APPROVAL_NOT_FOUND"
+        assert records(server, project) == before

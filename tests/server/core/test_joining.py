@@ -1,0 +1,160 @@
+"""A client that joins, leaves, comes back: every record once, in order, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .twin import Client, records, serving, settled
+
+
+async def test_the_snapshot_and_what_follows_leave_no_gap(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant", "n": 1})
+        joined = (await server.does(page, "project_join", project))["data"]["data"]
+        process.says({"type": "assistant", "n": 2})
+        process.ends()
+        await settled()
+        assert joined["state"] == "EXECUTING"
+        assert joined["run"]["position"] == 0
+        assert page.seqs == list(range(joined["last_seq"] + 1, page.seqs[-1] + 1))
+
+
+async def test_a_client_that_comes_back_gets_what_it_missed_once(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(page, "project_join", project)
+        process.says({"type": "assistant", "n": 1})
+        server.core.gone(page)
+        process.says({"type": "assistant", "n": 2})
+        back = Client()
+        await server.does(back, "project_join", project, after_seq=page.seqs[-1])
+        process.says({"type": "assistant", "n": 3})
+        process.ends()
+        await until_quiet(back, records(server, project)[-1]["seq"])
+        assert page.seqs + back.seqs == list(range(page.seqs[0], records(server, project)[-1]["seq"] + 1))
+
+
+async def test_the_frames_of_a_replay_are_those_of_the_live_stream(tmp_path: Path) -> None:
+    phone, live = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(live, "project_join", project)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant", "session_id": process.launch.session_id})
+        process.asks("q1")
+        process.ends()
+        await settled()
+        replay = Client()
+        await server.does(replay, "project_join", project, after_seq=0)
+        await until_quiet(replay, live.seqs[-1])
+        assert [one for one in live.frames if one.seq is not None] == replay.frames
+
+
+async def test_a_client_hears_nothing_after_it_left(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(page, "project_join", project)
+        await server.does(page, "project_leave", project)
+        heard = len(page.heard)
+        process.says({"type": "assistant"})
+        process.ends()
+        await settled()
+        assert len(page.heard) == heard
+
+
+@pytest.mark.parametrize(
+    "cursor", [{"since": "2020-01-01T00:00:00Z"}, {"after_seq": 0, "limit": 3}, {"before_seq": 5, "limit": 3}]
+)
+async def test_history_by_every_cursor(cursor: dict[str, object], tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        for number in range(5):
+            process.says({"type": "assistant", "n": number})
+        process.ends()
+        await settled()
+        answer = await server.does(phone, "get_messages", project, **cursor)
+        everything = records(server, project)
+        if "since" in cursor:
+            assert answer["data"] == everything
+        elif "after_seq" in cursor:
+            assert answer["data"] == {"messages": everything[:3], "next": 3, "has_more": True}
+        else:
+            assert [one["seq"] for one in answer["data"]["messages"]] == [2, 3, 4]
+            assert (answer["data"]["next"], answer["data"]["has_more"]) == (2, True)
+
+
+async def until_quiet(client: Client, seq: int) -> None:
+    for _ in range(500):
+        if client.seqs and client.seqs[-1] >= seq:
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"the client never got to {seq}: {client.seqs[-5:]}")
+
+
+STEPS = st.lists(st.sampled_from(["line", "partial", "join", "leave", "drop", "turn", "ask", "page"]), max_size=40)
+
+
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_whatever_a_client_does_it_gets_each_record_once(
+    steps: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asyncio.run(_wander(steps, tmp_path_factory.mktemp("wander")))
+
+
+async def _wander(steps: list[str], folder: Path) -> None:
+    """One client comes and goes with its cursor while an agent works; at the end it has everything, in order."""
+    owner = Client("owner")
+    async with serving(folder) as server:
+        project = await server.project(owner)
+        process = await server.running(owner, project)
+        cursor, got = 0, []
+        client: Client | None = None
+        for step in steps:
+            match step:
+                case "line":
+                    process.says({"type": "assistant"})
+                case "partial":
+                    process.says({"type": "stream_event"}, durable=False)
+                case "ask":
+                    process.asks(f"q{len(got)}")
+                case "join":
+                    client = client or Client("wanderer")
+                    cursor = client.seqs[-1] if client.seqs else cursor
+                    got += client.seqs
+                    client.heard.clear()
+                    await server.does(client, "project_join", project, after_seq=cursor)
+                case "leave" | "drop" if client is not None:
+                    server.core.gone(client)
+                    cursor = client.seqs[-1] if client.seqs else cursor
+                    got += client.seqs
+                    client = None
+                case "page":
+                    await asyncio.sleep(0.001)
+                case _:
+                    await settled(turns=3)
+        if client is not None:
+            server.core.gone(client)
+            cursor = client.seqs[-1] if client.seqs else cursor
+            got += client.seqs
+        last = Client("last")
+        await server.does(last, "project_join", project, after_seq=cursor)
+        process.ends()
+        await settled()
+        end = records(server, project)[-1]["seq"]
+        await until_quiet(last, end)
+        assert got + last.seqs == list(range(1, end + 1))

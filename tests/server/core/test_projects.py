@@ -1,0 +1,169 @@
+"""Projects: made, found again after a restart, deleted, and what can't be one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.house import Limits
+
+from .twin import Client, Server, serving, settled
+
+
+async def refused(server: Server, client: Client, **data: object) -> ClientError:
+    with pytest.raises(ClientError) as error:
+        await server.does(client, "project_create", **data)
+    return error.value
+
+
+async def test_projects_are_back_after_a_restart(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+        before = (await server.does(phone, "project_list"))["data"]["projects"]
+    async with serving(tmp_path) as server:
+        after = (await server.does(phone, "project_list"))["data"]["projects"]
+    assert after == before
+    assert after[0]["state"] == "IDLE"
+    assert after[0]["message_count"] == after[0]["last_seq"] > 0
+
+
+@pytest.mark.parametrize(
+    "path", ["one", "../one", "/etc", "/nowhere/at/all", "{root}/../x", "{root}/one\n", "{root}/file"]
+)
+async def test_what_can_not_be_a_project(path: str, tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        (server.root / "one").mkdir()
+        (server.root / "file").write_text("")
+        error = await refused(server, phone, path=path.format(root=server.root))
+        assert error.code == "INVALID_PATH"
+        assert (await server.does(phone, "project_list"))["data"]["projects"] == []
+        assert list((tmp_path / "data" / "projects").iterdir()) == []
+
+
+async def test_what_is_missing_and_what_is_not_allowed_look_alike(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        missing = await refused(server, phone, path="/etc/nothing-of-that-name")
+        there = await refused(server, phone, path="/etc")
+        assert missing.text == there.text
+
+
+async def test_no_project_twice_nor_inside_another_nor_around_one(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        (server.root / "a" / "b" / "c").mkdir(parents=True)
+        os.symlink(server.root / "a" / "b", server.root / "link")
+        await server.does(phone, "project_create", path=str(server.root / "a" / "b"))
+        assert (await refused(server, phone, path=str(server.root / "a" / "b"))).code == "PROJECT_EXISTS"
+        assert (await refused(server, phone, path=str(server.root / "link"))).code == "PROJECT_EXISTS"
+        for nested in ("a", "a/b/c", "link/c"):
+            error = await refused(server, phone, path=str(server.root / nested))
+            assert error.code == "PROJECT_NESTING"
+            assert str(server.root / "a" / "b") not in error.text.replace(str(server.root / nested), "")
+
+
+async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        os.symlink("/etc", server.root / "out")
+        assert (await refused(server, phone, path=str(server.root / "out"))).code == "INVALID_PATH"
+
+
+async def test_no_more_projects_than_the_owner_allows(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(projects=1)) as server:
+        await server.project(phone, "one")
+        (server.root / "two").mkdir()
+        assert (await refused(server, phone, path=str(server.root / "two"))).code == "RESOURCE_LIMIT"
+
+
+async def test_a_deleted_project_is_in_the_trash_and_everybody_knows(tmp_path: Path) -> None:
+    phone, page, watch = Client(), Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        server.core.follow(("projects",), watch)
+        answer = await server.does(phone, "project_delete", project)
+        assert answer["type"] == "project_deleted"
+        assert answer["data"] == {"project_id": project, "success": True}
+        for other in (page, watch):
+            assert other.updates("project_deleted")[0]["project_id"] == project
+        assert [one.name.startswith(project) for one in (tmp_path / "data" / "trash").iterdir()] == [True]
+    async with serving(tmp_path) as server:
+        assert (await server.does(phone, "project_list"))["data"]["projects"] == []
+
+
+async def test_a_project_is_not_deleted_while_its_agent_works(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        with pytest.raises(ClientError) as error:
+            await server.does(phone, "project_delete", project)
+        assert error.value.code == "PROCESS_ACTIVE"
+        assert not process.ended
+        process.ends()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"id": 1}', b"null", b"\xff"])
+async def test_damaged_metadata_is_read_from_its_copy(damage: bytes, tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        session = process.launch.session_id
+        process.ends()
+        await settled()
+    directory = tmp_path / "data" / "projects" / project
+    (directory / "metadata.json").write_bytes(damage)
+    async with serving(tmp_path) as server:
+        (info,) = (await server.does(phone, "project_list"))["data"]["projects"]
+        assert (info["id"], info["session_id"]) == (project, session)
+
+
+async def test_what_can_not_be_read_at_all_is_put_aside_and_said(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone, "one")
+        await server.project(phone, "two")
+    directory = tmp_path / "data" / "projects" / project
+    (directory / "metadata.json").write_text("{")
+    (directory / "metadata.json.bak").unlink(missing_ok=True)
+    async with serving(tmp_path) as server:
+        assert server.core.projects.quarantined == [project]
+        assert len((await server.does(phone, "project_list"))["data"]["projects"]) == 1
+    assert [one.name.startswith(project) for one in (tmp_path / "data" / "quarantine").iterdir()] == [True]
+
+
+async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+    directory = tmp_path / "data" / "projects" / project
+    for name in ("metadata.json", "metadata.json.bak"):
+        if (directory / name).exists():
+            data = json.loads((directory / name).read_text()) | {"id": "proj_other"}
+            (directory / name).write_text(json.dumps(data))
+    async with serving(tmp_path) as server:
+        assert server.core.projects.quarantined == [project]
+
+
+async def test_everything_is_for_the_owner_alone(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+        for path in [tmp_path / "data" / "projects" / project, *(tmp_path / "data" / "projects" / project).rglob("*")]:
+            if not path.is_symlink():
+                assert path.stat().st_mode & 0o077 == 0, path.name

@@ -1,0 +1,339 @@
+"""A run from the accepted prompt to its one end, as the clients of a project hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.agents import port
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.house import Limits
+
+from .twin import Client, Server, records, serving, settled
+
+
+async def test_a_prompt_is_accepted_at_once_and_ends_exactly_once(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        answer = await server.does(phone, "execute", project, prompt="Create hello world", request_id="r1")
+        assert (answer["type"], answer["request_id"], answer["data"]["position"]) == ("accepted", "r1", 0)
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        server.agent.latest.says({"type": "assistant", "session_id": "s"})
+        server.agent.latest.ends(cost=0.25)
+        await settled()
+        (finished,) = phone.updates("run_finished")
+        assert (finished["outcome"], finished["cost_usd"], finished["run_id"]) == (
+            "completed", 0.25, answer["data"]["run_id"]
+        )  # fmt: skip
+        assert phone.updates("project_state")[0]["state"] == "EXECUTING"
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+        assert page.updates("run_finished") == [finished]
+
+
+async def test_a_prompt_reaches_the_others_but_not_the_one_who_asked(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        await server.does(phone, "execute", project, prompt='quotes " and\nlines')
+        (heard,) = [one for one in page.of_type("agent_message") if one["data"]["direction"] == "client"]
+        assert heard["data"]["messages"][0]["message"]["prompt"] == 'quotes " and\nlines'
+        assert [one for one in phone.of_type("agent_message") if one["data"]["direction"] == "client"] == []
+
+
+async def test_an_agents_line_is_passed_on_as_it_came(tmp_path: Path) -> None:
+    phone = Client()
+    line = b'{ "type" : "assistant","session_id":"s","odd": 1.0e3, "text":"\\u00e9\xc3\xa9" }'
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(port.Line(line))
+        assert line in phone.frames[-1].data
+        assert phone.heard[-1]["data"]["session_id"] == "s"
+        process.ends()
+
+
+async def test_partial_text_is_sent_but_not_kept(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        before = len(records(server, project))
+        process.says({"type": "stream_event"}, durable=False)
+        assert phone.frames[-1].ephemeral
+        assert "seq" not in phone.heard[-1]
+        assert len(records(server, project)) == before
+        process.ends()
+
+
+async def test_two_prompts_run_one_after_the_other_in_one_process(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project, "first")
+        second = await server.does(phone, "execute", project, prompt="second")
+        assert second["data"]["position"] == 1
+        assert process.prompts == ["first"]
+        process.ends()
+        await settled(lambda: process.prompts == ["first", "second"])
+        process.ends()
+        await settled()
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["completed", "completed"]
+        assert len(server.agent.processes) == 1
+
+
+async def test_a_prompt_that_must_not_wait_is_refused_while_the_agent_works(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        before = records(server, project)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="now", queue=False)
+        assert refused.value.code == "PROCESS_ACTIVE"
+        assert records(server, project) == before
+        process.ends()
+
+
+async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        first = await server.does(phone, "execute", project, prompt="once", request_id="r1")
+        again = await server.does(phone, "execute", project, prompt="once", request_id="r1")
+        assert again["data"]["run_id"] == first["data"]["run_id"]
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        server.agent.latest.ends()
+        await settled()
+    async with serving(tmp_path) as server:
+        later = await server.does(phone, "execute", project, prompt="once", request_id="r1")
+        await settled()
+        assert later["data"]["run_id"] == first["data"]["run_id"]
+        assert server.agent.processes == []
+
+
+async def test_a_kill_ends_the_run_once_and_keeps_what_was_said(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant", "session_id": "s"})
+        answer = await server.does(phone, "agent_kill", project)
+        assert answer["data"]["update_type"] == "execution_killed"
+        await settled()
+        assert process.ended
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed"]
+        assert any(one["message"].get("type") == "assistant" for one in records(server, project))
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+
+
+async def test_killing_where_nothing_runs_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        before = records(server, project)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "agent_kill", project)
+        assert refused.value.code == "PROCESS_NOT_FOUND"
+        assert records(server, project) == before
+
+
+async def test_an_interrupted_turn_leaves_the_process_for_the_next(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "agent_interrupt", project)
+        assert process.interrupts == 1
+        process.ends(ok=False, interrupted=True)
+        await settled()
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["interrupted"]
+        again = await server.running(phone, project, "go on")
+        assert again is process
+        process.ends()
+
+
+async def test_a_failed_run_leaves_the_project_in_error_until_the_next(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends(ok=False)
+        await settled()
+        (finished,) = phone.updates("run_finished")
+        assert (finished["outcome"], finished["error"]) == ("failed", "it went wrong")
+        assert phone.updates("project_state")[-1]["state"] == "ERROR"
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+
+
+async def test_an_agent_that_dies_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.exit(3, "no login found")
+        await settled()
+        (finished,) = phone.updates("run_finished")
+        assert finished["outcome"] == "failed"
+        assert "no login found" in finished["error"]
+
+
+async def test_an_agent_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.agent.unusable = port.AgentUnusable("AGENT_NOT_FOUND", "claude is not installed.")
+        await server.does(phone, "execute", project, prompt="go")
+        await settled(lambda: bool(phone.updates("run_finished")))
+        (finished,) = phone.updates("run_finished")
+        assert (finished["outcome"], finished["code"]) == ("failed", "AGENT_NOT_FOUND")
+
+
+async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(idle_seconds=0.05)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.asks("q1")
+        await settled(turns=5)
+        await asyncio.sleep(0.15)  # three times as long as a silent agent has
+        assert phone.updates("run_finished") == []
+        (asked,) = phone.of_type("permission_request")
+        await server.does(
+            phone, "permission_response", project, approval_id=asked["data"]["approval_id"], decision="allow"
+        )
+        for _ in range(100):
+            if phone.updates("run_finished"):
+                break
+            await asyncio.sleep(0.01)
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["timeout"]
+        assert phone.updates("project_state")[-1]["state"] == "ERROR"
+
+
+async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(runs_at_once=1)) as server:
+        one, two = await server.project(phone, "one"), await server.project(phone, "two")
+        process = await server.running(phone, one)
+        await server.does(phone, "execute", two, prompt="later")
+        await settled()
+        assert len(server.agent.processes) == 1
+        process.ends()
+        await settled(lambda: len(server.agent.processes) == 2)
+        server.agent.latest.ends()
+        await settled()
+        assert len(phone.updates("run_finished")) == 2
+
+
+async def test_a_run_that_waits_for_its_slot_can_be_killed(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(runs_at_once=1)) as server:
+        one, two = await server.project(phone, "one"), await server.project(phone, "two")
+        process = await server.running(phone, one)
+        await server.does(phone, "execute", two, prompt="later")
+        await settled()
+        await server.does(phone, "agent_kill", two)
+        process.ends()
+        await settled()
+        assert len(server.agent.processes) == 1
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed", "completed"]
+        third = await server.running(phone, two)
+        third.ends()
+
+
+async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        session = process.launch.session_id
+        assert not process.launch.resume
+        process.ends()
+        await settled()
+    async with serving(tmp_path) as server:
+        process = await server.running(Client(), project)
+        assert (process.launch.session_id, process.launch.resume) == (session, True)
+        process.ends()
+
+
+async def test_a_new_session_begins_another_conversation(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        process = await server.running(phone, project)
+        session = process.launch.session_id
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "agent_new_session", project)
+        assert refused.value.code == "PROCESS_ACTIVE"
+        process.ends()
+        await settled()
+        answer = await server.does(phone, "agent_new_session", project)
+        assert answer["data"]["data"] == {"old_session_id": session, "new_session_id": "", "project_id": project}
+        await settled()
+        assert page.updates("session_reset") == [answer["data"]["data"]]
+        assert page.updates("project_state")[-1]["session_id"] == ""
+        process = await server.running(phone, project)
+        assert process.launch.session_id != session
+        assert not process.launch.resume
+        process.ends()
+
+
+async def test_a_server_that_ends_tells_the_runs(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="waiting")
+        process.asks("q1")
+        await server.core.close("the server is ending")
+        assert process.ended
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["interrupted", "interrupted"]
+        assert phone.updates("permission_withdrawn")[0]["reason"] == "the server is ending"
+
+
+async def test_a_mode_that_the_agent_refuses_is_not_kept(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "set_mode", project, mode="plan")
+        assert process.modes == ["plan"]
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "set_mode", project, mode="refused")
+        assert refused.value.code == "NOT_SUPPORTED"
+        process.ends()
+        await settled()
+        again = await server.running(phone, project)
+        assert again is process
+        process.ends()
+
+
+def open_runs(server: Server, project: str) -> list[str]:
+    return [one["message"]["run_id"] for one in records(server, project) if one["direction"] == "client"]
+
+
+async def test_what_a_killed_server_left_unfinished_is_interrupted_at_the_next_start(tmp_path: Path) -> None:
+    phone = Client()
+    server = Server(tmp_path)
+    await server.core.open()
+    project = await server.project(phone)
+    process = await server.running(phone, project)
+    await server.does(phone, "execute", project, prompt="waiting")
+    process.asks("q1")
+    runs = open_runs(server, project)
+    server.core.projects.get(project).history.close()  # as if it had died: nothing else is done
+    async with serving(tmp_path) as after:
+        found = [one for one in records(after, project) if one["direction"] == "server"]
+        finished = [one["message"]["message"] for one in found if one["message"]["subtype"] == "run_finished"]
+        assert {(one["run_id"], one["outcome"]) for one in finished} == {(run, "interrupted") for run in runs}
+        assert [one["message"]["subtype"] for one in found].count("permission_withdrawn") == 1
+        again = await after.running(phone, project, "resumed")
+        again.ends()

@@ -1,0 +1,204 @@
+"""The core with an agent that is no process: it says what the test tells it to, when the test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.server import protocol
+from drawbridge.server.agents import port
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.core import Core
+from drawbridge.server.house import Limits
+from drawbridge.server.messages import Answer, encode
+from drawbridge.server.subscriber import Frame
+
+
+class Process:
+    """An ``AgentProcess``; what it was told is there to look at."""
+
+    _pids = itertools.count(1_000_000)
+
+    def __init__(self, launch: port.Launch, heard: Callable[[port.Event], None]) -> None:
+        self.pid = next(self._pids)
+        self.launch = launch
+        self.heard = heard
+        self.prompts: list[str] = []
+        self.answers: list[tuple[str, port.Decision]] = []
+        self.interrupts = 0
+        self.modes: list[str] = []
+        self.ended = False
+        self.busy = False
+
+    def prompt(self, text: str, attachments: tuple[port.Attachment, ...] = ()) -> None:
+        self.prompts.append(text)
+
+    def answer(self, question_id: str, decision: port.Decision) -> None:
+        self.answers.append((question_id, decision))
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+
+    async def set_mode(self, mode: str) -> None:
+        if mode == "refused":
+            raise port.AgentRefused("there is no such mode")
+        self.modes.append(mode)
+
+    async def set_model(self, model: str) -> None:
+        self.modes.append(model)
+
+    async def stop(self) -> None:
+        self.exit(0)
+
+    async def kill(self) -> None:
+        await asyncio.sleep(0)
+        self.exit(-9)
+
+    # what the test makes it do
+
+    def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
+        self.heard(port.Line(json.dumps(line).encode(), durable))
+
+    def asks(self, question_id: str, tool: str = "Write") -> None:
+        proposal = port.Proposal("/p/a.py", "old\n", "new\n")
+        self.heard(port.Question(question_id, tool, Raw(b'{"file_path":"/p/a.py"}'), Raw(b"[]"), proposal))
+
+    def ends(self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False) -> None:
+        error = None if ok else "it went wrong"
+        self.heard(port.TurnEnded(ok, self.launch.session_id, cost, error, interrupted))
+
+    def exit(self, code: int, stderr: str = "") -> None:
+        if not self.ended:
+            self.ended = True
+            self.heard(port.Exited(code, stderr))
+
+
+class Agent:
+    """Every process that was started is in ``processes``."""
+
+    name = "claude"
+
+    def __init__(self) -> None:
+        self.processes: list[Process] = []
+        self.unusable: port.AgentUnusable | None = None
+
+    async def start(self, launch: port.Launch, heard: Callable[[port.Event], None]) -> Process:
+        await asyncio.sleep(0)
+        if self.unusable:
+            raise self.unusable
+        self.processes.append(Process(launch, heard))
+        return self.processes[-1]
+
+    @property
+    def latest(self) -> Process:
+        return self.processes[-1]
+
+
+class Client:
+    """A subscriber that keeps what it was sent, and checks that it never misses or doubles a record."""
+
+    _ids = itertools.count(1)
+
+    def __init__(self, name: str = "phone") -> None:
+        self.id = f"client-{next(self._ids)}"
+        self.name = name
+        self.heard: list[dict[str, Any]] = []
+        self.frames: list[Frame] = []
+
+    def send(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self.heard.append(json.loads(frame.data))
+
+    async def room(self) -> None:
+        await asyncio.sleep(0)
+
+    def updates(self, what: str) -> list[dict[str, Any]]:
+        return [
+            one["data"]["data"] for one in self.heard if one["type"] == "update" and one["data"]["update_type"] == what
+        ]
+
+    def of_type(self, what: str) -> list[dict[str, Any]]:
+        return [one for one in self.heard if one["type"] == what]
+
+    @property
+    def seqs(self) -> list[int]:
+        return [one["seq"] for one in self.heard if "seq" in one]
+
+
+class Blobs:
+    """Named texts."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def take(self, blob_id: str) -> bytes:
+        if blob_id not in self.kept:
+            raise ClientError("BLOB_NOT_FOUND", "There is no such blob.")
+        return self.kept[blob_id]
+
+
+class Server:
+    """A core over a directory; ``does`` runs a message as the door would and gives the answer as a client reads it."""
+
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+        self.folder = folder
+        self.root = folder / "work"
+        self.root.mkdir(exist_ok=True)
+        self.agent = Agent()
+        self.blobs = Blobs()
+        self.core = Core(
+            folder / "data", [self.root.resolve()], {"claude": self.agent}, self.blobs, limits or Limits(), "off"
+        )
+
+    async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:
+        request_id = data.pop("request_id", None)
+        message = {"type": type, "data": data} | ({"project_id": project_id} if project_id else {})
+        command = protocol.parse(json.dumps(message | ({"request_id": request_id} if request_id else {})))
+        answer: Answer = await getattr(self.core, type)(command, client)
+        found: dict[str, Any] = json.loads(encode(answer, command.request_id))
+        return found
+
+    async def project(self, client: Client, name: str = "one", *, join: bool = True) -> str:
+        (self.root / name).mkdir(exist_ok=True)
+        answer = await self.does(client, "project_create", path=str(self.root / name), join=join)
+        return str(answer["project_id"])
+
+    async def running(self, client: Client, project: str, prompt: str = "go") -> Process:
+        """The process that has been given the prompt."""
+        before = len(self.agent.latest.prompts) if self.agent.processes else 0
+        await self.does(client, "execute", project, prompt=prompt)
+        await settled(lambda: (bool(self.agent.processes) and len(self.agent.latest.prompts) != before) or False)
+        return self.agent.latest
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, limits: Limits | None = None) -> AsyncIterator[Server]:
+    server = Server(folder, limits)
+    await server.core.open()
+    try:
+        yield server
+    finally:
+        await server.core.close("the server is ending")
+
+
+async def settled(condition: Callable[[], bool] = lambda: False, turns: int = 200) -> None:
+    """Lets the loop work until ``condition``, or a good while without one."""
+    for _ in range(turns):
+        if condition():
+            return
+        await asyncio.sleep(0)
+
+
+def records(server: Server, project: str) -> list[dict[str, Any]]:
+    """The history as an independent reader finds it."""
+    logs = server.folder / "data" / "projects" / project / "logs"
+    lines = [line for file in sorted(logs.glob("messages_*.jsonl")) for line in file.read_bytes().split(b"\n") if line]
+    return [msgspec.json.decode(line) for line in lines]

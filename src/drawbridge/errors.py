@@ -15,8 +15,11 @@
         ├── EditorHung           the editor did not answer in time
         ├── NoPort               no free port to listen on
         ├── NoProgram            a program that a command is to start is not there, or too old
+        ├── HistoryNotWritten    a message could not be added to a project's history; nothing of it was kept
+        ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file that should be ours alone can't be made so, or written
-        └── NotWritable          a file of the person's that a command is to change can't be written
+        ├── NotWritable          a file of the person's that a command is to change can't be written
+        └── ServerRunning        another agent server works with the same data
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
 untouched, what to do next. ``exit_code`` is what a command ends with when the error reaches the top.
@@ -117,3 +120,7 @@ class NotPrivate(WorldError):
 
 class NotWritable(WorldError):
     code = "NOT_WRITABLE"
+
+
+class ServerRunning(WorldError):
+    code = "SERVER_RUNNING"

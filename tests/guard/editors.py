@@ -16,15 +16,20 @@ from typing import Any, TypeAlias
 
 import msgpack
 
+from drawbridge.guard import neovim
+
 Params: TypeAlias = dict[str, Any]
 File: TypeAlias = dict[str, Any]
 Manner: TypeAlias = Callable[[bytes, bytes], Iterator[bytes]]
 """What is sent, piece by piece, given the answer to ``nvim_get_mode`` (of VS Code: nothing) and the real one."""
 
+MODE = msgpack.packb([1, 1, None, {"mode": "n", "blocking": False}])
 BLOCKED = msgpack.packb([1, 1, None, {"mode": "r", "blocking": True}])
 A_NOTIFICATION = msgpack.packb([2, "redraw", [["grid_line", 1, "text", {"a": None, "b": -1.5}]]])
 LATE = 0.03
 """Seconds: more than no time, less than any deadline."""
+LONG = 0.25
+"""Seconds: more than a short deadline, less than the patience with an editor at work."""
 
 
 def plainly(mode: bytes, answer: bytes) -> Iterator[bytes]:
@@ -39,6 +44,13 @@ def byte_by_byte(mode: bytes, answer: bytes) -> Iterator[bytes]:
 def late(mode: bytes, answer: bytes) -> Iterator[bytes]:
     yield mode
     time.sleep(LATE)
+    yield answer
+
+
+def at_work(mode: bytes, answer: bytes) -> Iterator[bytes]:
+    """What it was asked to do takes longer than a deadline, as a test has it."""
+    yield mode
+    time.sleep(LONG)
     yield answer
 
 
@@ -93,7 +105,8 @@ def saying(data: bytes) -> Manner:
 class Editor:
     """One editor behind one socket. A context manager; ``files`` by absolute path, as ``snapshot`` is to tell them.
 
-    ``answers`` go before what it would say by itself: a method's result, or a function of its parameters.
+    ``answers`` go before what it would say by itself: a method's result, or a function of its parameters. A ``fresh``
+    Neovim was never asked before, and has to be given the Lua.
     """
 
     def __init__(
@@ -105,6 +118,7 @@ class Editor:
         answers: dict[str, Any] | None = None,
         pid: int = 4711,
         name: str | None = None,
+        fresh: bool = False,
         folders: tuple[str, ...] = (),
     ) -> None:
         self.path = path
@@ -114,6 +128,7 @@ class Editor:
         self.files = {} if files is None else files
         self.folders = list(folders)
         self.manner = manner
+        self.fresh = fresh
         self.answers = answers or {}
         self.asked: list[tuple[str, Params]] = []
         self._connections: list[socket.socket] = []
@@ -166,23 +181,23 @@ class Editor:
         result = self.answers.get(method, getattr(self, f"_{method}", lambda _: {"success": True}))
         result = result(params) if callable(result) else result
         if self.is_neovim:
-            mode = msgpack.packb([1, 1, None, {"mode": "n", "blocking": False}])
-            answer = msgpack.packb([1, 2, None, json.dumps(result)])
+            mode, answer = (b"" if self.fresh else MODE), msgpack.packb([1, 2, None, json.dumps(result)])
         else:
             mode, answer = b"", json.dumps({"id": 1, "result": result}).encode() + b"\n"
         for piece in self.manner(mode, answer):
             connection.sendall(piece)
 
     def _asked_as_neovim(self, connection: socket.socket) -> tuple[str, Params]:
-        unpacker = msgpack.Unpacker()
-        requests: list[Any] = []
-        while len(requests) < 2:
-            unpacker.feed(_received(connection))
-            requests += unpacker
-        assert requests[0] == [0, 1, "nvim_get_mode", []]
-        kind, number, name, (code, (method, params)) = requests[1]
-        assert (kind, number, name) == (0, 2, "nvim_exec_lua")
-        assert code, "no Lua"
+        requests = _requests(connection)
+        assert next(requests) == [0, 1, "nvim_get_mode", []]
+        *head, (code, (key, method, params)) = next(requests)
+        assert head == [0, 2, "nvim_exec_lua"]
+        assert (code, method) == (neovim.FIND, key.split()[0])
+        if self.fresh:
+            connection.sendall(MODE + msgpack.packb([1, 2, None, None]))
+            *again, (code, arguments) = next(requests)
+            assert (again, arguments) == (head, [key, method, params])
+            assert "local params" in code
         return method, json.loads(params)
 
     def _asked_as_vscode(self, connection: socket.socket) -> tuple[str, Params]:
@@ -225,6 +240,13 @@ class Editor:
 def deaf(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
     """Accepts and never reads a byte."""
     yield b""
+
+
+def _requests(connection: socket.socket) -> Iterator[list[Any]]:
+    unpacker = msgpack.Unpacker()
+    while True:
+        yield from unpacker
+        unpacker.feed(_received(connection))
 
 
 def _received(connection: socket.socket) -> bytes:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     Sockets = list[tuple[str, str]]
 
-REFRESH_DEADLINE = 2_000
-"""Milliseconds. The write has happened already, nobody waits for this but the agent's next step."""
+REFRESH_PATIENCE = 2_000
+"""Milliseconds for an editor at work: the write has happened already, nobody waits for this but the agent's next step."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04
@@ -29,9 +29,12 @@ def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], env
     left: list[kept.Kept] = []
     for path in call.paths or [""]:
         params = ({"file_path": path} if path else {}) | ({"backups": copies} if copies else {})
-        for found in ask.ask(sockets, "refresh_buffer", params, max(settings["deadline"], REFRESH_DEADLINE)):
-            left += [kept.Kept(found, file) for file in _kept(found)]
-    texts = list(_about_unsaved(call, left, settings, environ))
+        answers = ask.ask(sockets, "refresh_buffer", params, settings["deadline"], REFRESH_PATIENCE)
+        sockets = [
+            (found.path, found.kind) for found in answers if found.result is not None
+        ]  # the others cost time once
+        left += [kept.Kept(found, file) for found in answers for file in _kept(found)]
+    texts = list(_about_unsaved(call, kept.once(left), settings, environ))
     if settings["diagnostics"] and call.event == agents.AFTER and call.kind == agents.EDIT:
         texts += _about_diagnostics(call, sockets, settings)
     if copies:

@@ -1,6 +1,4 @@
-"""Asks all editors the same question at the same time, within one deadline: blocking sockets' calls that never
-block, and a poll.
-"""
+"""Asks all editors the same question at the same time, within one deadline: sockets that never block, and a poll."""
 
 from __future__ import annotations
 
@@ -41,21 +39,29 @@ class Answer:
 
 
 class _Connection:
-    __slots__ = ("answer", "has_asked_again", "out", "received", "socket", "talk", "until")
+    __slots__ = ("answer", "has_asked_again", "latest", "out", "received", "socket", "talk", "until")
 
-    def __init__(self, connected: socket, answer: Answer, talk: Any, out: bytes, until: float) -> None:
+    def __init__(self, connected: socket, answer: Answer, talk: Any, out: bytes, until: float, latest: float) -> None:
         self.socket = connected
         self.answer = answer
         self.talk = talk
         self.out = memoryview(out)
         self.received = 0
         self.has_asked_again = False
-        self.until = until
+        self.until = until if talk.blocked is None else latest
+        self.latest = latest
 
 
-def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any], milliseconds: int) -> list[Answer]:
-    """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours)."""
+def ask(
+    sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any], milliseconds: int, patience: int = 0
+) -> list[Answer]:
+    """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours).
+
+    All together have so many ``milliseconds``. With ``patience`` one that is at work on the answer has that many; a
+    Neovim has to show that it is.
+    """
     until = monotonic() + milliseconds / 1000
+    latest = until + max(0, patience - milliseconds) / 1000
     question = _Question(method, params)
     answers, waiting, poller = [], {}, poll()
     for path, kind in sockets:
@@ -66,7 +72,8 @@ def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any],
         answers.append(answer)
         if connected is not None:
             talk = neovim.Talk() if kind == find.NEOVIM else vscode.Talk()
-            waiting[connected.fileno()] = _Connection(connected, answer, talk, question.bytes_for(kind), until)
+            out = question.bytes_for(kind)
+            waiting[connected.fileno()] = _Connection(connected, answer, talk, out, until, latest)
             poller.register(connected.fileno(), POLLIN | POLLOUT)
     while waiting:
         now = monotonic()
@@ -82,7 +89,7 @@ def ask(sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any],
 
 
 class _Question:
-    """One question as bytes, for each kind of editor that there is; the Lua is only read where a Neovim lacks it."""
+    """One question as bytes, made once for each kind of editor that there is; the Lua only where a Neovim lacks it."""
 
     __slots__ = ("_made", "_method", "_params", "_parts", "_text")
 
@@ -96,22 +103,18 @@ class _Question:
     def bytes_for(self, kind: str) -> bytes:
         if kind not in self._made:
             if kind == find.VSCODE:
-                made = vscode.request(self._method, self._text)
-            elif kind == find.NEOVIM:
-                made = neovim.request(self._key(), self._method, self._text)
+                self._made[kind] = vscode.request(self._method, self._text)
             else:
-                code = "".join(map(_read, self._parts))
-                made = neovim.full_request(code, self._key(), self._method, self._text)
-            self._made[kind] = made
+                self._made[kind] = neovim.request(self._key(), self._method, self._text)
         return self._made[kind]
+
+    def with_lua(self) -> bytes:
+        return neovim.full_request("".join(map(_read, self._parts)), self._key(), self._method, self._text)
 
     def _key(self) -> str:
         """Names the Lua as it is now: another version has other times or sizes."""
         stats = [posix.stat(f"{HERE}/lua/{part}.lua") for part in self._parts]
         return " ".join([self._method, *(f"{stat.st_mtime_ns}-{stat.st_size}" for stat in stats)])
-
-
-WITH_LUA = "neovim, with its Lua"
 
 
 def _read(name: str) -> str:
@@ -170,10 +173,12 @@ def _go_on(found: _Connection, event: int, poller: poll, question: _Question) ->
                 return True
             if found.talk.lacks and not found.has_asked_again:
                 found.has_asked_again = True
-                found.out = memoryview(question.bytes_for(WITH_LUA))
+                found.out = memoryview(question.with_lua())
                 poller.modify(found.socket.fileno(), POLLIN | POLLOUT)
             if found.talk.blocked:
                 found.until = min(found.until, monotonic() + BLOCKED_GRACE)
+            elif found.talk.blocked is False:
+                found.until = found.latest
     except BlockingIOError:
         return False
     except OSError:

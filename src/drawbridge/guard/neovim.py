@@ -16,9 +16,10 @@ GET_MODE = b"\x94\x00\x01\xadnvim_get_mode\x90"
 EXEC_LUA = b"\x94\x00\x02\xadnvim_exec_lua\x92"
 MODE_ID, LUA_ID = 1, 2
 RESPONSE = 1
+MESSAGE = b"\x93\x94"
+"""What a message begins with: a list of three or four."""
 
 DEEPEST = 32
-
 
 # Lua is read by Neovim once: later questions of the same kind find it there. `...` is the key, the method and its params.
 FIND = "local run = (_G.__drawbridge_code or {})[(...)] if run then return run(select(2, ...)) end"
@@ -51,7 +52,8 @@ def _string(text: str) -> bytes:
 
 
 class Talk:
-    """What came back on one connection. ``answer`` is set once it is there; ``blocked`` as long as a prompt is in its way.
+    """What came back on one connection. ``answer`` is set once it is there; ``blocked`` says whether a prompt is in its
+    way, None before the first sign of life.
 
     ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
     """
@@ -61,7 +63,7 @@ class Talk:
     def __init__(self) -> None:
         self._data = b""
         self.answer: Any = None
-        self.blocked = False
+        self.blocked: bool | None = None
         self.lacks = False
 
     def receive(self, data: bytes) -> bool:
@@ -70,6 +72,8 @@ class Talk:
         at = 0
         try:
             while True:
+                if self._data[at] not in MESSAGE:
+                    raise ValueError("no msgpack-RPC")
                 message, at = decode(self._data, at)
                 if self._take(message):
                     return True
@@ -77,9 +81,7 @@ class Talk:
             self._data = self._data[at:]
             return False
 
-    def _take(self, message: Any) -> bool:
-        if not isinstance(message, list) or not message:
-            raise ValueError("no msgpack-RPC")
+    def _take(self, message: list[Any]) -> bool:
         if message[0] != RESPONSE:
             return False  # a notification to everybody
         if len(message) != 4:
@@ -88,10 +90,10 @@ class Talk:
         if number == MODE_ID:
             self.blocked = isinstance(result, dict) and result.get("blocking") is True
             return False
-        if error is None and result is None and not self.lacks:
+        if number == LUA_ID and error is None and result is None and not self.lacks:
             self.lacks = True
             return False
-        if error is not None or not isinstance(result, str):
+        if number != LUA_ID or error is not None or not isinstance(result, str):
             raise ValueError(f"Neovim failed: {str(error)[:300]}")
         self.answer = json_text.parse(result.encode())
         return True

@@ -19,7 +19,7 @@ class Talk:
 
     __slots__ = ("_data", "answer")
 
-    blocked = False
+    blocked = False  # by no prompt; and no sign of life comes before the answer
     lacks = False
 
     def __init__(self) -> None:

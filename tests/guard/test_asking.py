@@ -1,0 +1,203 @@
+"""All editors are asked at once, and none of them can hold up an agent: not hung, not at a prompt, not with nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgpack
+import pytest
+
+from drawbridge.guard import ask
+
+from . import editors
+from .conftest import Guard
+from .editors import Editor
+from .payloads import KEPT, A, edit, edited, recorded
+
+DEADLINE = 200
+"""Milliseconds; shorter than the default, that the tests are."""
+
+PROMPTLY = 0.15
+"""Seconds that a machine under load may need for what takes no time."""
+
+
+@contextlib.contextmanager
+def within(seconds: float, *, at_least: float = 0) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert at_least <= took < seconds + PROMPTLY, f"it took {took:.3f} s"
+
+
+@pytest.mark.parametrize(
+    "manner",
+    [
+        editors.plainly,
+        editors.byte_by_byte,
+        editors.late,
+        editors.between_notifications,
+        editors.at_a_short_prompt,
+    ],
+)
+def test_whoever_answers_is_heard_however_the_answer_comes(guard: Guard, manner: editors.Manner) -> None:
+    guard.neovim({A: KEPT}, manner=manner)
+    assert guard.denial(edit(), deadline=DEADLINE)
+
+
+@pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
+def test_so_is_a_vs_code(guard: Guard, manner: editors.Manner) -> None:
+    guard.vscode({A: KEPT}, manner=manner)
+    assert guard.denial(edit(), deadline=DEADLINE)
+
+
+@pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.between_notifications])
+def test_a_neovim_that_was_never_asked_before_is_given_the_lua_first(guard: Guard, manner: editors.Manner) -> None:
+    neovim = guard.neovim({A: KEPT}, manner=manner, fresh=True)
+    assert guard.denial(edit(), deadline=DEADLINE)
+    assert neovim.methods[0] == "snapshot"
+
+
+def test_a_neovim_that_never_has_the_lua_is_given_it_once(guard: Guard) -> None:
+    nothing = msgpack.packb([1, 2, None, None])
+    guard.neovim({A: KEPT}, manner=editors.saying(nothing + nothing))
+    assert guard.say(edit(), deadline=DEADLINE) == {}
+    assert "answered nonsense (Neovim failed: None)" in guard.log[0]
+
+
+HUNG = {
+    "silent": (editors.silent, "did not answer in time"),
+    "deaf": (editors.deaf, "did not answer in time"),
+    "busy": (editors.busy, "did not answer in time"),
+}
+WRONG = {
+    "at a prompt": (editors.at_a_prompt, "waits at a prompt"),
+    "hanging up": (editors.hanging_up, "hung up"),
+    "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
+    "another protocol": (editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "answered nonsense"),
+    "an error": (editors.saying(msgpack.packb([1, 2, [0, "E5108: no such thing"], None])), "E5108: no such thing"),
+    "another number": (editors.saying(msgpack.packb([1, 3, None, '{"files": [null]}'])), "answered nonsense"),
+    "three parts": (editors.saying(msgpack.packb([1, 2, None])), "answered nonsense"),
+    "a number": (editors.saying(msgpack.packb([1, 2, None, 17])), "answered nonsense"),
+    "no JSON": (editors.saying(msgpack.packb([1, 2, None, "{"])), "answered nonsense"),
+    "bytes": (editors.saying(msgpack.packb([1, 2, None, b'"\xff"'])), "answered nonsense"),
+    "no files": (editors.saying(msgpack.packb([1, 2, None, "{}"])), "answered nonsense"),
+    "null": (editors.saying(msgpack.packb([1, 2, None, "null"])), "answered nonsense"),
+    "too many files": (editors.saying(msgpack.packb([1, 2, None, '{"files": [null, null]}'])), "answered nonsense"),
+    "no name": (editors.saying(msgpack.packb([1, 2, None, '{"files": [{"modified": true}]}'])), "answered nonsense"),
+}
+
+
+@pytest.mark.parametrize(("manner", "problem"), (HUNG | WRONG).values(), ids=(HUNG | WRONG).keys())
+@pytest.mark.parametrize("unknown", ["allow", "ask", "deny"])
+def test_an_editor_that_gives_no_answer_is_unknown(
+    guard: Guard, manner: editors.Manner, problem: str, unknown: str
+) -> None:
+    neovim = guard.neovim({A: KEPT}, manner=manner)
+    with within(0.06):
+        answer = guard.say(edit(), deadline=60, unknown=unknown)
+    [line] = guard.log
+    assert line.startswith(f"claude: Edit: {neovim.path} ")
+    assert problem in line
+    assert line.endswith(f"(unknown = {unknown})")
+    if unknown == "allow":
+        assert answer == {}
+    else:
+        assert answer["hookSpecificOutput"]["permissionDecision"] == unknown
+        reason = answer["hookSpecificOutput"]["permissionDecisionReason"]
+        assert "could not find out in time whether a.py has unsaved changes: an editor on this machine" in reason
+
+
+VSCODE_WRONG = {
+    "silent": (editors.silent, "did not answer in time"),
+    "an error": (editors.saying(b'{"id": 1, "error": {"code": -32603, "message": "broken"}}\n'), "broken"),
+    "no JSON": (editors.saying(b"hello\n"), "answered nonsense"),
+    "a list": (editors.saying(b"[1]\n"), "answered nonsense"),
+    "bytes": (editors.saying(b'"\xff"\n'), "answered nonsense"),
+    "NaN": (editors.saying(b'{"id": 1, "result": NaN}\n'), "answered nonsense"),
+    "no files": (editors.saying(b'{"id": 1, "result": {}}\n'), "answered nonsense"),
+    "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
+}
+
+
+@pytest.mark.parametrize(("manner", "problem"), VSCODE_WRONG.values(), ids=VSCODE_WRONG.keys())
+def test_so_is_a_vs_code_that_gives_none(guard: Guard, manner: editors.Manner, problem: str) -> None:
+    guard.vscode({A: KEPT}, manner=manner)
+    with within(0.06):
+        assert guard.denial(edit(), deadline=60, unknown="deny")
+    assert problem in guard.log[0]
+
+
+def test_one_at_a_prompt_costs_its_grace_and_not_the_deadline(guard: Guard) -> None:
+    guard.neovim({A: KEPT}, manner=editors.at_a_prompt)
+    with within(ask.BLOCKED_GRACE, at_least=ask.BLOCKED_GRACE):
+        assert guard.say(edit(), deadline=5_000) == {}
+
+
+def test_three_hung_editors_cost_one_deadline_and_the_living_are_heard(guard: Guard) -> None:
+    hung = [guard.neovim(manner=manner) for manner in (editors.silent, editors.deaf, editors.busy)]
+    guard.neovim({A: KEPT}, pid=1)
+    with within(DEADLINE / 1000, at_least=DEADLINE / 1000):
+        reason = guard.denial(edit(), deadline=DEADLINE)
+    assert "unsaved changes in Neovim" in reason
+    assert len(guard.log) == len(hung) + 1
+
+
+def test_one_that_takes_no_more_connections_is_unknown_at_once(guard: Guard) -> None:
+    path = guard.socket()
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as fillers:
+        listening.bind(str(path))
+        listening.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                filler = fillers.enter_context(socket.socket(socket.AF_UNIX))
+                filler.setblocking(False)
+                filler.connect(str(path))
+        with within(0):
+            assert guard.say(edit(), deadline=DEADLINE, unknown="deny")
+    assert "takes no connections" in guard.log[0]
+
+
+def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
+    files: dict[str, Any] = {f"/ws/{number:06}{'x' * 500}": {"modified": True} for number in range(6_000)}
+    guard.neovim(files)
+    path = next(reversed(files))
+    answers = ask.ask(
+        [(str(next(guard.sockets.iterdir())), "neovim")], "snapshot", {"paths": [path], "want": ["open"]}, 3_000
+    )
+    assert answers[0].result["open"] == list(files)
+
+
+def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Guard) -> None:
+    """A Neovim that was stopped (Ctrl-Z) must not cost seconds after every call of a tool."""
+    for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
+        guard.neovim(manner=manner)
+    with within(0.06):
+        assert guard.say(edited(), deadline=60) == {}
+    still = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
+    guard.neovim(manner=editors.at_work, answers={"refresh_buffer": still})
+    with within(editors.LONG + 0.1, at_least=editors.LONG):
+        told = guard.say(edited(), deadline=60, diagnostics=False)
+    assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_hung_editor_costs_one_deadline_after_a_patch_of_many_files(guard: Guard) -> None:
+    guard.neovim(manner=editors.silent)
+    living = guard.neovim()
+    patched = recorded("codex", "PostToolUse", "apply_patch")
+    with within(DEADLINE / 1000):
+        assert guard.say(patched, agent="codex", deadline=DEADLINE) == {}
+    assert [params["file_path"] for params in living.params_of("refresh_buffer")] == [
+        "/ws/a.py", "/ws/sub/new.py", "/ws/b.py", "/ws/c.py", "/ws/sub/d.py"
+    ]  # fmt: skip
+
+
+def test_who_has_gone_is_not_asked(guard: Guard) -> None:
+    with Editor(guard.socket(), {A: KEPT}) as neovim:
+        pass
+    assert not neovim.path.exists()
+    assert guard.say(edit()) == {}
+    assert guard.log == []

@@ -24,6 +24,7 @@ NEOVIM = "neovim"
 VSCODE = "vscode"
 
 HASH_LENGTH = 64
+HEX = "0123456789abcdef"
 SOCKET = 0o140000
 FILE_TYPE = 0o170000
 
@@ -51,16 +52,18 @@ def pid_in(name: str) -> int:
     """The process id in a name as ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 where there is none."""
     if len(name) < HASH_LENGTH + 7 or name[HASH_LENGTH] != "-" or not name.endswith(".sock"):
         return 0
+    if name[:HASH_LENGTH].strip(HEX):
+        return 0
     digits = name[HASH_LENGTH + 1 : -5].removeprefix("vscode-")
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else 0
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0  # it has to fit pid_t
 
 
 def _candidates(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes], me: int) -> Iterator[str]:
-    neovim = environ.get(b"NVIM", b"").decode(errors="surrogateescape")
+    neovim = _text(environ, b"NVIM")
     if neovim.startswith("/"):
         yield neovim
     if places is None:
-        named = [environ.get(name, b"").decode(errors="surrogateescape") for name in (b"TMPDIR", b"XDG_RUNTIME_DIR")]
+        named = (_text(environ, name).rstrip("/") for name in (b"TMPDIR", b"XDG_RUNTIME_DIR"))
         places = tuple(dict.fromkeys(["/tmp", *filter(None, named), f"/run/user/{me}"]))
     for place in places:
         for name in _names(place):
@@ -70,6 +73,10 @@ def _candidates(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes], 
                 yield from _in_user_directory(f"{place}/{name}")
             elif name.startswith("nvim") and len(name) == 10:
                 yield f"{place}/{name}/0"
+
+
+def _text(environ: Mapping[bytes, bytes], name: bytes) -> str:
+    return environ.get(name, b"").decode(errors="surrogateescape")
 
 
 def _in_user_directory(place: str) -> Iterator[str]:

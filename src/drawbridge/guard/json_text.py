@@ -17,7 +17,10 @@ class _Options:
     object_pairs_hook = None
     parse_float = float
     parse_int = int
-    parse_constant = float
+
+    @staticmethod
+    def parse_constant(name: str) -> Any:
+        raise ValueError(f"{name} is no JSON")
 
 
 _scan = make_scanner(_Options)  # type: ignore[arg-type]  # typeshed takes the context for a scanner
@@ -40,7 +43,7 @@ def parse(data: bytes) -> Any:
 
 
 def dump(value: Any) -> str:
-    """ASCII only, so that no pipe's encoding can spoil it. Takes what ``parse`` gives, tuples, and no cycles."""
+    """ASCII only, so that no pipe's encoding can spoil it. Takes what ``parse`` gives but infinite numbers, and tuples."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     if value is None or value is True or value is False:

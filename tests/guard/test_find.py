@@ -1,0 +1,238 @@
+"""Where editors are looked for, who is passed over, and what is swept."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from drawbridge.guard import ask, find
+
+from .conftest import HASH, Guard
+from .payloads import KEPT, A, edit
+
+GONE = 2**22 + 1
+"""No process has this id: Linux gives none above 2**22."""
+
+
+@pytest.fixture
+def listen(home: Path) -> Iterator[Callable[[Path], str]]:
+    """Puts a socket there that listens, until the test is over; its path."""
+    with ExitStack() as stack:
+
+        def listen(path: Path) -> str:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(str(path))
+            listening.listen()
+            return str(path)
+
+        yield listen
+
+
+def dead(path: Path) -> Path:
+    """A socket that nobody listens at any more, as ``kill -9`` leaves it."""
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(path))
+    return path
+
+
+def found_in(*places: Path, **environ: str) -> dict[str, str]:
+    names = {name.encode(): value.encode() for name, value in environ.items()}
+    return dict(find.sockets(tuple(map(str, places)), names))
+
+
+NAMES = {
+    f"{HASH}-4711.sock": find.NEOVIM,
+    f"{HASH}-vscode-4711.sock": find.VSCODE,
+    "nvim.4711.0": find.NEOVIM,
+    "nvim.person/AbCdEf/nvim.4711.0": find.NEOVIM,
+    "nvim.first.last/AbCdEf/nvim.4711.12": find.NEOVIM,
+    "nvimAbCdEf/0": find.NEOVIM,
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), NAMES.items())
+def test_every_form_of_a_name_is_found(home: Path, listen: Callable[[Path], str], name: str, kind: str) -> None:
+    place = home.parent / "tmp"
+    path = listen(place / name)
+    assert found_in(place) == {path: kind}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{HASH}-4711",
+        f"{HASH}-.sock",
+        f"{HASH}-0.sock",
+        f"{HASH}-47x.sock",
+        f"{HASH}-٤٧.sock",
+        f"{HASH}-vscode-.sock",
+        f"{HASH}-emacs-4711.sock",
+        f"{HASH[:-1]}-4711.sock",
+        f"{HASH[:-1]}g-4711.sock",
+        f"{HASH.upper()}-4711.sock",
+        "nvim.4711",
+        "nvim.person",
+        "nvim.a.b",
+        "nvim.4711.0.sock",
+        "nvim.person/AbCdEf/other",
+        "nvimAbCdEf/1",
+        "nvimAbC/0",
+        "sock",
+    ],
+)
+def test_other_names_are_none(home: Path, listen: Callable[[Path], str], name: str) -> None:
+    place = home.parent / "tmp"
+    listen(place / name)
+    assert found_in(place) == {}
+
+
+def test_the_usual_places_are_tmp_and_those_that_the_environment_names(
+    home: Path, listen: Callable[[Path], str]
+) -> None:
+    here = [listen(home.parent / "tmp" / "nvim.1.0"), listen(home.parent / "run" / "nvim.1.0")]
+    environ = {b"TMPDIR": os.environb[b"TMPDIR"] + b"/", b"XDG_RUNTIME_DIR": os.environb[b"XDG_RUNTIME_DIR"]}
+    found = [path for path, _ in find.sockets(None, environ) if path.startswith(str(home.parent))]
+    assert found == here
+    assert not set(here) & set(dict(find.sockets(None, {})))
+
+
+def test_a_place_that_is_named_twice_is_looked_at_once(home: Path, listen: Callable[[Path], str]) -> None:
+    place = os.environb[b"TMPDIR"]
+    path = listen(home.parent / "tmp" / "nvim.1.0")
+    environ = {b"TMPDIR": place + b"/", b"XDG_RUNTIME_DIR": place}
+    assert [found for found, _ in find.sockets(None, environ) if found.endswith("/tmp/nvim.1.0")] == [path]
+
+
+def test_the_neovim_in_whose_terminal_the_agent_runs_is_found_wherever_it_is(
+    home: Path, listen: Callable[[Path], str]
+) -> None:
+    path = listen(home / "elsewhere" / "any name")
+    assert found_in(home.parent / "tmp", NVIM=path) == {path: find.NEOVIM}
+    for no_path in ("127.0.0.1:6666", "any name", "", f"{path}x", str(home)):
+        assert found_in(home.parent / "tmp", NVIM=no_path) == {}
+
+
+def test_the_same_socket_by_two_ways_is_one(home: Path, listen: Callable[[Path], str]) -> None:
+    path = listen(home.parent / "run" / "nvim.1.0")
+    assert list(found_in(home.parent / "run", NVIM=path)) == [path]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_socket_is_not_even_connected_to(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    os.chown(neovim.path, 12_345, 12_345)
+    assert guard.say(edit(), unknown="deny") == {}
+    assert neovim.asked == []
+    os.chown(neovim.path, os.geteuid(), os.getegid())
+    assert guard.denial(edit())
+
+
+def test_what_is_no_socket_is_passed_over(guard: Guard, listen: Callable[[Path], str]) -> None:
+    target = listen(guard.sockets / "other" / "socket")
+    guard.socket().write_text("")
+    guard.socket().mkdir()
+    guard.socket().symlink_to(target)
+    guard.socket().symlink_to(guard.sockets / "nowhere")
+    os.mkfifo(guard.socket())
+    before = sorted(guard.sockets.iterdir())
+    assert found_in(guard.sockets) == {}
+    assert guard.say(edit(), unknown="deny") == {}
+    assert sorted(guard.sockets.iterdir()) == before
+
+
+def test_places_that_can_not_be_read_are_empty(home: Path, listen: Callable[[Path], str]) -> None:
+    path = listen(home.parent / "run" / "nvim.1.0")
+    file = home / "file"
+    file.write_text("")
+    assert found_in(home / "missing", file, Path("a\0b"), home.parent / "run") == {path: find.NEOVIM}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_directories_of_other_users_are_no_reason_to_fail(home: Path, listen: Callable[[Path], str]) -> None:
+    """Every Neovim of every user has its directory in /tmp."""
+    place = home.parent / "tmp"
+    for directory in (home.parent, place):
+        directory.chmod(0o755)
+    for name in ("nvim.other/AbCdEf/nvim.4711.0", "nvimAbCdEf/0"):
+        listen(place / name)
+    (place / "nvim.other").chmod(0o700)
+    (place / "nvimAbCdEf").chmod(0o700)
+    mine = listen(place / "nvim.4712.0")
+    os.chown(mine, 12_345, 12_345)
+    os.seteuid(12_345)
+    try:
+        found = found_in(place)
+    finally:
+        os.seteuid(0)
+    assert found == {mine: find.NEOVIM}
+
+
+def test_thousands_of_other_files_do_not_hide_one(home: Path, listen: Callable[[Path], str]) -> None:
+    place = home.parent / "tmp"
+    for number in range(3_000):
+        (place / f"file-{number}").touch()
+    path = listen(place / f"{HASH}-1.sock")
+    assert found_in(place) == {path: find.NEOVIM}
+
+
+@pytest.mark.parametrize("kind", ["", "vscode-"])
+def test_what_a_killed_editor_left_is_swept(guard: Guard, kind: str) -> None:
+    left = dead(guard.sockets / f"{HASH}-{kind}{GONE}.sock")
+    assert guard.say(edit(), unknown="deny") == {}
+    assert not left.exists()
+    assert guard.log == []
+
+
+def test_only_our_own_form_is_swept_and_only_if_the_process_is_gone(guard: Guard) -> None:
+    """One whose process lives may be about to listen; the others have owners who know what they do with them."""
+    kept = [
+        dead(guard.sockets / name)
+        for name in (
+            f"{HASH}-{os.getpid()}.sock",
+            f"{HASH}-1.sock",
+            f"nvim.{GONE}.0",
+            f"{'z' * 64}-{GONE}.sock",
+            f"{HASH}-99999999999.sock",
+            f"{HASH}-{2**31}.sock",
+        )
+    ]
+    assert guard.say(edit(), unknown="deny") == {}
+    assert [path.name for path in kept if not path.exists()] == []
+    assert guard.log == []
+
+
+def test_nothing_but_a_dead_socket_is_ever_removed(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    file = guard.socket()
+    file.write_text("a person's")
+    assert guard.denial(edit())
+    assert stat.S_ISSOCK(neovim.path.stat().st_mode)
+    assert file.read_text() == "a person's"
+
+
+@pytest.mark.parametrize(
+    ("name", "pid"),
+    [
+        (f"{HASH}-4711.sock", 4711),
+        (f"{HASH}-vscode-4711.sock", 4711),
+        (f"{HASH}-vscode-vscode-4711.sock", 0),
+        (f"{HASH}--4711.sock", 0),
+        (f"{HASH}- 4711.sock", 0),
+        (f"{HASH}-4_711.sock", 0),
+        (f"x{HASH}-4711.sock", 0),
+        ("", 0),
+    ],
+)
+def test_the_process_id_is_read_from_the_name(name: str, pid: int) -> None:
+    assert find.pid_in(name) == pid
+
+
+def test_a_socket_that_vanishes_meanwhile_was_no_editor(guard: Guard) -> None:
+    assert ask.ask([(str(guard.socket()), find.NEOVIM)], "snapshot", {"paths": []}, 100) == []

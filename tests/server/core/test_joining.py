@@ -122,7 +122,8 @@ async def _wander(steps: list[str], folder: Path) -> None:
     async with serving(folder) as server:
         project = await server.project(owner)
         process = await server.running(owner, project)
-        cursor, got = 0, []
+        cursor = 0
+        got: list[int] = []
         client: Client | None = None
         for step in steps:
             match step:

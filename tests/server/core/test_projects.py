@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from drawbridge.server.house import Limits
 from .twin import Client, Server, serving, settled
 
 
-async def refused(server: Server, client: Client, **data: object) -> ClientError:
+async def refused(server: Server, client: Client, **data: Any) -> ClientError:
     with pytest.raises(ClientError) as error:
         await server.does(client, "project_create", **data)
     return error.value

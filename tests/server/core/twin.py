@@ -73,7 +73,7 @@ class Process:
 
     def ends(self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False) -> None:
         error = None if ok else "it went wrong"
-        self.heard(port.TurnEnded(ok, self.launch.session_id, cost, error, interrupted))
+        self.heard(port.TurnEnded(ok, self.launch.session_id, cost, error, interrupted=interrupted))
 
     def exit(self, code: int, stderr: str = "") -> None:
         if not self.ended:

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _add_info(commands)
     _add_hook(commands)
     _add_setup(commands)
+    _add_completion(commands)
     return everything
 
 
@@ -168,6 +169,20 @@ def _setup(chosen: argparse.Namespace) -> int:
     from drawbridge.setup.command import run
 
     return run(chosen)
+
+
+def _add_completion(commands: Commands) -> None:
+    text = "print what makes the Tab key know these commands"
+    command = commands.add_parser("completion", help=text, description=_sentence(text))
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
+    command.set_defaults(run=_completion)
+
+
+def _completion(chosen: argparse.Namespace) -> int:
+    from drawbridge.completion import script
+
+    print(script(chosen.shell, parser()), end="")
+    return 0
 
 
 def _sentence(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import messages, metadata, records
-from drawbridge.server.history import History
+from drawbridge.server.history import Direction, History
 from drawbridge.server.house import House
 from drawbridge.server.subscriber import Frame, Subscriber
 
@@ -31,7 +31,7 @@ class Journal:
     def memory(self) -> records.Memory:
         return self.data.memory
 
-    def write(self, direction: str, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
+    def write(self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
         record = self.history.append(direction, message)
         self.memory.take(record.line)
         self.publish(records.frame(self.data.id, record.line), besides, topic)

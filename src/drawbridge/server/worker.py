@@ -124,7 +124,9 @@ class Worker:
             case port.TurnEnded() if run is not None:
                 outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
                 error = (
-                    None if event.ok else {"code": "EXECUTION_FAILED", "message": (event.error or "")[:LONGEST_ERROR]}
+                    None
+                    if event.ok
+                    else {"code": event.code or "EXECUTION_FAILED", "message": (event.error or "")[:LONGEST_ERROR]}
                 )
                 self._ended(run, outcome, event.cost_usd, error)
             case port.Exited(code, stderr):

@@ -1,9 +1,9 @@
 """The real programs that the tests talk to, and what to do where one is missing.
 
 They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them;
-``DRAWBRIDGE_TEST_CLAUDE`` and ``DRAWBRIDGE_TEST_GEMINI``: one path), else in ``.cache/programs`` (``make programs``) and
-on PATH. A test whose program is missing is skipped with a sentence that names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``,
-as in CI, it fails.
+``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path), else in
+``.cache/programs`` (``make programs``) and on PATH. A test whose program is missing is skipped with a sentence that
+names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
 """
 
 from __future__ import annotations
@@ -68,6 +68,13 @@ def gemini() -> Path:
     return next(filter(Path.exists, candidates), None) or missing(f"Gemini CLI (`gemini`) is missing: {FETCH}")
 
 
+def codex() -> Path:
+    """Codex' command line."""
+    named = os.environ.get("DRAWBRIDGE_TEST_CODEX")
+    candidates = [Path(named)] if named else [FETCHED / "codex" / "codex", *_on_path("codex")]
+    return next(filter(Path.exists, candidates), None) or missing(f"Codex (`codex`) is missing: {FETCH}")
+
+
 def mcp_conformance() -> Path:
     """The MCP conformance suite."""
     suite = FETCHED / "mcp-conformance" / "conformance"
@@ -78,6 +85,28 @@ def mcp_client() -> Path:
     """A Python that has the official MCP client."""
     python = FETCHED / "mcp-client" / "bin" / "python"
     return python if python.exists() else missing(f"The official MCP client is missing: {FETCH}")
+
+
+def code_server() -> Path:
+    """VS Code as a server with a page for a browser."""
+    program = FETCHED / "code-server" / "code-server"
+    return program if program.exists() else missing(f"code-server (a real VS Code) is missing: {FETCH}")
+
+
+def chromium() -> Path:
+    return next(iter(_on_path("chromium")), None) or missing("Chromium is missing: install the package chromium")
+
+
+def playwright() -> Path:
+    """The package that drives Chromium."""
+    package = FETCHED / "browser" / "node_modules" / "playwright-core"
+    return package if package.exists() else missing(f"playwright-core is missing: {FETCH}")
+
+
+def node() -> Path:
+    """A Node.js that is new enough, whatever the system's own is."""
+    program = FETCHED / "node" / "node"
+    return program if program.exists() else missing(f"Node.js is missing: {FETCH}")
 
 
 def tmux() -> Path:

@@ -86,7 +86,8 @@ def programs(_arguments: list[str]) -> None:
     target = CACHE / "programs"
     for suite in ("trixie", "forky"):
         step(["bash", "tools/install-nvim.sh", str(target / f"nvim-{suite}"), suite])
-    step(["bash", "tools/install-claude.sh", str(target / "claude")])
+    for name in ("claude", "codex"):
+        step(["bash", f"tools/install-{name}.sh", str(target / name)])
     step(["bash", "tools/install-node.sh", str(target / "node")])
     node = str(target / "node" / "node")
     for name in ("gemini", "mcp-conformance"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -57,8 +58,12 @@ class Terminal:
         os.write(self._terminal, words.encode())
 
     def interrupt(self) -> None:
-        """As Control+C on a terminal that is its own."""
-        self._process.send_signal(signal.SIGINT)
+        """As Control+C on a terminal of its own; again and again, as somebody does who sees that it was not heard."""
+        end = time.monotonic() + PATIENCE
+        while self._process.poll() is None and time.monotonic() < end:
+            self._process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.2)
 
     def end(self) -> int:
         code = self._process.wait(PATIENCE)

@@ -1,0 +1,100 @@
+"""A stand-in for the Responses API on 127.0.0.1: it says what a test scripted and remembers what it was asked.
+
+Only what Codex asks a provider of one's own for: ``POST /v1/responses``, streamed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Item = dict[str, Any]
+"""An item of the API's output."""
+
+_numbers = itertools.count(1)
+
+
+def text(words: str) -> Item:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+
+
+def apply_patch(patch: str) -> Item:
+    return {"type": "custom_tool_call", "call_id": f"call-{next(_numbers)}", "name": "apply_patch", "input": patch}
+
+
+def shell(command: str) -> Item:
+    arguments = json.dumps({"cmd": command})
+    return {
+        "type": "function_call",
+        "call_id": f"call-{next(_numbers)}",
+        "name": "exec_command",
+        "arguments": arguments,
+    }
+
+
+class ResponsesStub:
+    """Answers each request with the next scripted item. A context manager."""
+
+    def __init__(self, *turns: Item) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._turns = list(turns)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="responses-stub"
+        )
+
+    def __enter__(self) -> ResponsesStub:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    @property
+    def tool_results(self) -> list[str]:
+        """What the tools have answered by the last request, in order."""
+        kinds = ("custom_tool_call_output", "function_call_output")
+        return [str(item["output"]) for item in self.requests[-1]["input"] if item["type"] in kinds]
+
+    def answer(self, request: dict[str, Any]) -> bytes:
+        self.requests.append(request)
+        item = self._turns.pop(0) if self._turns else text("Nothing more was scripted.")
+        return b"".join(_events(item, f"response-{len(self.requests)}"))
+
+
+def _events(item: Item, id: str) -> Iterator[bytes]:
+    usage = {"input_tokens": 1, "input_tokens_details": None, "output_tokens": 1, "output_tokens_details": None}
+    for event in (
+        {"type": "response.created", "response": {"id": id}},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {"id": id, "usage": usage | {"total_tokens": 2}}},
+    ):
+        yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def _handler_of(stub: ResponsesStub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        # HTTP/1.0, a connection for each request: none is left when the test ends.
+
+        def do_POST(self) -> None:
+            body = stub.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Silent: what came in is in ``requests``."""
+
+    return Handler

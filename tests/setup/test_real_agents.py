@@ -1,0 +1,271 @@
+"""The real agents, set up by us: they call the guard for every event that it wants, and obey it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.setup import installed
+from tests import programs
+from tests.e2e import claude_rig, messages_stub
+from tests.e2e.messages_stub import MessagesStub
+from tests.e2e_gemini import gemini_rig, gemini_stub
+from tests.e2e_gemini.gemini_stub import GeminiStub
+from tests.setup.conftest import Setup
+from tests.setup.responses_stub import ResponsesStub, apply_patch, shell, text
+from tests.waiting import until
+
+PATCH = "*** Begin Patch\n*** Update File: poem.txt\n@@\n-two\n+TWO\n*** End Patch\n"
+POEM, NEW_POEM = "one\ntwo\n", "one\nTWO\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def poem(home: Path, setup: Setup) -> Path:
+    """In the project. ``setup`` has made it."""
+    path = home / "project" / "poem.txt"
+    path.write_text(POEM)
+    return path
+
+
+def called(log: Path) -> list[tuple[str, str]]:
+    """Event and tool of every call of the guard."""
+    calls = [json.loads(json.loads(line)["input"]) for line in log.read_text().splitlines()]
+    return [(call["hook_event_name"], call.get("tool_name", "")) for call in calls]
+
+
+def claude(model: MessagesStub, project: Path, *flags: str) -> None:
+    """A prompt without a terminal, to the end."""
+    command = [str(programs.claude()), "-p", "Go.", "--permission-mode", "acceptEdits", *flags]
+    environment = claude_rig.environment(model)
+    ended = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, timeout=50, stdin=subprocess.DEVNULL, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_claude_calls_it(scope: str, setup: Setup, poem: Path, log: Path) -> None:
+    claude_rig.prepare_home(poem.parent)
+    assert setup("claude", "--scope", scope, "--yes", "--log-file", log).code == 0
+    with MessagesStub() as model:
+        model.will_say(
+            messages_stub.read(poem),
+            messages_stub.edit(poem, "two", "TWO"),
+            messages_stub.tool_use("Bash", command="false", description="Fails"),
+            messages_stub.text("Done."),
+        )
+        claude(model, poem.parent, "--allowedTools", "Bash")
+    assert poem.read_text() == NEW_POEM
+    assert called(log) == [
+        ("SessionStart", ""),
+        ("UserPromptSubmit", ""),
+        ("PreToolUse", "Read"),
+        ("PreToolUse", "Edit"),
+        ("PostToolUse", "Edit"),
+        ("PreToolUse", "Bash"),
+        ("PostToolUseFailure", "Bash"),
+    ]
+    setup("claude", "--scope", scope, "--remove")
+    log.unlink()
+    with MessagesStub() as model:
+        model.will_say(messages_stub.text("Done."))
+        claude(model, poem.parent)
+    assert not log.exists()
+
+
+WATCHING = """
+import json, posix
+def run(settings):
+    call = json.loads(posix.read(0, 65536))
+    event = call["hook_event_name"]
+    open(settings["log_file"] + "." + event, "w").close()
+    watched = {"hookSpecificOutput": {"hookEventName": event, "watchPaths": [call["cwd"] + "/poem.txt"]}}
+    posix.write(1, json.dumps(watched if event == "SessionStart" else {}).encode())
+    posix._exit(0)
+"""
+
+
+def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: Path, poem: Path, log: Path) -> None:
+    (guard / "guard" / "hook.py").write_text(WATCHING)
+    claude_rig.prepare_home(poem.parent)
+    setup("claude", "--log-file", log)
+    waits = f"echo three >> poem.txt; timeout 20 sh -c 'until [ -e {log}.FileChanged ]; do sleep 0.1; done'"
+    with MessagesStub() as model:
+        model.will_say(messages_stub.tool_use("Bash", command=waits, description="Writes"), messages_stub.text("Done."))
+        claude(model, poem.parent, "--allowedTools", "Bash")
+    assert log.with_name("log.FileChanged").exists()
+
+
+def test_claude_holds_an_edit_back_where_the_guard_is_gone_if_that_is_wanted(
+    setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").symlink_to(programs.claude())
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    claude_rig.prepare_home(poem.parent)
+    setup("claude", "--fail", "closed")
+    installed.stub_path("claude").write_text("raise SystemExit(1)")
+    with MessagesStub() as model:
+        model.will_say(messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("Done."))
+        claude(model, poem.parent)
+    assert poem.read_text() == POEM
+    assert "onFailure" in model.requests[1].tool_results[0]
+
+
+@pytest.fixture
+async def unsaved(poem: Path) -> AsyncIterator[Path]:
+    """A real Neovim that has the poem open, changed and not saved; the directory of its socket."""
+    directory = Path(os.environ["XDG_RUNTIME_DIR"]) / "sockets"
+    directory.mkdir(mode=0o700)
+    socket = directory / f"{'0' * 64}-1.sock"
+    command = [str(programs.nvim()), "--headless", "-n", "-i", "NONE", "--listen", str(socket), str(poem)]
+    command += ["-c", "call setline(1, 'mine')"]
+    editor = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+    try:
+        await until(socket.exists, "Neovim's socket")
+        yield directory
+    finally:
+        editor.kill()
+        await editor.wait()
+
+
+async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
+    claude_rig.prepare_home(poem.parent)
+    setup("claude", "--socket-dir", unsaved)
+    with MessagesStub() as model:
+        model.will_say(messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("Done."))
+        claude(model, poem.parent)
+    assert poem.read_text() == POEM
+    assert "unsaved" in model.requests[2].tool_results[0]
+
+
+def gemini(model: GeminiStub, project: Path) -> None:
+    command = [str(programs.gemini()), "-p", "Go.", "--approval-mode", "yolo"]
+    environment = gemini_rig.environment(model)
+    ended = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, timeout=50, stdin=subprocess.DEVNULL
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def settings_of_gemini(home: Path) -> Path:
+    """As the rig makes them, with a remark of the person's; no editor is looked for."""
+    gemini_rig.prepare_home()
+    path = home / ".gemini" / "settings.json"
+    settings: dict[str, Any] = json.loads(path.read_text()) | {"ide": {"enabled": False}}
+    path.write_text("// mine\n" + json.dumps(settings, indent=2))
+    return path
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
+    settings_of_gemini(home)
+    assert setup("gemini", "--scope", scope, "--yes", "--log-file", log).code == 0
+    with GeminiStub() as model:
+        model.will_say(gemini_stub.replace(poem, "two", "TWO"), gemini_stub.text("Done."))
+        gemini(model, poem.parent)
+    assert poem.read_text() == NEW_POEM
+    assert called(log) == [
+        ("SessionStart", ""),
+        ("BeforeAgent", ""),
+        ("BeforeTool", "replace"),
+        ("AfterTool", "replace"),
+    ]
+
+
+async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
+    setup: Setup, home: Path, poem: Path, unsaved: Path
+) -> None:
+    settings_of_gemini(home)
+    setup("gemini", "--socket-dir", unsaved)
+    with GeminiStub() as model:
+        model.will_say(gemini_stub.replace(poem, "two", "TWO"), gemini_stub.text("Done."))
+        gemini(model, poem.parent)
+    assert poem.read_text() == POEM
+    assert "unsaved" in model.requests[1].tool_results[0]
+
+
+def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
+    """What it said. The model is one that Codex gives its patch tool; nothing but the stub is asked."""
+    provider = f'model_providers.stub={{name="stub",base_url="{model.url}",wire_api="responses",env_key="KEY"}}'
+    settings = [
+        'model_provider="stub"',
+        provider,
+        'model="gpt-5.5"',
+        'approval_policy="never"',
+        "analytics.enabled=false",
+    ]
+    command = [str(programs.codex()), "exec", "--skip-git-repo-check", "-s", "danger-full-access", *flags]
+    command += [word for setting in settings for word in ("-c", setting)]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KEY": "for-nobody", "SHELL": "/bin/sh"}
+    ended = subprocess.run(
+        [*command, "Go."],
+        cwd=home / "project",
+        env=environment,
+        capture_output=True,
+        timeout=50,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr
+
+
+TRUSTED = "--dangerously-bypass-hook-trust"
+"""In place of the person, who tells Codex once that the hook may run."""
+
+
+@pytest.mark.usefixtures("guard")
+def test_codex_calls_it(setup: Setup, home: Path, poem: Path, log: Path) -> None:
+    programs.codex()
+    assert setup("codex", "--yes", "--log-file", log).code == 0
+    with ResponsesStub(apply_patch(PATCH), shell("echo hello"), text("Done.")) as model:
+        said = codex(model, home, TRUSTED)
+    assert "failed to parse hooks" not in said
+    assert poem.read_text() == NEW_POEM
+    assert called(log) == [
+        ("SessionStart", ""),
+        ("UserPromptSubmit", ""),
+        ("PreToolUse", "apply_patch"),
+        ("PostToolUse", "apply_patch"),
+        ("PreToolUse", "Bash"),
+        ("PostToolUse", "Bash"),
+    ]
+
+
+async def test_codex_is_denied_what_would_overwrite_unsaved_work(
+    setup: Setup, home: Path, poem: Path, unsaved: Path
+) -> None:
+    programs.codex()
+    setup("codex", "--socket-dir", unsaved)
+    with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
+        codex(model, home, TRUSTED)
+    assert poem.read_text() == POEM
+    assert "unsaved" in model.tool_results[0]
+
+
+@pytest.mark.usefixtures("guard")
+def test_codex_calls_nothing_before_the_person_has_trusted_it_as_setup_says(
+    setup: Setup, home: Path, poem: Path, log: Path
+) -> None:
+    programs.codex()
+    assert "once you have trusted it" in setup("codex", "--log-file", log).output
+    with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
+        codex(model, home)
+    assert not log.exists()
+    assert poem.read_text() == NEW_POEM

@@ -1,0 +1,124 @@
+"""``drawbridge setup vscode``: the extension goes in and out by the editor's own command."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from drawbridge.setup import vscode
+from tests import programs
+from tests.setup.conftest import Setup
+
+EDITOR = """\
+#!/usr/bin/env python3
+import shutil, sys
+from pathlib import Path
+here = Path(__file__).parent
+with (here / "calls").open("a") as calls:
+    print(*sys.argv[1:], file=calls)
+if sys.argv[1] == "--list-extensions":
+    print("someone.else@2.0.0")
+    print((here / "has").read_text() if (here / "has").exists() else "")
+elif sys.argv[1] == "--install-extension":
+    shutil.copy(sys.argv[2], here / "installed.vsix")
+    (here / "has").write_text("Drawbridge.drawbridge@{version}")
+else:
+    (here / "has").unlink()
+"""
+
+
+@pytest.fixture
+def version() -> str:
+    return str(json.loads((vscode.extension_directory() / "package.json").read_text())["version"])
+
+
+def editor(folder: Path, name: str, text: str) -> Path:
+    program = folder / name
+    folder.mkdir(exist_ok=True)
+    program.write_text(text)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> Path:
+    """A `codium` on PATH, and none of those that come before it."""
+    program = editor(tmp_path / "bin", "codium", EDITOR.replace("{version}", version))
+    others = [place for place in os.environ["PATH"].split(os.pathsep) if not (Path(place) / "code").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), *others]))
+    return program
+
+
+def test_the_extension_is_packed_and_installed_once(code: Path, setup: Setup, version: str) -> None:
+    said = setup("vscode")
+    assert said.code == 0
+    assert said.output.startswith(f"+ {code} --install-extension drawbridge.drawbridge.vsix\n")
+    with zipfile.ZipFile(code.parent / "installed.vsix") as packed:
+        assert "extension/package.json" in packed.namelist()
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+    assert setup("vscode").output == f"Nothing to change: {code} has drawbridge.drawbridge {version}.\n"
+    assert (code.parent / "calls").read_text().count("--install-extension") == 1
+
+
+def test_an_older_one_is_renewed(code: Path, setup: Setup) -> None:
+    (code.parent / "has").write_text("drawbridge.drawbridge@0.0.1")
+    assert setup("vscode").code == 0
+    assert "--install-extension" in (code.parent / "calls").read_text()
+
+
+def test_it_is_taken_out_again(code: Path, setup: Setup) -> None:
+    assert setup("vscode", "--remove").output.startswith("Nothing to remove: ")
+    setup("vscode")
+    assert setup("vscode", "--remove").code == 0
+    assert (code.parent / "calls").read_text().endswith("--uninstall-extension drawbridge.drawbridge\n")
+    assert not (code.parent / "has").exists()
+
+
+def test_a_dry_run_only_looks(code: Path, setup: Setup) -> None:
+    assert setup("vscode", "--dry-run").output.endswith("Nothing was changed.\n")
+    assert (code.parent / "calls").read_text() == "--list-extensions --show-versions\n"
+
+
+def test_an_editor_is_named_with_its_program(code: Path, setup: Setup, tmp_path: Path) -> None:
+    other = editor(tmp_path / "other", "my-code", code.read_text())
+    assert str(other) in setup("vscode", "--program", other).output
+    assert not (code.parent / "calls").exists()
+    said = setup("vscode", "--program", tmp_path / "none")
+    assert said.code == 3
+    assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Nothing was changed.")
+
+
+def test_without_an_editor_all_that_were_looked_for_are_named(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    said = setup("vscode")
+    assert said.code == 3
+    assert "None of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
+
+
+def test_an_editor_that_refuses_is_quoted(setup: Setup, tmp_path: Path) -> None:
+    script = """\
+#!/bin/sh
+[ "$1" = --list-extensions ] && exit 0
+echo first >&2
+echo "Extension is not compatible" >&2
+exit 1
+"""
+    refusing = editor(tmp_path / "bin", "refusing", script)
+    said = setup("vscode", "--program", refusing)
+    assert said.code == 3
+    assert "ended with code 1: Extension is not compatible. Nothing else was changed." in said.errors
+
+
+def test_a_real_vs_code_takes_it_and_gives_it_back(setup: Setup, version: str) -> None:
+    server = programs.code_server()
+    assert setup("vscode", "--program", server).code == 0
+    assert setup("vscode", "--program", server).output.endswith(f"has drawbridge.drawbridge {version}.\n")
+    assert setup("vscode", "--program", server, "--remove").code == 0
+    assert setup("vscode", "--program", server, "--remove").output.startswith("Nothing to remove")

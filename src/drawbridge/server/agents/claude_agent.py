@@ -1,0 +1,143 @@
+"""Claude Code as the server starts it: found, asked for its version, run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from drawbridge.editors import files
+from drawbridge.server.agents import claude_command, process
+from drawbridge.server.agents.claude import Conversation
+from drawbridge.server.agents.framing import readable
+from drawbridge.server.agents.port import AgentUnusable, Event, Launch
+from drawbridge.server.agents.proposals import TEXT_LIMIT
+
+TITLE: Final = "Claude Code"
+
+PLACES: Final = ("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude")
+"""Where its installers put it; a server that a service manager starts often has a short PATH."""
+
+VERSION_SECONDS: Final = 20.0
+"""2.1.329 answers in 0.02 s, the very first time on a machine in 3 s."""
+
+ANSWER_LIMIT: Final = 4096
+
+
+class Claude:
+    name = "claude"
+
+    def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """``path``: the program; without it PATH and the usual places are searched at each start."""
+        self._path = path
+        self._environment = environment
+        self._proven: tuple[str, int, int] | None = None
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        arguments = claude_command.arguments(launch)
+        program = await self._program()
+        environment = claude_command.environment(self._environment, launch.directory, uuid.uuid4().hex)
+        resumed = launch.resume or launch.fork_from is not None
+        conversation = Conversation(TITLE, read_file, resumed=resumed)
+        return await process.start(TITLE, [program, *arguments], launch.directory, environment, conversation, heard)
+
+    async def probe(self) -> str:
+        """Its version, as "2.1.329". Raises ``AgentUnusable`` with what is wrong and what to do."""
+        return await asyncio.to_thread(self._version, self._find())
+
+    async def _program(self) -> str:
+        """The path of a program that is known to be new enough; asked once for each file."""
+        path = self._find()
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            seen = (path, status.st_mtime_ns, status.st_size)
+            if self._proven != seen:
+                await asyncio.to_thread(self._version, path)
+                self._proven = seen
+        return path
+
+    def _find(self) -> str:
+        places = PLACES if self._path is None else ()
+        named = self._path or shutil.which("claude", path=self._environment.get("PATH"))
+        found = next(
+            (place for place in (named, *map(os.path.expanduser, places)) if place and os.path.isfile(place)), None
+        )
+        if found is None:
+            where = "where --agent-path names it" if self._path else "on PATH"
+            raise AgentUnusable(
+                "AGENT_NOT_FOUND",
+                f"There is no program `claude` {where} on the server's machine. Install Claude Code there, or start the "
+                "server with --agent-path claude=PATH.",
+            )
+        return os.path.abspath(found)
+
+    def _version(self, path: str) -> str:
+        environment = claude_command.environment(self._environment, "/", uuid.uuid4().hex)
+        answer = _answer([path, "--version"], environment)
+        numbers = claude_command.version(answer)
+        if numbers is None:
+            raise AgentUnusable(
+                "EXECUTION_FAILED", f"`{Path(path).name} --version` does not tell a version: {answer[:200]!r}."
+            )
+        if numbers < claude_command.OLDEST:
+            oldest = ".".join(map(str, claude_command.OLDEST))
+            shown = ".".join(map(str, numbers))
+            raise AgentUnusable(
+                "AGENT_TOO_OLD",
+                f"Claude Code {shown} is too old; {oldest} is needed. Run `claude update` on the server's machine.",
+            )
+        return ".".join(map(str, numbers))
+
+
+def read_file(path: str) -> str | None:
+    """How a question's file is read: small ones, at once."""
+    return files.read_text(path, TEXT_LIMIT)
+
+
+def _answer(command: list[str], environment: Mapping[str, str]) -> str:
+    """The first words of a program that may hang, flood or leave children. Blocking, bounded in time and size."""
+    reader, writer = os.pipe()
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(reader)
+        raise AgentUnusable(
+            "EXECUTION_FAILED", f"`{os.path.basename(command[0])}` can't be run: {error.strerror}."
+        ) from None
+    finally:
+        os.close(writer)
+    try:
+        return readable(_read(reader).decode("utf-8", "replace"))
+    finally:
+        os.close(reader)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _read(descriptor: int) -> bytes:
+    deadline = time.monotonic() + VERSION_SECONDS
+    data = b""
+    while len(data) < ANSWER_LIMIT and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        piece = os.read(descriptor, ANSWER_LIMIT)
+        if not piece:
+            break
+        data += piece
+    return data

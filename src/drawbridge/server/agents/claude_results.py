@@ -1,0 +1,122 @@
+"""What a ``result`` line of ``claude`` means: how the turn went, and what it cost. Pure.
+
+The CLI's own words mislead (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
+``"is_error": true``, and ``total_cost_usd`` is the whole conversation's, across processes and forks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from drawbridge.server.agents.framing import readable
+
+LONGEST_ERROR: Final = 2_000
+"""Characters of what the agent said that go into an error's text."""
+
+FAILED, NOT_LOGGED_IN, NO_SESSION = "EXECUTION_FAILED", "AGENT_NOT_LOGGED_IN", "SESSION_NOT_FOUND"
+
+_NO_CONVERSATION: Final = "No conversation found"
+_DIAGNOSTIC: Final = "[ede_diagnostic]"  # the CLI's note to its own makers
+
+
+class Failure(Struct, frozen=True):
+    code: str
+    text: str
+
+
+def failure(name: str, result: Mapping[str, Any], api_error: str | None) -> Failure | None:
+    """Why the turn failed; None where it did not. ``api_error``: the ``error`` of its last ``assistant`` line."""
+    is_error = result.get("is_error")
+    if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
+        return None
+    said = _said(result)
+    match result.get("subtype"):
+        case "error_max_turns":
+            return Failure(FAILED, f"{name} stopped at its limit of turns: {said} Send a prompt to let it go on.")
+        case "error_max_budget_usd":
+            return Failure(FAILED, f"{name} stopped at its budget: {said} Raise max_budget_usd to let it go on.")
+    if api_error == "authentication_failed":
+        return not_logged_in(name, said)
+    return explained(name, said) or Failure(FAILED, said)
+
+
+def explained(name: str, said: str) -> Failure | None:
+    """The failures that a person can do something about, by the words they come with."""
+    if _NO_CONVERSATION in said:
+        return Failure(NO_SESSION, f"{name} does not know this conversation (any more): {said} Start a new session.")
+    return None
+
+
+def not_logged_in(name: str, said: str) -> Failure:
+    remedy = "Log in there, in a terminal, or set its API key for the server."
+    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {said} {remedy}")
+
+
+def was_aborted(result: Mapping[str, Any]) -> bool:
+    reason = result.get("terminal_reason")
+    return isinstance(reason, str) and reason.startswith("aborted")
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    """The agent's words, as one sentence or more."""
+    errors = result.get("errors")
+    words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
+    words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
+    if not words and isinstance(result.get("result"), str):
+        words = [result["result"]]
+    said = readable("; ".join(words))[:LONGEST_ERROR]
+    return _sentence(said or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith((".", "!", "?", "…")) else words + "."
+
+
+class Costs:
+    """What the turns cost, out of the conversation's totals. ``known``: what it had cost before, None for unknown."""
+
+    def __init__(self, known: float | None) -> None:
+        self._total = known
+        self._turn: list[float | None] = []
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """One more ``result``, also of a turn that the agent began by itself."""
+        total = _amount(result.get("total_cost_usd"))
+        self._turn.append(self._difference(total, _usage(result.get("model_usage_since_last_result"))))
+        if total is not None:
+            self._total = total
+
+    def take(self) -> float | None:
+        """What it cost since this was last asked; None where that can't be known."""
+        costs, self._turn = self._turn, []
+        known = [cost for cost in costs if cost is not None]
+        return round(sum(known), 9) if known and len(known) == len(costs) else None
+
+    def _difference(self, total: float | None, usage: float | None) -> float | None:
+        if total is None or self._total is None:
+            return usage
+        if total >= self._total:
+            return total - self._total
+        return total if usage is None else usage  # a new conversation began, and its total at zero
+
+
+def _usage(models: object) -> float | None:
+    """2.1.329 says what each model cost since the last result; older versions don't."""
+    if not isinstance(models, dict):
+        return None
+    amounts = [_amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]
+    return sum(amount for amount in amounts if amount is not None)
+
+
+def _amount(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        amount = float(value)
+    except OverflowError:
+        return None
+    return amount if math.isfinite(amount) and amount >= 0 else None

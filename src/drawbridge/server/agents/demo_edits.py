@@ -1,0 +1,86 @@
+"""What the demo agent proposes to change, and the change itself."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+LARGEST: Final = 64 * 1024
+"""Bytes of a file that it would change."""
+
+COMMENTS: Final = {".py": "# {}", ".sh": "# {}", ".toml": "# {}", ".js": "// {}", ".ts": "// {}", ".go": "// {}"}
+COMMENTS_MORE: Final = {".rs": "// {}", ".c": "/* {} */", ".css": "/* {} */", ".lua": "-- {}", ".html": "<!-- {} -->"}
+STYLES: Final = COMMENTS | COMMENTS_MORE | {".md": "> {}", ".txt": "{}"}
+"""How a line is written into a file of which kind; other files are left alone."""
+
+
+class Edit(NamedTuple):
+    tool: str
+    input: dict[str, Any]
+
+
+def short(words: str) -> str:
+    line = " ".join(words.split())
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+def for_prompt(words: str, directory: str) -> Edit:
+    """One more line at the end of the file that the prompt names, else of the first that is fit; else a new file."""
+    fit = sorted(path for path in Path(directory).iterdir() if _is_fit(path))
+    named = [path for path in fit if path.name in words]
+    for path in [*named, *fit]:
+        text = _read(path)
+        if text is not None:
+            line = STYLES[path.suffix].format(f"You said: {short(words)}")
+            old = _ending(text)
+            new = old + ("" if old.endswith("\n") or not old else "\n") + line + "\n"
+            return Edit("Edit", {"file_path": str(path), "old_string": old, "new_string": new, "replace_all": False})
+    names = (f"notes{number or ''}.md" for number in itertools.count())
+    path = next(path for path in map(Path(directory).joinpath, names) if not path.exists())
+    return Edit("Write", {"file_path": str(path), "content": f"# Notes\n\n> You said: {short(words)}\n"})
+
+
+def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
+    """Does it; what went wrong, if anything did. Nothing was written then."""
+    path = Path(str(given.get("file_path")))
+    if not path.resolve().is_relative_to(Path(directory).resolve()):
+        return "I only write in the directory that I was started in."
+    try:
+        if tool == "Write":
+            path.write_bytes(str(given["content"]).encode())
+            return None
+        old, new = str(given["old_string"]), str(given["new_string"])
+        text = path.read_bytes().decode()
+        if (text.count(old) if old else not text) != 1:
+            return "the file has changed meanwhile."
+        path.write_bytes(text.replace(old, new, 1).encode())
+    except (OSError, KeyError, UnicodeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _is_fit(path: Path) -> bool:
+    try:
+        fit = path.suffix in STYLES and not path.name.startswith(".") and not path.is_symlink() and path.is_file()
+        return fit and path.stat().st_size <= LARGEST
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> str | None:
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeError):
+        return None
+    return None if "\0" in text or "\r" in text else text
+
+
+def _ending(text: str) -> str:
+    """So many of its last lines that they stand there only once."""
+    lines = text.splitlines(keepends=True)
+    for number in range(1, len(lines) + 1):
+        ending = "".join(lines[-number:])
+        if text.count(ending) == 1:
+            return ending
+    return text

@@ -1,0 +1,62 @@
+"""All processes that an agent has started, however far they went, and their end. Blocking: not from the event loop's thread.
+
+They are known by the agent's process group and session, by their parents, and by the mark in their environment, which
+also those keep that have a session of their own and have lost their parents (as the CLI's background commands do).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import Final
+
+import psutil
+
+END_SECONDS: Final = 3.0
+"""How long the dead are waited for; only a process that hangs in the kernel takes longer."""
+
+LOOK_SECONDS: Final = 0.01
+
+
+def members(leader: int, mark: str) -> list[psutil.Process]:
+    """Those that live. ``mark``: ``NAME=value``."""
+    found = {}
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            if pid != os.getpid() and _belongs(pid, leader, mark):
+                found[pid] = psutil.Process(pid)
+    for process in list(found.values()):
+        with contextlib.suppress(psutil.Error):
+            found |= {child.pid: child for child in process.children(recursive=True)}
+    return [process for process in found.values() if _lives(process)]
+
+
+def end(leader: int, mark: str) -> list[int]:
+    """Kills them all, those too that are born meanwhile; what is left (nothing, as a rule) is returned.
+
+    They are stopped first, so that none can start another one between the look and the blow. Nobody is waited for: the
+    leader's exit code is the event loop's to fetch.
+    """
+    deadline = time.monotonic() + END_SECONDS
+    while (alive := members(leader, mark)) and time.monotonic() < deadline:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in alive:
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(number)
+        time.sleep(LOOK_SECONDS)
+    return [process.pid for process in alive]
+
+
+def _belongs(pid: int, leader: int, mark: str) -> bool:
+    if leader in (pid, os.getpgid(pid), os.getsid(pid)):
+        return True
+    name, _, value = mark.partition("=")
+    return psutil.Process(pid).environ().get(name) == value
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False

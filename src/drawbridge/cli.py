@@ -24,8 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except SystemExit as stop:
             if given[:1] != ["hook"] or not stop.code:
                 raise
-            print("{}")  # code 2 would tell the agent to stop all its work for a misspelt flag
-            return 0
+            from drawbridge.guard import hook
+
+            # Code 2 would tell the agent to stop all its work for a misspelt flag.
+            hook.refuse_settings(f"wrong arguments: {' '.join(given[1:])}", settings.defaults(settings.HOOK))
     run: Callable[[argparse.Namespace], int] = chosen.run
     try:
         return run(chosen)
@@ -129,8 +131,8 @@ def _hook(chosen: argparse.Namespace) -> int:
     try:
         values = settings.load("hook", settings.HOOK, vars(chosen))
     except BadSetting as error:
-        unset = settings.defaults(settings.HOOK)
-        return hook.refuse_settings(str(error), unset | {"agent": vars(chosen).get("agent", unset["agent"])})
+        said = {name: value for name, value in vars(chosen).items() if name in ("agent", "fail", "log_file")}
+        return hook.refuse_settings(str(error), settings.defaults(settings.HOOK) | said)
     return hook.run(values)
 
 

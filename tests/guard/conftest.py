@@ -45,7 +45,7 @@ class Guard(contextlib.ExitStack):
         answer: dict[str, Any] = json.loads(hook.answer(data, self.settings | settings, os.environb))
         return answer
 
-    def denial(self, payload: dict[str, Any], **settings: Any) -> str:
+    def denial(self, payload: dict[str, Any] | bytes, **settings: Any) -> str:
         """The reason of the denial, which it has to be; "" for no opinion."""
         return decision(self.say(payload, **settings), "deny")
 

@@ -4,7 +4,7 @@ line in the log.
 
 from __future__ import annotations
 
-from drawbridge.guard import agents, state
+from drawbridge.guard import agents, json_text, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ def _may_deny(call: agents.Call | None, data: bytes) -> bool:
     """Whether this is, or could be, the moment before a tool; a denial of a prompt would be another thing."""
     if call is not None:
         return call.event == agents.BEFORE
+    try:
+        name = json_text.parse(data)["hook_event_name"]
+    except (ValueError, TypeError, LookupError):
+        name = None
+    if isinstance(name, str):
+        return any(names.get(name) == agents.BEFORE for names in agents.EVENTS.values())
     later = (name for names in agents.EVENTS.values() for name, event in names.items() if event != agents.BEFORE)
     return not any(f'"{name}"'.encode() in data[:4096] for name in later)
 

@@ -25,24 +25,27 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
     base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")
-    path = os.path.join(base, "drawbridge", *names)
+    ours = os.path.join(base, "drawbridge")
+    os.makedirs(ours, 0o700, exist_ok=True)
+    if os.stat(ours).st_uid != os.geteuid():
+        raise PermissionError(f"{ours} belongs to another user")
+    path = os.path.join(ours, *names)
     os.makedirs(path, 0o700, exist_ok=True)
-    if os.stat(path).st_uid != os.geteuid():
-        raise PermissionError(f"{path} belongs to another user")
     return path
 
 
 def log(settings: Mapping[str, Any], environ: Mapping[bytes, bytes], text: str) -> None:
     """One line, whatever ``text`` holds. A log that can't be written is no reason to fail."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
     try:
         path = settings["log_file"] or os.path.join(directory(environ), "guard.log")
         if os.path.exists(path) and os.path.getsize(path) > LARGEST_LOG:
             os.replace(path, path + ".1")
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {settings['agent']}: {' '.join(text.split())}\n"
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {settings['agent']}: {shown}\n"
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, line.encode(errors="backslashreplace"))
+            os.write(file, line.encode())
         finally:
             os.close(file)
-    except OSError:
+    except (OSError, ValueError):
         pass

@@ -1,0 +1,55 @@
+"""``drawbridge hook`` as a real process: in the form that ``drawbridge setup`` installs, and as the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drawbridge.guard import hook
+
+SOURCE = str(Path(hook.__file__).parents[2])
+
+STUB = """\
+import sys
+
+sys.path.insert(0, {source!r})
+from drawbridge.guard.hook import run
+
+run({settings!r})
+"""
+
+
+class Ended(NamedTuple):
+    code: int
+    output: bytes
+    errors: str
+
+    @property
+    def answer(self) -> Any:
+        """What the agent reads, which is all there is."""
+        assert (self.code, self.errors) == (0, "")
+        assert self.output.endswith(b"\n")
+        assert self.output.count(b"\n") == 1
+        return json.loads(self.output)
+
+
+def fast_form(directory: Path, settings: dict[str, Any]) -> list[str]:
+    """An isolated interpreter without ``site``, and a few lines that import what is cached."""
+    stub = directory / "claude.py"
+    stub.write_text(STUB.format(source=SOURCE, settings=settings))
+    return [sys.executable, "-I", "-S", str(stub)]
+
+
+def command(*flags: str) -> list[str]:
+    return [sys.executable, "-m", "drawbridge", "hook", *flags]
+
+
+def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
+    """``data`` None: stdin is closed."""
+    given = json.dumps(data).encode() if isinstance(data, dict) else data
+    done = subprocess.run(words, input=given, capture_output=True, timeout=20, **options, env=os.environ)
+    return Ended(done.returncode, done.stdout, done.stderr.decode())

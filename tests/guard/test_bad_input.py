@@ -1,0 +1,250 @@
+"""Whatever an agent hands over: JSON and exit code 0 for it, one line in the log, and nothing else anywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.guard import hook
+
+from . import processes
+from .conftest import Guard, decision
+from .payloads import KEPT, A, edit, edited, recorded
+
+LARGE = b'{"hook_event_name": "PreToolUse", "tool_name": "' + b"x" * 10_000_000 + b'"}'
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """An edit with other values; None takes one away."""
+    payload = edit() | changes
+    return {key: value for key, value in payload.items() if value is not None}
+
+
+BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
+    "nothing": (b"", "not JSON: no JSON"),
+    "no JSON": (b"hello", "not JSON: no JSON"),
+    "half of it": (b'{"hook_event_name": "PreToolUse"', "not JSON"),
+    "two": (b"{} {}", "not JSON: more than one JSON text"),
+    "a list": (b"[]", "not a JSON object"),
+    "a text": (b'"PreToolUse"', "not a JSON object"),
+    "null": (b"null", "not a JSON object"),
+    "no event": (b"{}", "unknown event (none)"),
+    "an event of no text": (changed(hook_event_name=17), "unknown event (none)"),
+    "another event": (changed(hook_event_name="Stop"), 'unknown event "Stop"'),
+    "an event of another agent": (changed(hook_event_name="BeforeTool"), 'unknown event "BeforeTool"'),
+    "no tool": (changed(tool_name=None), "unknown tool (none)"),
+    "another tool": (changed(tool_name="mcp__x__y"), 'unknown tool "mcp__x__y"'),
+    "a tool of no text": (changed(tool_name=["Edit"]), "unknown tool (none)"),
+    "no input": (changed(tool_input=None), "tool_input is no object"),
+    "an input of another kind": (changed(tool_input=["/ws/a.py"]), "tool_input is no object"),
+    "no path": (changed(tool_input={}), "file_path is missing"),
+    "an empty path": (changed(tool_input={"file_path": ""}), "file_path is missing"),
+    "a path of no text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
+    "no command": (changed(tool_name="Bash", tool_input={}), "command is missing"),
+    "a patch of nothing": (changed(tool_name="apply_patch", tool_input={"command": "x"}), "a patch that names no file"),
+    "too much": (LARGE, "more than 8388608 bytes"),
+    "nested": (b'{"a":' * 50_000, "not JSON: nested too deeply"),
+    "no UTF-8": (b'{"hook_event_name": "\xff"}', "not JSON: 'utf-8' codec"),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), "not JSON: 'utf-8' codec"),
+    "a long name": (changed(tool_name="x" * 10_000), 'unknown tool "xxxxxxxx'),
+}
+
+
+@pytest.fixture
+def nothing_else_is_written(home: Path) -> Iterator[None]:
+    """Nothing but the log, in all of the home."""
+    yield
+    written = [path for path in home.rglob("*") if not path.is_dir()]
+    assert [path for path in written if path.name != "guard.log"] == []
+
+
+@pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
+@pytest.mark.usefixtures("nothing_else_is_written")
+def test_bad_input_is_no_opinion_and_one_line_in_the_log(
+    guard: Guard, data: bytes | dict[str, Any], problem: str
+) -> None:
+    neovim = guard.neovim({A: KEPT})
+    assert guard.say(data) == {}
+    [line] = guard.log
+    assert line.startswith("claude: failed (open): ")
+    assert problem in line
+    assert len(line) < 400
+    assert neovim.asked == []
+
+
+@pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())
+def test_with_fail_closed_it_is_denied_where_there_may_be_something_to_deny(
+    guard: Guard, data: bytes | dict[str, Any], problem: str
+) -> None:
+    answer = guard.say(data, fail="closed")
+    if data == BAD["another event"][0]:
+        assert answer == {}
+    else:
+        reason = decision(answer, "deny")
+        assert "could not check whether this would hit unsaved work" in reason
+        assert 'fail = "closed"' in reason
+    assert guard.log[0].startswith("claude: failed (closed): ")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        edited() | {"tool_name": "another"},
+        edited() | {"tool_input": 17},
+        recorded("claude", "FileChanged") | {"file_path": 17},
+        b'{"hook_event_name":"UserPromptSubmit","prompt":',
+        b'{"hook_event_name": "SessionStart"' + b" " * hook.LARGEST_INPUT,
+    ],
+    ids=["after", "after with no input", "changed", "a prompt cut short", "too large a start"],
+)
+def test_what_is_no_question_is_never_answered_with_a_denial(guard: Guard, data: bytes | dict[str, Any]) -> None:
+    assert guard.say(data, fail="closed") == {}
+
+
+def test_a_word_in_a_files_text_does_not_open_what_is_closed(guard: Guard) -> None:
+    data = changed(tool_input={"new_string": 'hooks: {"PostToolUse": []}'})
+    assert "file_path is missing" in guard.denial(data, fail="closed")
+
+
+@pytest.mark.parametrize("path", ["/ws/a\0.py", "/ws/a\n.py", "a\0.py", "\n"])
+def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) -> None:
+    neovim = guard.neovim({A: KEPT})
+    assert "line break or a NUL byte. Nothing was written; name the file without it" in guard.denial(edit(path))
+    assert guard.say(edited(path)) == {}
+    assert neovim.asked == []
+
+
+def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("something\n\x1b[31m\ud800")
+
+    monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
+    assert guard.say(edit()) == {}
+    assert "an error of its own" in guard.denial(edit(), fail="closed")
+    assert guard.say(edited(), fail="closed") == {}
+    assert guard.log[0].startswith("claude: failed (open): KeyError: 'something")
+    assert all(line.isprintable() for line in guard.log)
+
+
+# As processes.
+
+
+@pytest.fixture(params=["fast", "command"])
+def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[..., list[str]]:
+    """The words that start the guard, in both forms."""
+
+    def words(**settings: str) -> list[str]:
+        if request.param == "fast":
+            return processes.fast_form(home.parent, guard.settings | settings)
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+        return processes.command("--socket-dir", str(guard.sockets), *flags)
+
+    return words
+
+
+@pytest.mark.parametrize("name", ["nothing", "no JSON", "a list", "too much", "nested", "no UTF-8", "another tool"])
+def test_a_process_takes_it_as_well(guard: Guard, words: Callable[..., list[str]], name: str) -> None:
+    data, problem = BAD[name]
+    assert processes.run(words(), data).answer == {}
+    [line] = guard.log
+    assert problem in line
+
+
+def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]) -> None:
+    assert processes.run(["/bin/sh", "-c", 'exec "$@" <&-', "-", *words()], b"").answer == {}
+    assert "not JSON" in guard.log[0]
+
+
+def test_a_closed_stdout_is_nobodys_fault(guard: Guard, words: Callable[..., list[str]]) -> None:
+    guard.neovim({A: KEPT})
+    for closed in (">&-", "| true"):
+        ended = processes.run(["/bin/sh", "-c", f'"$@" {closed}', "-", *words()], edit())
+        assert (ended.code, ended.output, ended.errors) == (0, b"", "")
+
+
+def test_what_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -> None:
+    """Claude Code takes no answer from a hook that stops reading: then a denial would be lost."""
+    with subprocess.Popen(words(fail="closed"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(10):
+            process.stdin.write(LARGE)  # a broken pipe would raise
+        process.stdin.close()
+        assert b'"deny"' in process.stdout.read()
+    assert process.returncode == 0
+
+
+def test_a_state_directory_that_can_not_be_written_costs_the_log_and_nothing_else(
+    guard: Guard, words: Callable[..., list[str]]
+) -> None:
+    Path(os.environ["XDG_STATE_HOME"]).parent.mkdir(parents=True)
+    Path(os.environ["XDG_STATE_HOME"]).write_text("a file")
+    guard.neovim({A: KEPT})
+    assert "unsaved changes" in decision(processes.run(words(), edit()).answer, "deny")
+    assert processes.run(words(), b"hello").answer == {}
+    assert "not JSON" in decision(processes.run(words(fail="closed"), b"hello").answer, "deny")
+    assert processes.run(words(), edited()).answer == {}
+    assert Path(os.environ["XDG_STATE_HOME"]).read_text() == "a file"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
+    state = Path(os.environ["XDG_STATE_HOME"], "drawbridge")
+    state.mkdir(parents=True)
+    os.chown(state, 12_345, 12_345)
+    guard.neovim({A: KEPT})
+    assert guard.denial(edit(), answer="merge").count("A merge afterwards is not possible here.") == 1
+    assert guard.say(b"hello") == {}
+    assert guard.say(edited()) == {}
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("log_file", ["/missing/directory/guard.log", "/", "/dev/full", "a\0b"])
+def test_a_log_file_that_can_not_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
+    assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
+
+
+WRONG_FLAGS = {
+    "unknown": (["--unknown"], "wrong arguments: --unknown"),
+    "no value": (["--deadline"], "wrong arguments: --deadline"),
+    "too much": (["extra"], "wrong arguments: extra"),
+    "a bad value": (["--deadline", "soon"], "--deadline must be a whole number"),
+    "another agent": (["--agent", "other"], "--agent must be one of claude, gemini, codex, not other"),
+    "a bad policy": (["--policy-for", "Write=all"], "--policy-for must look like TOOL="),
+}
+
+
+@pytest.mark.parametrize(("flags", "problem"), WRONG_FLAGS.values(), ids=WRONG_FLAGS.keys())
+def test_wrong_flags_never_stop_an_agent(guard: Guard, flags: list[str], problem: str) -> None:
+    ended = processes.run(processes.command(*flags), edit())
+    assert (ended.code, ended.output) == (0, b"{}\n")
+    assert "Traceback" not in ended.errors
+    [line] = guard.log
+    assert problem in line
+
+
+def test_neither_does_a_bad_line_of_the_settings_file(guard: Guard, home: Path) -> None:
+    file = home / ".config" / "drawbridge" / "config.toml"
+    file.parent.mkdir(parents=True)
+    for text, problem in {"[hook]\nfial = 1\n": "[hook] fial is no setting", "[hook\n": "config.toml"}.items():
+        file.write_text(text)
+        assert processes.run(processes.command(), edit()).answer == {}
+        assert problem in guard.log[-1]
+
+
+def test_what_was_set_to_be_closed_stays_closed_beside_a_bad_setting(guard: Guard) -> None:
+    ended = processes.run(processes.command("--fail", "closed", "--deadline", "soon"), edit())
+    assert "--deadline must be" in decision(ended.answer, "deny")
+
+
+def test_a_name_of_a_setting_in_the_environment_that_is_wrong_is_said(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAWBRIDGE_HOOK_POLICY", "all")
+    assert processes.run(processes.command(), edit()).answer == {}
+    assert "DRAWBRIDGE_HOOK_POLICY must be one of current, visible, any, not all" in guard.log[0]

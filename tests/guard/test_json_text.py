@@ -1,0 +1,126 @@
+"""JSON without the package ``json``: the same values, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.guard import json_text
+
+from .processes import SOURCE, run
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, and of the same types: True is not 1."""
+    return repr(one) == repr(other)
+
+
+@given(values, st.booleans(), st.sampled_from([None, 0, 2]))
+def test_what_json_writes_is_read_the_same(value: Any, ascii_only: bool, indent: int | None) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    assert same(json_text.parse(text.encode()), json.loads(text))
+
+
+@given(values)
+def test_what_it_writes_is_read_by_json_the_same(value: Any) -> None:
+    text = json_text.dump(value)
+    assert text.isascii()
+    assert "\n" not in text
+    assert same(json.loads(text), value)
+
+
+@given(st.binary(max_size=50) | st.text("[]{}:,\"\\u0123dDnulltrefas-.e+ \t\r\n/*'\x00", max_size=30).map(str.encode))
+def test_anything_is_a_value_or_a_value_error(data: bytes) -> None:
+    def no_constant(name: str) -> Any:
+        raise ValueError(name)
+
+    def by_json(data: bytes) -> Any:
+        return json.loads(data.decode(), strict=False, parse_constant=no_constant)
+
+    assert outcome(json_text.parse, data) == outcome(by_json, data)
+
+
+def outcome(parse: Callable[[bytes], Any], data: bytes) -> str:
+    try:
+        return repr(parse(data))
+    except ValueError:
+        return "no JSON"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "{",
+        '{"a": 1',
+        "[1,]",
+        '{"a": 1,}',
+        "{'a': 1}",
+        "{a: 1}",
+        "1 2",
+        "{}{}",
+        "nul",
+        "NaN",
+        "[Infinity]",
+        "-Infinity",
+        "01",
+        '"\\x"',
+        '"\\u12"',
+        "\ufeff{}",
+        "// no\n{}",
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "9" * 5_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_this_is_no_json(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        json_text.parse(text.encode())
+
+
+def test_so_it_is_where_the_package_json_was_never_loaded() -> None:
+    """The scanner raises an error of that package, if it finds it."""
+    text = '{"a": [1, -2.5e3, true, null, "\\u00e9\\ud83d\\ude00"], "b": {"c": {}}}'
+    script = (
+        f"import sys; sys.path.insert(0, {SOURCE!r})\n"
+        "from drawbridge.guard import json_text\n"
+        f"text = {text!r}\n"
+        "broken = [text[:at] for at in range(len(text))]\n"
+        "broken += [text[:at] + mark + text[at:] for at in range(len(text)) for mark in '{[,:\"\\\\x']\n"
+        "for one in broken:\n"
+        "    try: json_text.parse(one.encode())\n"
+        "    except ValueError: pass\n"
+        "print(json_text.parse(text.encode()), 'json' in sys.modules)"
+    )
+    ended = run([sys.executable, "-I", "-S", "-c", script], b"")
+    assert (ended.output.decode(), ended.errors) == (f"{json.loads(text)} False\n", "")
+
+
+def test_bytes_that_are_no_utf8_are_none_either() -> None:
+    for data in (b'"\xff"', b'"\xed\xa0\x80"', '"a"'.encode("utf-16")):
+        with pytest.raises(ValueError, match="utf-8"):
+            json_text.parse(data)
+
+
+def test_tuples_are_lists_and_half_pairs_survive() -> None:
+    assert json_text.dump({"a": (1, "é\udce9\n")}) == '{"a":[1,"\\u00e9\\udce9\\n"]}'
+    assert json_text.parse(b'"\\udce9"') == "\udce9"
+
+
+def test_a_number_too_large_for_a_float_is_infinite_as_json_has_it() -> None:
+    assert math.isinf(json_text.parse(b"1e999"))

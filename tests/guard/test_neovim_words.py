@@ -1,0 +1,107 @@
+"""msgpack without the package ``msgpack``: every value that Neovim may send, every beginning of one, and anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.guard import neovim
+
+keys = st.text(max_size=5) | st.integers(-(2**63), 2**64 - 1) | st.booleans() | st.none()
+leaves = keys | st.floats() | st.binary(max_size=300) | st.text(max_size=300)
+leaves |= st.builds(msgpack.ExtType, st.integers(0, 127), st.binary(max_size=20))
+values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=20) | st.dictionaries(keys, inner, max_size=20))
+
+
+def as_it_is_read(value: Any) -> Any:
+    """Floats and extension values are passed over; bytes are text, whatever they hold."""
+    if isinstance(value, float | msgpack.ExtType):
+        return None
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    if isinstance(value, list):
+        return [as_it_is_read(item) for item in value]
+    if isinstance(value, dict):
+        return {as_it_is_read(key): as_it_is_read(item) for key, item in value.items()}
+    return value
+
+
+@given(values, st.binary(max_size=3), st.binary(max_size=3))
+def test_a_value_is_read_where_it_stands_and_its_end_found(value: Any, before: bytes, after: bytes) -> None:
+    data = msgpack.packb(value)
+    assert neovim.decode(before + data + after, len(before)) == (as_it_is_read(value), len(before) + len(data))
+
+
+@given(values, st.data())
+def test_of_the_beginning_of_a_value_more_is_wanted(value: Any, data: st.DataObject) -> None:
+    packed = msgpack.packb(value)
+    length = data.draw(st.integers(0, len(packed) - 1))
+    with pytest.raises(IndexError):
+        neovim.decode(packed[:length], 0)
+
+
+@given(st.binary(max_size=60))
+def test_anything_is_a_value_or_unfinished_or_none(data: bytes) -> None:
+    try:
+        _, end = neovim.decode(data, 0)
+    except (IndexError, ValueError):
+        return
+    assert 0 < end <= len(data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
+def test_every_width_of_a_length(size: int) -> None:
+    for value in ("x" * size, b"x" * size, [1] * size, dict.fromkeys(range(size)), msgpack.ExtType(1, b"x" * size)):
+        data = msgpack.packb(value)
+        assert neovim.decode(data, 0) == (as_it_is_read(value), len(data))
+
+
+def test_what_is_nested_too_deeply_or_has_no_key_is_none() -> None:
+    for data in (b"\x91" * 100_000, b"\x81" * 100_000, b"\x81\x90\x01", b"\xc1"):
+        with pytest.raises(ValueError, match=r"\w"):
+            neovim.decode(data, 0)
+
+
+@given(st.binary(max_size=80) | st.builds(lambda parts: msgpack.packb(parts), st.lists(values, min_size=3, max_size=4)))
+def test_a_talk_takes_anything_or_says_that_it_is_nonsense(data: bytes) -> None:
+    talk = neovim.Talk()
+    try:
+        done = talk.receive(data)
+    except ValueError:
+        return
+    assert done or talk.answer is None
+
+
+@given(st.integers(1, 40))
+def test_a_talk_is_the_same_however_it_is_cut(size: int) -> None:
+    sent = b"".join(
+        map(
+            msgpack.packb,
+            [
+                [2, "redraw", [["flush", []]]],
+                [1, 1, None, {"mode": "no", "blocking": True}],
+                [2, "redraw", [1.5, None, "ä" * 20]],
+                [1, 2, None, '{"files": [null]}'],
+            ],
+        )
+    )
+    talk = neovim.Talk()
+    pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
+    assert [talk.receive(piece) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert talk.blocked is True
+    assert talk.answer == {"files": [None]}
+
+
+def test_a_question_is_what_msgpack_makes_of_it() -> None:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(neovim.request("key", "snapshot", '{"paths":["/ws/ä.py"]}'))
+    unpacker.feed(neovim.full_request("return 100 % 7", "key", "snapshot", "{}"))
+    mode, find, keep = unpacker
+    assert mode == [0, 1, "nvim_get_mode", []]
+    assert find[:3] == keep[:3] == [0, 2, "nvim_exec_lua"]
+    assert find[3][1:] == [["key", "snapshot", '{"paths":["/ws/ä.py"]}']] == [[*keep[3][1][:2], find[3][1][2]]]
+    assert "\nreturn 100 % 7\n" in keep[3][0]

@@ -1,0 +1,229 @@
+// What each open file is based on: what was on disk when its document last agreed with it. VS Code by itself reads a file
+// anew that changed under a document without unsaved changes, so what that replaces has to be known beforehand.
+'use strict';
+
+const fs = require('fs/promises');
+const { dirname } = require('path');
+
+const { stampOf } = require('./paths');
+
+/** Bytes of the largest file whose text is kept and compared. */
+const LARGEST_TEXT = 4 * 1024 * 1024;
+
+/**
+ * Milliseconds after which a change without a modification counts as read from disk: of the first letter that a person
+ * types, VS Code tells a moment before it tells that the document is now modified.
+ */
+const SETTLING = 100;
+
+/** Milliseconds. */
+const LOOK_EVERY = 100;
+
+/** Milliseconds for which a replaced text waits for a refresh to store it; no command of an agent takes longer. */
+const KEPT_FOR = 10 * 60 * 1000;
+
+/**
+ * @typedef {Object} Base
+ * @property {?string} stamp of the file on disk; null where it is not known
+ * @property {?string} text of the file; null where it is not known or too large
+ * @property {?{text: string, at: number}} replaced what the document held before VS Code read the file anew
+ * @property {boolean} merged whether what is on disk has come in by a merge, of which VS Code does not know
+ * @property {?NodeJS.Timeout} settling
+ * @property {?string} unread the stamp of a file that VS Code was waited for in vain to read
+ * @property {?Object} watcher of a file outside the workspace's folders: VS Code itself watches that only while it is visible
+ */
+
+class Bases {
+  /**
+   * @param {Object} vscode the API
+   * @param {function(Object): ?string} pathOf the path that a URI names on this machine
+   */
+  constructor(vscode, pathOf) {
+    this._vscode = vscode;
+    this._pathOf = pathOf;
+    /** @type {Map<string, Base>} by VS Code's path */
+    this._bases = new Map();
+    /** Those who wait for a document to change. */
+    this._waiting = new Set();
+    const { workspace, window } = vscode;
+    const agree = (document) => this.agree(document);
+    const forget = (document) => this._forget(pathOf(document.uri));
+    this._listeners = [
+      workspace.onDidOpenTextDocument(agree),
+      workspace.onDidSaveTextDocument(agree),
+      workspace.onDidCloseTextDocument(forget),
+      workspace.onDidChangeTextDocument(({ document }) => this._changed(document)),
+      workspace.onDidOpenNotebookDocument(agree),
+      workspace.onDidSaveNotebookDocument(agree),
+      workspace.onDidCloseNotebookDocument(forget),
+      workspace.onDidChangeNotebookDocument(({ notebook }) => this._changed(notebook)),
+      window.tabGroups.onDidChangeTabs(({ opened }) => this._opened(opened)),
+    ];
+    [...workspace.textDocuments, ...workspace.notebookDocuments].forEach(agree);
+    this._opened(window.tabGroups.all.flatMap((group) => group.tabs));
+  }
+
+  dispose() {
+    for (const listener of this._listeners) listener.dispose();
+    for (const path of [...this._bases.keys()]) this._forget(path);
+  }
+
+  /** @returns {Base} */
+  of(path) {
+    if (!this._bases.has(path)) {
+      const nothing = { stamp: null, text: null, replaced: null, settling: null, unread: null, watcher: null };
+      this._bases.set(path, { ...nothing, merged: false });
+    }
+    return this._bases.get(path);
+  }
+
+  /** The document and the disk hold the same now: it was just opened or saved. Restored unsaved changes have no known base. */
+  async agree(document) {
+    const path = this._pathOf(document.uri);
+    if (path === null) return;
+    const base = this.of(path);
+    if (!this._vscode.workspace.getWorkspaceFolder(document.uri)) base.watcher ??= this._watch(path);
+    Object.assign(base, { replaced: null, merged: false, stamp: null, text: null });
+    if (!document.isDirty) base.text = await this._text(document);
+    base.stamp = await stampOf(path);
+  }
+
+  /** What is on disk (`stamp` was its) has come into the document's unsaved changes. */
+  async rebase(path, document, stamp) {
+    const text = await this._diskText(path, document);
+    Object.assign(this.of(path), { stamp, text, replaced: null, merged: true });
+  }
+
+  /** Whether the file on disk is another than the one that the document is based on; one that is gone is not. */
+  async isOutdated(path, document) {
+    return this._differs(path, document, this.of(path).text);
+  }
+
+  /** Whether a document without unsaved changes shows what is on disk, where that is there. */
+  async isUpToDate(path, document) {
+    const { text } = this.of(path);
+    return !(await this._differs(path, document, text !== null && isText(document) ? document.getText() : text));
+  }
+
+  /** Whether the file holds another text; where that is not known, whether it has been touched. */
+  async _differs(path, document, text) {
+    const { stamp } = this.of(path);
+    const now = await stampOf(path);
+    if (now === null) return false;
+    if (text === null) return stamp !== null && stamp !== now;
+    return (await this._diskText(path, document)) !== normal(text);
+  }
+
+  /** Waits for VS Code to read the file anew, no longer than `until` (milliseconds since 1970) and once for each change. */
+  async bringUpToDate(path, document, until) {
+    const base = this.of(path);
+    while (!document.isDirty && !(await this.isUpToDate(path, document))) {
+      const stamp = await stampOf(path);
+      if (Date.now() >= until) base.unread = stamp;
+      if (base.unread === stamp) return;
+      await this._change(document, Math.min(until - Date.now(), LOOK_EVERY)); // one may have come since the look
+      await this.settle(path, document);
+    }
+  }
+
+  /** What was replaced since somebody last asked, if it is not long ago; it is handed out once. */
+  async takeReplaced(path, document) {
+    await this.settle(path, document);
+    const base = this.of(path);
+    const { replaced } = base;
+    base.replaced = null;
+    return replaced && Date.now() - replaced.at < KEPT_FOR ? replaced.text : null;
+  }
+
+  /** Waits for the document to change or `milliseconds` to pass. */
+  async _change(document, milliseconds) {
+    let waiting;
+    await new Promise((resolve) => {
+      waiting = { document, resolve };
+      this._waiting.add(waiting);
+      waiting.timer = setTimeout(resolve, milliseconds);
+    });
+    clearTimeout(waiting.timer);
+    this._waiting.delete(waiting);
+  }
+
+  _watch(path) {
+    const { RelativePattern, Uri, workspace } = this._vscode;
+    return workspace.createFileSystemWatcher(new RelativePattern(Uri.file(dirname(path)), '*'));
+  }
+
+  _forget(path) {
+    const base = this._bases.get(path);
+    clearTimeout(base?.settling);
+    base?.watcher?.dispose();
+    this._bases.delete(path);
+  }
+
+  _opened(tabs) {
+    for (const { input } of tabs) {
+      const path = input?.uri && input.viewType && this._pathOf(input.uri);
+      if (path && !this._bases.has(path)) stampOf(path).then((stamp) => Object.assign(this.of(path), { stamp }));
+    }
+  }
+
+  _changed(document) {
+    const path = this._pathOf(document.uri);
+    if (path === null) return;
+    const base = this.of(path);
+    clearTimeout(base.settling);
+    base.settling = document.isDirty ? null : setTimeout(() => this.settle(path, document), SETTLING);
+    for (const { document: other, resolve } of this._waiting) if (other === document) resolve();
+  }
+
+  /** Takes note of what VS Code has read from disk, if it has. */
+  async settle(path, document) {
+    const base = this.of(path);
+    clearTimeout(base.settling);
+    base.settling = null;
+    const stamp = await stampOf(path);
+    if (document.isDirty || stamp === null) return;
+    const text = await this._text(document);
+    if (text !== null && text === base.text) return;
+    const isRecent = base.replaced && Date.now() - base.replaced.at < KEPT_FOR;
+    if (base.text !== null && !isRecent) base.replaced = { text: base.text, at: Date.now() };
+    Object.assign(base, { stamp, text, merged: false });
+  }
+
+  /** What a document without unsaved changes holds; of a notebook, its file. */
+  async _text(document) {
+    const text = isText(document) ? document.getText() : await this._diskText(this._pathOf(document.uri), document);
+    return text !== null && Buffer.byteLength(text) <= LARGEST_TEXT ? text : null;
+  }
+
+  /** With "\n" as line ends, without a byte-order mark; null where it can't be read or is too large. */
+  async _diskText(path, document) {
+    try {
+      if ((await fs.stat(path)).size > LARGEST_TEXT) return null;
+      return normal(await decode(this._vscode, await fs.readFile(path), document?.encoding));
+    } catch {
+      return null;
+    }
+  }
+}
+
+function isText(document) {
+  return typeof document.getText === 'function';
+}
+
+function normal(text) {
+  return text.replace(/\r\n?/g, '\n');
+}
+
+/** VS Code before 1.100 does not tell a document's encoding, nor decode; UTF-8 is taken for granted there. */
+async function decode(vscode, bytes, encoding) {
+  if (encoding && vscode.workspace.decode) return vscode.workspace.decode(bytes, { encoding });
+  return new TextDecoder().decode(bytes);
+}
+
+/** @returns {Promise<Uint8Array>} what VS Code would write */
+async function encode(vscode, text, encoding) {
+  if (encoding && vscode.workspace.encode) return vscode.workspace.encode(text, { encoding });
+  return Buffer.from(text);
+}
+
+module.exports = { Bases, encode, isText, LARGEST_TEXT };

@@ -1,0 +1,164 @@
+// What is open in this window, as files: text documents, notebooks, and whatever else a tab shows (diffs, custom editors).
+'use strict';
+
+const { isSame, locate } = require('./paths');
+
+/** How many files back "the last used one" is looked for. */
+const MOST_RECENT = 20;
+
+/**
+ * One file that is open, in whatever ways. It is modified, current or visible if any of its appearances is.
+ *
+ * @typedef {Object} OpenFile
+ * @property {string} path as VS Code has it
+ * @property {import('./paths').Place} place where it really is
+ * @property {boolean} modified
+ * @property {boolean} current what the person works on
+ * @property {boolean} visible
+ * @property {?Object} text its vscode.TextDocument
+ * @property {?Object} notebook its vscode.NotebookDocument
+ * @property {?Object} other the vscode.Uri where only a custom editor shows it
+ */
+
+class Documents {
+  /**
+   * @param {Object} vscode the API
+   * @param {function(Object): ?string} pathOf the path that a URI names on this machine
+   */
+  constructor(vscode, pathOf) {
+    this._vscode = vscode;
+    this._pathOf = pathOf;
+    /** Paths, the last used first. */
+    this._recent = [];
+    const { window } = vscode;
+    const note = () => this._remember(this._inFront());
+    this._listeners = [
+      window.tabGroups.onDidChangeTabs(note),
+      window.tabGroups.onDidChangeTabGroups(note),
+      window.onDidChangeActiveTextEditor(note),
+    ];
+    note();
+  }
+
+  dispose() {
+    for (const listener of this._listeners) listener.dispose();
+  }
+
+  /** @returns {Promise<OpenFile[]>} every open file; each once, whatever names it is open by */
+  async all() {
+    const files = [...this._appearances().values()];
+    const places = await Promise.all(files.map(({ path }) => locate(path)));
+    const found = [];
+    for (const [number, file] of files.entries()) {
+      const place = places[number];
+      const known = found.find((one) => isSame(one.place, place));
+      if (known) merge(known, file);
+      else found.push({ ...file, place });
+    }
+    return found;
+  }
+
+  /**
+   * @param {string[]} paths absolute
+   * @returns {Promise<(OpenFile|null)[]>} one entry for each path
+   */
+  async find(paths) {
+    const [opened, asked] = await Promise.all([this.all(), Promise.all(paths.map(locate))]);
+    return asked.map((place) => opened.find((file) => isSame(file.place, place)) ?? null);
+  }
+
+  /** By VS Code's own paths. */
+  _appearances() {
+    const { tabGroups, visibleTextEditors } = this._vscode.window;
+    const { textDocuments, notebookDocuments } = this._vscode.workspace;
+    const files = new Map();
+    const note = (uri) => {
+      const path = this._pathOf(uri);
+      if (path !== null && !files.has(path)) {
+        const nothing = { modified: false, current: false, visible: false, text: null, notebook: null, other: null };
+        files.set(path, { path, ...nothing });
+      }
+      return path === null ? null : files.get(path);
+    };
+    const tabs = tabGroups.all.flatMap((group) => group.tabs);
+    for (const tab of tabs) {
+      for (const uri of urisOf(tab)) {
+        const file = note(uri);
+        if (file) file.visible ||= tab.isActive;
+      }
+    }
+    for (const editor of visibleTextEditors) {
+      const file = note(editor.document.uri);
+      if (file) file.visible = true;
+    }
+    for (const [documents, kind] of [[textDocuments, 'text'], [notebookDocuments, 'notebook']]) {
+      for (const document of documents) {
+        // Without a tab it is one that has been closed, or that another extension looked at; unsaved changes count anyway.
+        const file = document.isDirty ? note(document.uri) : files.get(this._pathOf(document.uri));
+        if (file) {
+          file[kind] = document;
+          file.modified ||= document.isDirty;
+        }
+      }
+    }
+    for (const tab of tabs) {
+      for (const uri of urisOf(tab)) {
+        const file = note(uri);
+        if (file && !file.text && !file.notebook) {
+          file.other = uri;
+          file.modified ||= tab.isDirty;
+        }
+      }
+    }
+    for (const path of this._workedOn(files)) files.get(path).current = true;
+    return files;
+  }
+
+  /** Paths of what is in front or, where that is a terminal, a web view or the like, of what was before. */
+  _workedOn(files) {
+    const front = this._inFront().filter((path) => files.has(path));
+    return front.length ? front : this._recent.filter((path) => files.has(path)).slice(0, 1);
+  }
+
+  /** Paths of the files that the active editor shows: none, one, or both sides of a diff. */
+  _inFront() {
+    const { tabGroups, activeTextEditor } = this._vscode.window;
+    const tab = tabGroups.activeTabGroup?.activeTab;
+    const uris = tab ? urisOf(tab) : [];
+    if (!uris.some((uri) => this._pathOf(uri) !== null) && activeTextEditor) uris.push(activeTextEditor.document.uri);
+    return uris.map(this._pathOf).filter((path) => path !== null);
+  }
+
+  _remember(paths) {
+    this._recent = [...new Set([...paths, ...this._recent])].slice(0, MOST_RECENT);
+  }
+}
+
+/** The URIs that a tab is about, whatever kind it is; later kinds that are built alike are seen too. */
+function urisOf(tab) {
+  const input = tab.input ?? {};
+  const differences = Array.isArray(input.textDiffs) ? input.textDiffs : [];
+  const sides = [input, ...differences].flatMap((one) => [one.uri, one.original, one.modified]);
+  return sides.filter((uri) => typeof uri?.scheme === 'string');
+}
+
+/** The appearance with unsaved changes is the one that counts, then the one in front. */
+function merge(known, file) {
+  const isBetter = file.modified === known.modified ? file.current && !known.current : file.modified;
+  const [first, second] = isBetter ? [file, known] : [known, file];
+  for (const kind of ['text', 'notebook', 'other']) known[kind] = first[kind] ?? second[kind];
+  for (const state of ['modified', 'current', 'visible']) known[state] = file[state] || known[state];
+  known.path = first.path;
+}
+
+/**
+ * How many lines a text document has, as files count them: an end of the last line begins no further one.
+ *
+ * @param {Object} document a vscode.TextDocument
+ */
+function countLines(document) {
+  const last = document.lineCount - 1;
+  return document.lineAt(last).text === '' ? last : last + 1;
+}
+
+module.exports = { countLines, Documents };

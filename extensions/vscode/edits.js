@@ -1,0 +1,58 @@
+// Edits in whole lines, as the guard gives them, as replacements of ranges, as VS Code takes them. Pure.
+'use strict';
+
+const { BadParams } = require('./lines');
+
+/**
+ * @typedef {{start: number, end: number, lines: string[]}} Edit lines, 0-based, `end` exclusive
+ * @typedef {{from: [number, number], to: [number, number], text: string}} Replacement of a range of lines and characters
+ */
+
+/**
+ * @param {*} edits what came in a question
+ * @param {number} count lines of the document, as `countLines` counts
+ * @returns {Edit[]}
+ * @throws {BadParams}
+ */
+function checked(edits, count) {
+  if (!Array.isArray(edits)) throw new BadParams('edits: not a list');
+  let before = 0;
+  for (const [number, edit] of edits.entries()) {
+    const { start, end, lines } = edit ?? {};
+    const isPlaced = Number.isInteger(start) && Number.isInteger(end) && before <= start && start <= end && end <= count;
+    if (!isPlaced) throw new BadParams(`edits[${number}]: not in order within the ${count} lines that there are`);
+    const isText = Array.isArray(lines) && lines.every((line) => typeof line === 'string' && !line.includes('\n'));
+    if (!isText) throw new BadParams(`edits[${number}].lines: not a list of lines`);
+    before = end;
+  }
+  return edits;
+}
+
+/**
+ * @param {Edit[]} edits in order
+ * @param {number} lineCount lines as VS Code counts them: one more where the last line has an end
+ * @param {function(number): number} lengthOf characters of a line
+ * @param {string} eol the document's line end
+ * @returns {Replacement[]}
+ */
+function replacements(edits, lineCount, lengthOf, eol) {
+  return joined(edits).map(({ start, end, lines }) => {
+    if (end < lineCount) return { from: [start, 0], to: [end, 0], text: lines.map((line) => line + eol).join('') };
+    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no end: the one before it goes instead
+    if (start === 0) return { from: [0, 0], to, text: lines.join(eol) };
+    return { from: [start - 1, lengthOf(start - 1)], to, text: lines.map((line) => eol + line).join('') };
+  });
+}
+
+/** Edits that touch become one, since VS Code takes no ranges that overlap. */
+function joined(edits) {
+  const result = [];
+  for (const edit of edits) {
+    const last = result.at(-1);
+    if (last?.end !== edit.start) result.push(edit);
+    else result[result.length - 1] = { start: last.start, end: edit.end, lines: [...last.lines, ...edit.lines] };
+  }
+  return result;
+}
+
+module.exports = { checked, replacements };

@@ -1,0 +1,92 @@
+// What travels on a socket: one JSON object a line, a question or an answer. Pure: bytes in, lines or answers out.
+'use strict';
+
+/** Bytes of the longest line that is taken. */
+const LONGEST_LINE = 8 * 1024 * 1024;
+
+const NO_JSON = -32700;
+const NO_SUCH_METHOD = -32601;
+const BAD_PARAMS = -32602;
+const OURS = -32603;
+
+/** A question whose parameters are missing or wrong; the text names the parameter. */
+class BadParams extends Error {}
+
+class LineTooLong extends Error {}
+
+/** Cuts a stream of bytes into lines. */
+class Lines {
+  constructor(longest = LONGEST_LINE) {
+    this._longest = longest;
+    this._parts = [];
+    this._size = 0;
+  }
+
+  /**
+   * @param {Buffer} bytes what came next
+   * @returns {Generator<Buffer>} the lines that are now whole, without their ends
+   * @throws {LineTooLong} and nothing more is to be fed then
+   */
+  *feed(bytes) {
+    let rest = bytes;
+    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+      this._add(rest.subarray(0, end));
+      const line = Buffer.concat(this._parts);
+      this._parts = [];
+      this._size = 0;
+      rest = rest.subarray(end + 1);
+      yield line;
+    }
+    this._add(rest);
+  }
+
+  _add(part) {
+    this._size += part.length;
+    if (this._size > this._longest) throw new LineTooLong(`a line of more than ${this._longest} bytes`);
+    this._parts.push(part);
+  }
+}
+
+/**
+ * @typedef {Object<string, function(Object): (Object|null|Promise<Object|null>)>} Methods by their names
+ * @typedef {{id: (string|number|null), result?: ?Object, error?: {code: number, message: string}}} Answer
+ */
+
+/**
+ * The answer to one line. Never throws: whatever is wrong is said in the answer.
+ *
+ * @param {Buffer} line
+ * @param {Methods} methods
+ * @returns {Promise<{answer: Answer, method: string}>}
+ */
+async function respond(line, methods) {
+  let question;
+  try {
+    question = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(line));
+  } catch {
+    return failed(null, '', NO_JSON, 'this line is no JSON');
+  }
+  if (!isObject(question)) return failed(null, '', NO_JSON, 'this line is no JSON object');
+  const id = ['string', 'number'].includes(typeof question.id) ? question.id : null;
+  const { method, params = {} } = question;
+  if (typeof method !== 'string' || !Object.hasOwn(methods, method)) {
+    return failed(id, '', NO_SUCH_METHOD, `there is no method ${JSON.stringify(method)?.slice(0, 100)}`);
+  }
+  if (!isObject(params)) return failed(id, method, BAD_PARAMS, 'params: not an object');
+  try {
+    return { answer: { id, result: await methods[method](params) }, method };
+  } catch (error) {
+    const code = error instanceof BadParams ? BAD_PARAMS : OURS;
+    return failed(id, method, code, String(error instanceof Error ? error.message : error));
+  }
+}
+
+function failed(id, method, code, message) {
+  return { answer: { id, error: { code, message } }, method };
+}
+
+function isObject(value) {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+module.exports = { BadParams, Lines, LineTooLong, LONGEST_LINE, OURS, respond };

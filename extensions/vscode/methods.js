@@ -1,0 +1,182 @@
+// The guard's questions and what answers them; docs/protocols/guard.md describes each.
+'use strict';
+
+const { isAbsolute } = require('path');
+
+const { Bases, LARGEST_TEXT } = require('./bases');
+const { countLines, Documents } = require('./documents');
+const { BadParams } = require('./lines');
+const { locate } = require('./paths');
+const { Problems } = require('./problems');
+const { refresh } = require('./refresh');
+const { beforeSave, merge, save } = require('./saving');
+const { Given, selected } = require('./selection');
+
+/** Characters of a selection that a snapshot carries; `get_visual_selection` gives all. */
+const LARGEST_SELECTION = 100_000;
+
+/** Milliseconds within which the same notice is shown once: a window has a socket for each of its folders. */
+const SAME_NOTICE = 1000;
+
+/** A window's memory, and the methods that ask it. */
+class Window {
+  /**
+   * @param {Object} vscode the API
+   * @param {function(Object): ?string} pathOf the path that a URI names on this machine
+   */
+  constructor(vscode, pathOf) {
+    this._vscode = vscode;
+    this._pathOf = pathOf;
+    this._documents = new Documents(vscode, pathOf);
+    this._bases = new Bases(vscode, pathOf);
+    this._problems = new Problems(vscode);
+    this._given = new Given();
+    this._notices = new Map();
+    this._saving = vscode.workspace.onWillSaveTextDocument((event) => {
+      const path = pathOf(event.document.uri);
+      if (path !== null) event.waitUntil(beforeSave(vscode, path, event.document, this._bases));
+    });
+  }
+
+  dispose() {
+    [this._documents, this._bases, this._problems, this._saving].forEach((part) => part.dispose());
+  }
+
+  /** @returns {import('./lines').Methods} */
+  methods() {
+    return {
+      snapshot: (params) => this._snapshot(params),
+      buffer_status: (params) => this._bufferStatus(params),
+      refresh_buffer: (params) => this._refreshBuffer(params),
+      send_message: (params) => this._sendMessage(params),
+      get_visual_selection: () => this._visualSelection(),
+      buffer_text: (params) => this._bufferText(params),
+      save_buffer: async (params) => save(this._vscode, await this._file(params), this._bases),
+      merge_buffer: async (params) => {
+        if (!Number.isInteger(params.version)) throw new BadParams('version: not an integer');
+        return merge(this._vscode, await this._file(params), params, this._bases);
+      },
+      diagnostics: (params) => this._diagnostics(params),
+    };
+  }
+
+  async _snapshot(params) {
+    const paths = strings(params, 'paths', []).map((path) => usable(path, 'paths'));
+    const want = strings(params, 'want', []);
+    const session = optional(params, 'session', 'string');
+    const [files, all] = await Promise.all([this._documents.find(paths), want.length ? this._documents.all() : []]);
+    if (optional(params, 'remember', 'boolean')) await this._remember(paths, files);
+    const { appName } = this._vscode.env;
+    return {
+      editor: `${appName === 'Visual Studio Code' ? 'VS Code' : appName} ${this._vscode.version}`,
+      pid: process.pid,
+      files: files.map((file) => file && state(file)),
+      ...(want.includes('unsaved') && { unsaved: all.filter(({ modified }) => modified).map(state) }),
+      ...(want.includes('open') && { open: all.map(({ place }) => place.name), folders: await this._folders() }),
+      ...(want.includes('selection') && { selection: await this._newSelection(session) }),
+      ...((want.includes('selection') || want.includes('connected')) && { connected: [] }),
+    };
+  }
+
+  async _remember(paths, files) {
+    for (const [number, file] of files.entries()) {
+      const { name } = file ? file.place : await locate(paths[number]);
+      this._problems.remember(name, this._uri(file, name));
+      const document = file?.notebook ?? file?.text;
+      if (document && !document.isDirty) await this._bases.takeReplaced(file.path, document);
+    }
+  }
+
+  async _folders() {
+    const paths = (this._vscode.workspace.workspaceFolders ?? []).map(({ uri }) => this._pathOf(uri));
+    const places = await Promise.all(paths.filter((path) => path !== null).map(locate));
+    return places.map(({ name }) => name);
+  }
+
+  async _newSelection(session) {
+    const selection = await this._visualSelection();
+    if (!selection || (session !== undefined && !this._given.isNew(session, selection))) return null;
+    const { content } = selection;
+    const cut = content.length > LARGEST_SELECTION && { content: content.slice(0, LARGEST_SELECTION), truncated: true };
+    return { ...selection, ...cut, language: this._vscode.window.activeTextEditor?.document.languageId ?? '' };
+  }
+
+  async _visualSelection() {
+    const selection = selected(this._vscode.window.activeTextEditor, this._pathOf);
+    return selection && { ...selection, file_path: (await locate(selection.file_path)).name };
+  }
+
+  async _bufferStatus(params) {
+    const file = await this._file(params);
+    return { is_current: file?.current ?? false, has_unsaved_changes: file?.modified ?? false };
+  }
+
+  async _refreshBuffer(params) {
+    const backups = optional(params, 'backups', 'string') ?? null;
+    if (backups !== null) usable(backups, 'backups');
+    const files = 'file_path' in params ? [await this._file(params)].filter(Boolean) : await this._documents.all();
+    return { success: true, ...(await refresh(this._vscode, files, this._bases, backups)) };
+  }
+
+  async _sendMessage(params) {
+    const { message } = params;
+    if (typeof message !== 'string' || message.trim() === '') throw new BadParams('message: not a text');
+    if ('file_path' in params && !(await this._file(params))) return { success: true };
+    const now = performance.now();
+    if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {
+      this._notices = new Map([[message, now]]);
+      // Not waited for: it is there until the person or VS Code takes it away. A file's name must not become a link.
+      this._vscode.window.showWarningMessage(`Drawbridge: ${message.replaceAll('](', '] (')}`);
+    }
+    return { success: true };
+  }
+
+  async _bufferText(params) {
+    const document = (await this._file(params))?.text;
+    const text = document?.getText() ?? null;
+    if (text === null || Buffer.byteLength(text) > LARGEST_TEXT) return { text: null };
+    return { text: document.encoding === 'utf8bom' ? `\ufeff${text}` : text, version: document.version };
+  }
+
+  async _diagnostics(params) {
+    const file = await this._file(params);
+    const { name } = file ? file.place : await locate(params.file_path);
+    return this._problems.since(name, this._uri(file, name), file?.text ?? null);
+  }
+
+  _uri(file, name) {
+    return file?.text?.uri ?? this._vscode.Uri.file(name);
+  }
+
+  /** @returns {Promise<?import('./documents').OpenFile>} the file that `file_path` names, if it is open */
+  async _file(params) {
+    const [file] = await this._documents.find([usable(params.file_path, 'file_path')]);
+    return file;
+  }
+}
+
+/** As `snapshot` tells it. */
+function state({ place, modified, current, visible, text }) {
+  return { name: place.name, modified, current, visible, ...(text && { lines: countLines(text) }) };
+}
+
+function usable(path, name) {
+  if (typeof path !== 'string' || !isAbsolute(path)) throw new BadParams(`${name}: not an absolute path`);
+  if (path.includes('\0')) throw new BadParams(`${name}: holds a NUL byte`);
+  return path;
+}
+
+function strings(params, name, otherwise) {
+  const found = params[name] ?? otherwise;
+  const isRight = Array.isArray(found) && found.every((one) => typeof one === 'string');
+  if (!isRight) throw new BadParams(`${name}: not a list of texts`);
+  return found;
+}
+
+function optional(params, name, type) {
+  const found = params[name] ?? undefined;
+  if (found !== undefined && typeof found !== type) throw new BadParams(`${name}: not a ${type}`);
+  return found;
+}
+
+module.exports = { Window };

@@ -1,0 +1,69 @@
+// Which file a path means: two names are the same file where their canonical names or their inodes are.
+'use strict';
+
+const fs = require('fs/promises');
+const path = require('path');
+
+/**
+ * @typedef {Object} Place
+ * @property {string} name the canonical name; of a file that is not there, its nearest existing parent's and the rest
+ * @property {?string} inode device and inode of a file that is there
+ */
+
+/**
+ * @param {string} file absolute
+ * @returns {Promise<Place>}
+ */
+async function locate(file) {
+  const missing = [];
+  for (let at = file; ; at = path.dirname(at)) {
+    try {
+      const name = path.join(await fs.realpath(at), ...missing);
+      return { name, inode: missing.length ? null : await inodeOf(name) };
+    } catch (error) {
+      if (path.dirname(at) === at) return { name: file, inode: null };
+      missing.unshift(path.basename(at));
+    }
+  }
+}
+
+async function inodeOf(file) {
+  const { dev, ino } = await fs.stat(file, { bigint: true });
+  return `${dev}:${ino}`;
+}
+
+/**
+ * @param {Place} one
+ * @param {Place} other
+ */
+function isSame(one, other) {
+  return one.name === other.name || (one.inode !== null && one.inode === other.inode);
+}
+
+/**
+ * What changes whenever the file does (its inode, size and time), or null where there is none.
+ *
+ * @param {string} file
+ * @returns {Promise<?string>}
+ */
+async function stampOf(file) {
+  try {
+    const { ino, size, mtimeNs } = await fs.stat(file, { bigint: true });
+    return `${ino}:${size}:${mtimeNs}`;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The path on this machine that a URI names, or null.
+ *
+ * @param {{scheme: string, fsPath: string, path: string}} uri
+ * @param {boolean} onRemote whether this extension host runs on the remote machine of its window, if that has one
+ */
+function pathOf(uri, onRemote) {
+  if (uri.scheme === 'file') return uri.fsPath;
+  return uri.scheme === 'vscode-remote' && onRemote ? uri.path : null;
+}
+
+module.exports = { isSame, locate, pathOf, stampOf };

@@ -1,0 +1,105 @@
+// Errors and warnings that an edit brought: those that a file has now and had not before.
+'use strict';
+
+const MOST = 20;
+const MOST_REMEMBERED = 200;
+
+/**
+ * @typedef {{line: number, severity: string, message: string, source: ?string, code: ?string}} Problem the line is 1-based
+ */
+
+/**
+ * @param {Problem[]} before
+ * @param {Problem[]} now
+ * @returns {Problem[]} of `now`, errors first; one that only stands on another line is not new
+ */
+function fresh(before, now) {
+  const rest = [...before];
+  const isOld = (isLike) => (problem) => {
+    const at = rest.findIndex((other) => isLike(problem, other));
+    if (at >= 0) rest.splice(at, 1);
+    return at < 0;
+  };
+  const isSame = (one, other) => ['severity', 'message', 'source', 'code'].every((key) => one[key] === other[key]);
+  return now
+    .filter(isOld((one, other) => one.line === other.line && isSame(one, other)))
+    .filter(isOld(isSame))
+    .sort((one, other) => one.severity.localeCompare(other.severity) || one.line - other.line);
+}
+
+class Problems {
+  /** @param {Object} vscode the API */
+  constructor(vscode) {
+    this._vscode = vscode;
+    /** By canonical name. */
+    this._remembered = new Map();
+    /** By URI: when a document changed, when somebody last reported on it. */
+    this._changed = new Map();
+    this._reported = new Map();
+    /** Languages that somebody has reported on. */
+    this._served = new Set();
+    const { languages, workspace } = vscode;
+    const forget = ({ uri }) => [this._changed, this._reported].forEach((times) => times.delete(String(uri)));
+    this._listeners = [
+      languages.onDidChangeDiagnostics(({ uris }) => uris.forEach((uri) => this._note(uri))),
+      workspace.onDidChangeTextDocument(({ document, contentChanges }) => {
+        if (contentChanges.length) this._changed.set(String(document.uri), performance.now());
+      }),
+      workspace.onDidCloseTextDocument(forget),
+    ];
+    languages.getDiagnostics().forEach(([uri]) => this._note(uri));
+  }
+
+  dispose() {
+    for (const listener of this._listeners) listener.dispose();
+  }
+
+  /**
+   * @param {string} name canonical
+   * @param {Object} uri
+   */
+  remember(name, uri) {
+    this._remembered.delete(name);
+    this._remembered.set(name, this._of(uri));
+    if (this._remembered.size > MOST_REMEMBERED) this._remembered.delete(this._remembered.keys().next().value);
+  }
+
+  /**
+   * @param {string} name canonical
+   * @param {Object} uri
+   * @param {?Object} document
+   * @returns {{new: Problem[], pending: boolean}} nothing where nothing was remembered
+   */
+  since(name, uri, document) {
+    const before = this._remembered.get(name);
+    if (!before) return { new: [], pending: false };
+    const isServed = Boolean(document) && this._served.has(document.languageId);
+    const key = String(uri);
+    const pending = isServed && (this._changed.get(key) ?? -1) > (this._reported.get(key) ?? -1);
+    return { new: fresh(before, this._of(uri)).slice(0, MOST), pending };
+  }
+
+  _note(uri) {
+    const document = this._vscode.workspace.textDocuments.find((one) => String(one.uri) === String(uri));
+    if (!document) return;
+    this._reported.set(String(uri), performance.now());
+    this._served.add(document.languageId);
+  }
+
+  _of(uri) {
+    const { DiagnosticSeverity, languages } = this._vscode;
+    const names = new Map([[DiagnosticSeverity.Error, 'error'], [DiagnosticSeverity.Warning, 'warning']]);
+    return languages
+      .getDiagnostics(uri)
+      .filter(({ severity }) => names.has(severity))
+      .map(({ range, severity, message, source, code }) => ({
+        line: range.start.line + 1,
+        severity: names.get(severity),
+        message: typeof message === 'string' ? message : String(message.value),
+        source: source ?? null,
+        code: code === undefined || code === null ? null : String(code.value ?? code),
+      }));
+  }
+}
+
+module.exports = { fresh, Problems };

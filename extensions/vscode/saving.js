@@ -1,0 +1,99 @@
+// `save_buffer` and `merge_buffer`, and how a merged document is saved without VS Code asking about the newer file.
+'use strict';
+
+const fs = require('fs/promises');
+
+const { encode } = require('./bases');
+const { countLines } = require('./documents');
+const { checked, replacements } = require('./edits');
+const { stampOf } = require('./paths');
+
+/**
+ * @param {Object} vscode the API
+ * @param {?import('./documents').OpenFile} file
+ * @param {import('./bases').Bases} bases
+ * @returns {Promise<{saved: boolean, reason?: string}>} never a prompt, never over a newer file
+ */
+async function save(vscode, file, bases) {
+  if (!file) return notSaved('it is not open here');
+  if (!file.modified) return { saved: true };
+  const document = [file.text, file.notebook].find((one) => one?.isDirty);
+  if (await bases.isOutdated(file.path, document)) return notSaved('it has changed on disk since it was opened');
+  if (!(await isWritable(file.path))) return notSaved('its file is not writable');
+  const saved = document ? await document.save() : await vscode.workspace.save?.(file.other);
+  return saved ? { saved: true } : notSaved('VS Code did not save it');
+}
+
+function notSaved(reason) {
+  return { saved: false, reason };
+}
+
+function notMerged(reason) {
+  return { merged: false, reason };
+}
+
+async function isWritable(path) {
+  try {
+    await fs.access(path, fs.constants.W_OK);
+    return true;
+  } catch (error) {
+    return error.code === 'ENOENT'; // VS Code makes it
+  }
+}
+
+/**
+ * @param {Object} vscode the API
+ * @param {?import('./documents').OpenFile} file
+ * @param {{version: number, edits: *}} params
+ * @param {import('./bases').Bases} bases
+ * @returns {Promise<{merged: boolean, reason?: string}>} all or nothing, as one undo step
+ */
+async function merge(vscode, file, { version, edits }, bases) {
+  const document = file?.text;
+  if (!document) return notMerged('it is not open as text here');
+  if (document.version !== version) return notMerged('it was changed meanwhile');
+  const wanted = checked(edits, countLines(document));
+  if (!document.isDirty) return notMerged('it has no unsaved changes any more');
+  const { encoding } = document;
+  if (!['utf8', 'utf8bom', undefined].includes(encoding)) return notMerged(`its encoding is ${encoding}`);
+  if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('what is to come in is not UTF-8');
+  const stamp = await stampOf(file.path);
+  const isDone = wanted.length === 0 || (await apply(vscode, document, wanted, version));
+  if (!isDone) return notMerged('it was changed meanwhile');
+  await bases.rebase(file.path, document, stamp);
+  return { merged: true };
+}
+
+/** VS Code refuses where the document has another version by then. */
+async function apply(vscode, document, edits, version) {
+  if (document.version !== version) return false;
+  const eol = document.eol === vscode.EndOfLine.CRLF ? '\r\n' : '\n';
+  const change = new vscode.WorkspaceEdit();
+  for (const { from, to, text } of replacements(edits, document.lineCount, (line) => document.lineAt(line).text.length, eol)) {
+    change.replace(document.uri, new vscode.Range(...from, ...to), text);
+  }
+  return vscode.workspace.applyEdit(change);
+}
+
+/** Bytes that were no UTF-8 come as lone surrogates. */
+function isUndecodable(line) {
+  return /\p{Surrogate}/u.test(line);
+}
+
+/**
+ * To be called before each save. VS Code refuses to save over a file that is newer than what it read, unless that holds the
+ * very same bytes; what is on disk is in the text of a merged document already. So it is given those bytes, if nobody has
+ * written the file since the merge.
+ *
+ * @param {Object} vscode the API
+ * @param {string} path
+ * @param {Object} document as it is about to be saved, formatted and all
+ * @param {import('./bases').Bases} bases
+ */
+async function beforeSave(vscode, path, document, bases) {
+  const { merged, stamp } = bases.of(path);
+  if (!merged || stamp === null || (await stampOf(path)) !== stamp) return;
+  await fs.writeFile(path, await encode(vscode, document.getText(), document.encoding));
+}
+
+module.exports = { beforeSave, merge, save };

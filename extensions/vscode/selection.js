@@ -1,0 +1,48 @@
+// What the person has selected.
+'use strict';
+
+const { createHash } = require('crypto');
+
+/** Sessions of agents that are remembered. */
+const MOST_SESSIONS = 100;
+
+/**
+ * @typedef {{file_path: string, start_line: number, end_line: number, content: string}} Selection lines are 1-based, inclusive
+ */
+
+/**
+ * @param {?Object} editor the active vscode.TextEditor
+ * @param {function(Object): ?string} pathOf
+ * @returns {?Selection} null where nothing is selected, or not in a file; `file_path` is VS Code's own
+ */
+function selected(editor, pathOf) {
+  const path = editor ? pathOf(editor.document.uri) : null;
+  if (path === null || editor.selection.isEmpty) return null;
+  const { start, end } = editor.selection;
+  const last = end.character === 0 ? end.line - 1 : end.line; // whole lines end at the beginning of the next one
+  const content = editor.document.getText(editor.selection);
+  return { file_path: path, start_line: start.line + 1, end_line: Math.max(last, start.line) + 1, content };
+}
+
+/** Which selection each session was given last, so that it is given once. */
+class Given {
+  constructor() {
+    this._last = new Map();
+  }
+
+  /**
+   * @param {string} session
+   * @param {Selection} selection
+   * @returns {boolean} whether it is new to that session
+   */
+  isNew(session, selection) {
+    const digest = createHash('sha256').update(JSON.stringify(selection)).digest('hex');
+    if (this._last.get(session) === digest) return false;
+    this._last.delete(session);
+    this._last.set(session, digest);
+    if (this._last.size > MOST_SESSIONS) this._last.delete(this._last.keys().next().value);
+    return true;
+  }
+}
+
+module.exports = { Given, selected };

@@ -1,0 +1,112 @@
+// A Unix socket that only this user can use, and what is said on it.
+'use strict';
+
+const { once } = require('events');
+const fs = require('fs');
+const net = require('net');
+const path = require('path');
+
+const { Lines, LineTooLong, respond } = require('./lines');
+
+/** Bytes that a socket's name may have: 107 on Linux, 103 on macOS. */
+const LONGEST_NAME = process.platform === 'linux' ? 107 : 103;
+
+const MOST_CONNECTIONS = 100;
+
+/**
+ * Listens at `address`. The socket is made in a private directory and moved there once it is 0600 and listens: nobody
+ * else can ever connect, and whoever finds it is answered.
+ *
+ * @param {string} address
+ * @param {function(net.Socket): void} connected
+ * @returns {Promise<{close: function(): void}>} `close` ends all connections and removes the socket, at once
+ * @throws {Error} with a text for the person
+ */
+async function listen(address, connected) {
+  const place = path.dirname(address);
+  if (Buffer.byteLength(address) > LONGEST_NAME) {
+    throw new Error(`${address} has more than ${LONGEST_NAME} bytes, which no socket's name may have`);
+  }
+  if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`${place} is no directory`);
+  await makeWay(address);
+  const connections = new Set();
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    connections.add(socket);
+    socket.on('close', () => connections.delete(socket));
+    connected(socket);
+  });
+  server.maxConnections = MOST_CONNECTIONS;
+  const directory = fs.mkdtempSync(path.join(place, '.drawbridge-'));
+  try {
+    server.listen(path.join(directory, 's'));
+    await once(server, 'listening');
+    fs.chmodSync(path.join(directory, 's'), 0o600);
+    fs.renameSync(path.join(directory, 's'), address);
+  } catch (error) {
+    server.close();
+    throw error;
+  } finally {
+    fs.rmSync(directory, { recursive: true, force: true });
+  }
+  server.on('error', () => {}); // an accept that failed, for want of file descriptors: the next one may succeed
+  const made = fs.lstatSync(address).ino;
+  return {
+    close() {
+      if (fs.lstatSync(address, { throwIfNoEntry: false })?.ino === made) fs.rmSync(address, { force: true });
+      server.close();
+      for (const socket of connections) socket.destroy();
+    },
+  };
+}
+
+/** Removes a dead socket of this user; throws where anything else is in the way, which is left alone. */
+async function makeWay(address) {
+  const found = fs.lstatSync(address, { throwIfNoEntry: false });
+  if (!found) return;
+  if (found.uid !== process.geteuid()) throw new Error(`${address} belongs to another user and was left alone`);
+  if (!found.isSocket()) throw new Error(`${address} is no socket and was left alone`);
+  if (await isLive(address)) throw new Error(`somebody listens at ${address} already`);
+  fs.rmSync(address, { force: true });
+}
+
+/** Only a refused connection says that nobody listens; whatever else fails may be a full queue. */
+function isLive(address) {
+  return new Promise((resolve) => {
+    const socket = net.connect(address, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on('error', (error) => resolve(error.code !== 'ECONNREFUSED'));
+  });
+}
+
+/**
+ * Answers the lines of one connection, one after the other, until it ends. Never throws.
+ *
+ * @param {net.Socket} socket
+ * @param {import('./lines').Methods} methods
+ * @param {function({answer: import('./lines').Answer, method: string}): void} answered told of each answer
+ * @returns {Promise<string>} why it was ended here; '' where the other side did
+ */
+async function serve(socket, methods, answered) {
+  const gone = new AbortController();
+  socket.on('close', () => gone.abort());
+  const lines = new Lines();
+  try {
+    for await (const bytes of socket) {
+      for (const line of lines.feed(bytes)) {
+        if (line.toString('latin1').trim() === '') continue;
+        const said = await respond(line, methods);
+        answered(said);
+        if (!socket.write(JSON.stringify(said.answer) + '\n')) await once(socket, 'drain', { signal: gone.signal });
+      }
+    }
+    socket.end();
+    return '';
+  } catch (error) {
+    socket.destroy();
+    return error instanceof LineTooLong ? error.message : '';
+  }
+}
+
+module.exports = { listen, serve };

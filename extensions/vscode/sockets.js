@@ -1,0 +1,84 @@
+// Which sockets there have to be: one for each workspace folder, in a window without any one for the home directory.
+'use strict';
+
+const fs = require('fs');
+const os = require('os');
+const path = require('path');
+
+const { hash } = require('./blake3');
+const { listen } = require('./server');
+
+/** The environment variable that names another directory for the sockets than /tmp. */
+const DIRECTORY = 'DRAWBRIDGE_SOCKET_DIR';
+
+/** @returns {string} where a window of this process listens for what concerns `folder`, a canonical name */
+function address(folder) {
+  const place = process.env[DIRECTORY] || '/tmp';
+  return path.join(place, `${hash(Buffer.from(folder))}-vscode-${process.pid}.sock`);
+}
+
+function canonical(folder) {
+  try {
+    return fs.realpathSync(folder);
+  } catch {
+    return folder; // it is gone, or on a disk that is not there now
+  }
+}
+
+class Sockets {
+  /** @param {function(import('net').Socket): void} connected */
+  constructor(connected) {
+    this._connected = connected;
+    /** @type {Map<string, {folder: string, close: function(): void}>} by address */
+    this._open = new Map();
+    /** Why what should be open is not. */
+    this.problems = [];
+    this._last = Promise.resolve();
+    this._isClosed = false;
+  }
+
+  /** @returns {{folder: string, address: string}[]} */
+  get open() {
+    return [...this._open].map(([name, { folder }]) => ({ folder, address: name }));
+  }
+
+  /**
+   * Opens and closes what is needed; one call after the other.
+   *
+   * @param {string[]} folders
+   */
+  follow(folders) {
+    this._isClosed = false;
+    const canonicals = (folders.length ? folders : [os.homedir()]).map(canonical);
+    this._last = this._last.then(() => this._follow(new Map(canonicals.map((folder) => [address(folder), folder]))));
+    return this._last;
+  }
+
+  close() {
+    this._isClosed = true;
+    for (const socket of this._open.values()) socket.close();
+    this._open.clear();
+  }
+
+  async _follow(wanted) {
+    this.problems = [];
+    for (const [name, socket] of this._open) {
+      if (!wanted.has(name)) {
+        socket.close();
+        this._open.delete(name);
+      }
+    }
+    for (const [name, folder] of wanted) {
+      if (this._open.has(name)) continue;
+      try {
+        const { close } = await listen(name, this._connected);
+        if (this._isClosed) close();
+        else this._open.set(name, { folder, close });
+      } catch (error) {
+        this.problems.push(`for ${folder}: ${error.message}`);
+      }
+    }
+  }
+}
+
+module.exports = { Sockets };

@@ -1,0 +1,71 @@
+// What a person is told about the guard: a quiet item in the status bar, and a page of text on request.
+'use strict';
+
+class Status {
+  /** @param {Object} vscode the API */
+  constructor(vscode) {
+    this._vscode = vscode;
+    this._sockets = [];
+    this._problems = [];
+    this._count = 0;
+    this._last = null;
+    this._output = vscode.window.createOutputChannel('Drawbridge');
+    this._item = vscode.window.createStatusBarItem('drawbridge.status', vscode.StatusBarAlignment.Right);
+    this._item.name = 'Drawbridge';
+    this._item.command = 'drawbridge.showStatus';
+    this._item.show();
+  }
+
+  dispose() {
+    this._output.dispose();
+    this._item.dispose();
+  }
+
+  /**
+   * @param {{folder: string, address: string}[]} sockets that are open
+   * @param {string[]} problems why others are not
+   */
+  listens(sockets, problems) {
+    this._sockets = sockets;
+    this._problems = problems;
+    for (const problem of problems) this.log(problem);
+    this._item.text = problems.length ? '$(warning) Drawbridge' : '$(shield)';
+    this._item.backgroundColor = problems.length
+      ? new this._vscode.ThemeColor('statusBarItem.warningBackground')
+      : undefined;
+    this._item.tooltip = this._headline();
+  }
+
+  /** @param {{answer: import('./lines').Answer, method: string}} said */
+  answered({ answer, method }) {
+    this._count += 1;
+    this._last = { method, at: new Date(), error: answer.error };
+    if (answer.error) this.log(`${method || 'a question'} failed: ${answer.error.message} (${answer.error.code})`);
+  }
+
+  log(text) {
+    this._output.appendLine(`${clock(new Date())} ${text}`);
+  }
+
+  show() {
+    const count = this._count === 1 ? '1 question' : `${this._count} questions`;
+    const last = this._last && `, the last one (${this._last.method || 'unknown'}) at ${clock(this._last.at)}`;
+    this._output.appendLine(`${clock(new Date())} ${this._headline()}`);
+    for (const { folder, address } of this._sockets) this._output.appendLine(`  listens for ${folder}\n    at ${address}`);
+    for (const problem of this._problems) this._output.appendLine(`  does not listen: ${problem}`);
+    this._output.appendLine(`  has answered ${count}${last ?? ''}`);
+    this._output.show(true);
+  }
+
+  _headline() {
+    if (this._problems.length) return 'Drawbridge: agents may overwrite unsaved work of this window';
+    return 'Drawbridge: unsaved work in this window is guarded';
+  }
+}
+
+/** "14:03:09" */
+function clock(date) {
+  return date.toTimeString().slice(0, 8);
+}
+
+module.exports = { Status };

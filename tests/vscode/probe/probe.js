@@ -1,0 +1,55 @@
+// Runs what the tests ask for inside the extension host: a JSON object a line, {"id", "code", "argument"}, where `code` is the body
+// of an async function of `vscode`, `argument` and `kept` (an object that lives as long as the window).
+'use strict';
+
+const fs = require('fs');
+const net = require('net');
+const path = require('path');
+const readline = require('readline');
+const vscode = require('vscode');
+
+const kept = {};
+const AsyncFunction = (async () => {}).constructor;
+
+async function answer(line) {
+  const { id, code, argument } = JSON.parse(line);
+  try {
+    const result = await new AsyncFunction('vscode', 'argument', 'kept', 'require', code)(vscode, argument, kept, require);
+    return { id, result: result === undefined ? null : result };
+  } catch (error) {
+    return { id, error: String((error && error.stack) || error) };
+  }
+}
+
+/** An editor of its own for *.canvas: `kept.draw(path)` is an edit, a save writes "drawn". */
+function canvas() {
+  const changed = new vscode.EventEmitter();
+  const documents = new Map();
+  kept.draw = (file) => changed.fire({ document: documents.get(file), undo() {}, redo() {} });
+  return {
+    onDidChangeCustomDocument: changed.event,
+    openCustomDocument: (uri) => {
+      documents.set(uri.fsPath, { uri, dispose() {} });
+      return documents.get(uri.fsPath);
+    },
+    resolveCustomEditor: (_document, panel) => void (panel.webview.html = 'a canvas'),
+    saveCustomDocument: async ({ uri }) => fs.writeFileSync(uri.fsPath, 'drawn'),
+    saveCustomDocumentAs: async (_document, uri) => fs.writeFileSync(uri.fsPath, 'drawn'),
+    revertCustomDocument: async () => {},
+    backupCustomDocument: async (_document, { destination }) => ({ id: String(destination), delete() {} }),
+  };
+}
+
+exports.activate = (context) => {
+  const address = path.join(process.env.DRAWBRIDGE_TEST_PROBES, `${process.pid}.sock`);
+  const server = net.createServer((socket) => {
+    socket.on('error', () => {});
+    readline.createInterface({ input: socket }).on('line', async (line) => {
+      const text = JSON.stringify(await answer(line));
+      if (!socket.destroyed) socket.write(text + '\n');
+    });
+  });
+  server.listen(address);
+  context.subscriptions.push(vscode.window.registerCustomEditorProvider('probe.canvas', canvas()));
+  context.subscriptions.push({ dispose: () => { server.close(); fs.rmSync(address, { force: true }); } });
+};

@@ -1,0 +1,281 @@
+"""A real VS Code (code-server), the extension installed as people install it, and windows of it in a headless browser.
+
+Starting takes seconds, so one serves all tests of a process; each test has files of its own in the folders that its
+windows show. A person's hands are the browser's keyboard; what a window holds is asked through ``probe``, an
+extension that only this rig installs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from drawbridge.setup import vsix
+from tests import programs
+
+T = TypeVar("T")
+HERE = Path(__file__).resolve().parent
+EXTENSION = HERE.parent.parent / "extensions" / "vscode"
+
+PATIENCE = 5.0
+START_PATIENCE = 30.0
+"""Seconds: for what a running VS Code does, and for starting one on a busy machine."""
+
+SETTINGS = {
+    "chat.disableAIFeatures": True,
+    "extensions.autoCheckUpdates": False,
+    "extensions.ignoreRecommendations": True,
+    "files.autoSave": "off",  # code-server's own default saves by itself
+    "git.enabled": False,
+    "npm.autoDetect": "off",
+    "security.workspace.trust.enabled": False,
+    "telemetry.telemetryLevel": "off",
+    "typescript.disableAutomaticTypeAcquisition": True,
+    "update.mode": "none",
+    "workbench.secondarySideBar.defaultVisibility": "hidden",
+    "workbench.startupEditor": "none",
+    "workbench.tips.enabled": False,
+}
+
+
+def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
+    """What ``look`` finds, as soon as that is something true."""
+    end = time.monotonic() + timeout
+    while not (found := look()):
+        assert time.monotonic() < end, f"{what} did not come within {timeout:g} s"
+        time.sleep(0.01)
+    return found
+
+
+class Lines:
+    """JSON objects, one a line, over a Unix socket: what the extension and the probe speak."""
+
+    def __init__(self, address: Path, *, timeout: float = START_PATIENCE) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(timeout)
+        try:
+            self.socket.connect(str(address))
+        except OSError:
+            self.socket.close()
+            raise
+        self._answers = self.socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> Any:
+        """The next object; ``EOFError`` where the other side has hung up."""
+        line = self._answers.readline()
+        if not line:
+            raise EOFError
+        return json.loads(line)
+
+    def ask(self, **message: Any) -> Any:
+        self.send(json.dumps(message).encode() + b"\n")
+        return self.receive()
+
+    def close(self) -> None:
+        self._answers.close()
+        self.socket.close()
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Browser:
+    """A headless Chromium that ``page.mjs`` drives."""
+
+    def __init__(self, home: Path) -> None:
+        environment = os.environ | {
+            "HOME": str(home),
+            "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
+            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
+        }
+        command = [str(programs.node()), str(HERE / "page.mjs")]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+        )
+        assert self._receive() == {"ready": True}
+
+    def __call__(self, **command: Any) -> Any:
+        """One command of ``page.mjs``."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+        said = self._receive()
+        assert "error" not in said, said["error"]
+        return said["result"]
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the browser has ended"
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        end_group(self._process)
+
+
+class Window:
+    """One window: a browser page, its extension host, and our extension's sockets."""
+
+    def __init__(self, browser: Browser, name: str, probe: Lines, pid: int, sockets: Path) -> None:
+        self.browser = browser
+        self.name = name
+        self.pid = pid
+        """The extension host's."""
+        self._probe = probe
+        self._sockets = sockets
+
+    def run(self, code: str, argument: Any = None) -> Any:
+        """What the body of an async function of ``vscode``, ``argument`` and ``kept`` returns."""
+        answer = self._probe.ask(id=1, code=code, argument=argument)
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
+
+    def until(self, code: str, argument: Any = None, *, timeout: float = PATIENCE) -> Any:
+        return wait_until(lambda: self.run(code, argument), code, timeout=timeout)
+
+    def types(self, text: str) -> None:
+        self.browser(page=self.name, type=text)
+
+    def presses(self, key: str) -> None:
+        self.browser(page=self.name, press=key)
+
+    def sees(self, css: str) -> list[str]:
+        """The texts of what matches, as a person reads them."""
+        found: list[str] = self.browser(page=self.name, text=css)
+        return found
+
+    def sockets(self) -> list[Path]:
+        return sorted(self._sockets.glob(f"*-vscode-{self.pid}.sock"))
+
+    def close(self) -> None:
+        self._probe.close()
+        self.browser(page=self.name, close=True)
+
+
+class VSCode:
+    """The server, a browser, and the directory that all of it lives in."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.home, self.sockets, self._probes = directory / "home", directory / "s", directory / "p"
+        for place in (self.home, self.sockets, self._probes):
+            place.mkdir()
+        self._environment = os.environ | {
+            "HOME": str(self.home),
+            "DRAWBRIDGE_SOCKET_DIR": str(self.sockets),
+            "DRAWBRIDGE_TEST_PROBES": str(self._probes),
+        } | dict(environment or {})  # fmt: skip
+        user = directory / "user" / "User"
+        user.mkdir(parents=True)
+        (user / "settings.json").write_text(json.dumps(SETTINGS))
+        self._names = (f"w{number}" for number in itertools.count(1))
+        self._everything = contextlib.ExitStack()
+        try:
+            self._install(EXTENSION, HERE / "probe")
+            self._url = self._start()
+            self.browser = Browser(self.home)
+            self._everything.callback(self.browser.close)
+        except BaseException:
+            self.close()
+            raise
+
+    def _command(self, *arguments: str) -> list[str]:
+        places = ["--user-data-dir", str(self.directory / "user"), "--extensions-dir", str(self.directory / "ext")]
+        return [str(programs.code_server()), *places, *arguments]
+
+    def _install(self, *folders: Path) -> None:
+        arguments = []
+        for folder in folders:
+            packed = self.directory / f"{folder.name}.vsix"
+            vsix.pack(folder, packed)
+            arguments += ["--install-extension", str(packed)]
+        done = subprocess.run(
+            self._command(*arguments), env=self._environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _start(self) -> str:
+        log = self.directory / "server.log"
+        flags = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"]
+        flags += ["--disable-getting-started-override"]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                self._command(*flags), env=self._environment, stdout=out, stderr=out, start_new_session=True
+            )
+        self._everything.callback(end_group, process)
+
+        def url() -> str | None:
+            assert process.poll() is None, log.read_text()
+            found = re.search(r"HTTP server listening on (http://127\.0\.0\.1:\d+)", log.read_text())
+            return found and found[1]
+
+        return wait_until(url, "code-server", timeout=START_PATIENCE)
+
+    def window(self, *folders: Path) -> Window:
+        """A new window that shows these folders, ready."""
+        name = next(self._names)
+        query = "ew=true"
+        if len(folders) == 1:
+            query = f"folder={quote(str(folders[0]))}"
+        elif folders:
+            workspace = self.directory / f"{name}.code-workspace"
+            workspace.write_text(json.dumps({"folders": [{"path": str(folder)} for folder in folders]}))
+            query = f"workspace={quote(str(workspace))}"
+        known = set(self._probes.iterdir())
+        self.browser(open=f"{self._url}/?{query}", page=name)
+        fresh = wait_until(lambda: set(self._probes.iterdir()) - known, "the probe", timeout=START_PATIENCE)
+        (address,) = fresh
+        probe = self._everything.enter_context(Lines(address))
+        window = Window(self.browser, name, probe, int(address.stem), self.sockets)
+        expected = max(1, len({os.path.realpath(folder) for folder in folders}))
+        wait_until(lambda: len(window.sockets()) == expected, "the extension's socket", timeout=START_PATIENCE)
+        return window
+
+    def close(self) -> None:
+        self._everything.close()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[VSCode]:
+    directory = Path(tempfile.mkdtemp(prefix="db-vs-", dir="/tmp"))  # a socket's path may have 107 bytes
+    try:
+        with contextlib.closing(VSCode(directory)) as vscode:
+            yield vscode
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process that leads a group of its own, and all that it has started there."""
+    for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            process.poll()  # a zombie would keep its group
+            try:
+                os.killpg(process.pid, number if number == signal.SIGKILL or process.returncode is None else 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.05)

@@ -1,0 +1,164 @@
+'use strict';
+
+const assert = require('node:assert/strict');
+const { once } = require('node:events');
+const fs = require('node:fs');
+const net = require('node:net');
+const os = require('node:os');
+const path = require('node:path');
+const readline = require('node:readline');
+const test = require('node:test');
+
+const { LONGEST_LINE } = require('../../../extensions/vscode/lines');
+const { listen, serve } = require('../../../extensions/vscode/server');
+
+const place = fs.mkdtempSync(path.join(os.tmpdir(), 'server-'));
+const address = path.join(place, 'a.sock');
+test.after(() => fs.rmSync(place, { recursive: true }));
+
+const METHODS = { echo: (params) => params, large: () => ({ text: 'x'.repeat(3_000_000) }) };
+
+async function withServer(body) {
+  const ended = [];
+  const server = await listen(address, async (socket) => ended.push(await serve(socket, METHODS, () => {})));
+  try {
+    await body(ended);
+  } finally {
+    server.close();
+  }
+  assert.deepEqual(fs.readdirSync(place), [], 'it leaves nothing behind');
+}
+
+async function connected() {
+  const socket = net.connect({ path: address, allowHalfOpen: true });
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  return socket;
+}
+
+async function answers(socket) {
+  const found = [];
+  for await (const line of readline.createInterface({ input: socket })) found.push(JSON.parse(line));
+  return found;
+}
+
+test('the socket is for its owner alone, and nothing else lies beside it', () =>
+  withServer(() => {
+    assert.equal(fs.lstatSync(address).mode & 0o777, 0o600);
+    assert.deepEqual(fs.readdirSync(place), ['a.sock']);
+  }));
+
+test('the socket is not there before it is private, whatever the umask', async () => {
+  const seen = new Set();
+  const look = () => {
+    const found = fs.lstatSync(address, { throwIfNoEntry: false });
+    if (found) seen.add(found.mode & 0o777);
+    return Boolean(found);
+  };
+  const watcher = fs.watch(place);
+  const noticed = new Promise((resolve) => watcher.on('change', () => look() && resolve()));
+  const before = process.umask(0);
+  try {
+    await withServer(() => noticed);
+  } finally {
+    process.umask(before);
+    watcher.close();
+  }
+  assert.deepEqual([...seen], [0o600]);
+});
+
+test('many questions in one piece are answered in their order, also when the asker has nothing more to say', () =>
+  withServer(async () => {
+    const socket = await connected();
+    socket.end([1, 2, 3].map((id) => `{"id": ${id}, "method": "echo", "params": {"n": ${id}}}\n`).join('') + '\n \nnonsense\n');
+    assert.deepEqual(await answers(socket), [
+      ...[1, 2, 3].map((n) => ({ id: n, result: { n } })),
+      { id: null, error: { code: -32700, message: 'this line is no JSON' } },
+    ]);
+  }));
+
+test('large answers reach a slow reader whole', () =>
+  withServer(async () => {
+    const socket = await connected();
+    socket.end('{"id": 1, "method": "large"}\n{"id": 2, "method": "large"}\n');
+    await once(socket, 'readable'); // more than the socket's buffers hold waits on the other side now
+    assert.deepEqual((await answers(socket)).map(({ result }) => result.text.length), [3_000_000, 3_000_000]);
+  }));
+
+test('a line that is too long ends the connection, and no other', () =>
+  withServer(async (ended) => {
+    const [patient, socket] = [await connected(), await connected()];
+    socket.write(Buffer.alloc(LONGEST_LINE + 1, ' '));
+    assert.deepEqual(await answers(socket), []);
+    assert.match(ended[0], /more than 8388608 bytes/);
+    patient.end('{"id": 1, "method": "echo"}\n');
+    assert.deepEqual(await answers(patient), [{ id: 1, result: {} }]);
+  }));
+
+test('an asker who leaves in the middle harms nobody', () =>
+  withServer(async () => {
+    for (let count = 0; count < 20; count++) {
+      const socket = await connected();
+      socket.write('{"id": 1, "method": "large"}\n{"id"');
+      socket.destroy();
+    }
+    const socket = await connected();
+    socket.end('{"id": 1, "method": "echo"}\n');
+    assert.deepEqual(await answers(socket), [{ id: 1, result: {} }]);
+  }));
+
+test('closing ends the connections too', async () => {
+  let socket;
+  await withServer(async () => {
+    socket = await connected();
+  });
+  socket.resume();
+  await once(socket, 'end');
+  socket.destroy();
+});
+
+test('a socket that nobody listens at is replaced', async () => {
+  const code = `require('net').createServer().listen(${JSON.stringify(address)}, () => process.kill(process.pid, 'SIGKILL'))`;
+  const killed = require('node:child_process').spawn(process.execPath, ['-e', code]);
+  await once(killed, 'exit');
+  assert.ok(fs.lstatSync(address).isSocket());
+  await withServer(async () => (await connected()).destroy());
+});
+
+test('a socket that somebody listens at is left alone', () =>
+  withServer(async () => {
+    await assert.rejects(listen(address, () => {}), /somebody listens at .* already/);
+    (await connected()).destroy();
+    assert.deepEqual(fs.readdirSync(place), ['a.sock']);
+  }));
+
+test('what is no socket is left alone', async () => {
+  fs.writeFileSync(address, 'mine');
+  await assert.rejects(listen(address, () => {}), /is no socket and was left alone/);
+  assert.equal(fs.readFileSync(address, 'utf8'), 'mine');
+  fs.rmSync(address);
+});
+
+test("another user's socket is left alone", { skip: process.getuid() !== 0 && 'only root can make one' }, async () => {
+  const code = `require('net').createServer().listen(${JSON.stringify(address)}, () => process.kill(process.pid, 'SIGKILL'))`;
+  await once(require('node:child_process').spawn(process.execPath, ['-e', code]), 'exit');
+  fs.lchownSync(address, 12345, 12345);
+  await assert.rejects(listen(address, () => {}), /belongs to another user and was left alone/);
+  assert.equal(fs.lstatSync(address).uid, 12345);
+  fs.rmSync(address);
+});
+
+test('a directory that is not there and a name that is too long are said', async () => {
+  await assert.rejects(listen(path.join(place, 'none', 'a.sock'), () => {}), /none is no directory/);
+  await assert.rejects(listen(path.join(place, 'x'.repeat(120)), () => {}), /more than 10[37] bytes/);
+  assert.deepEqual(fs.readdirSync(place), []);
+});
+
+test('closing leaves a socket alone that has taken its place', async () => {
+  const server = await listen(address, () => {});
+  fs.rmSync(address);
+  await withServer(async () => {
+    server.close();
+    (await connected()).destroy();
+  });
+});

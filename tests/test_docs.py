@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 import cli_reference
+from drawbridge import cli
 from drawbridge.ide.tools import TOOLS, gemini
 from drawbridge.ide.tools.tool import Tool
 
 
-def test_the_table_of_settings_is_the_programs_own() -> None:
+def test_the_tables_of_flags_are_the_commands_own() -> None:
     assert cli_reference.PAGE.read_text() == cli_reference.page(), "run python tools/cli_reference.py"
+
+
+def test_every_command_has_its_place_on_the_page() -> None:
+    page = cli_reference.PAGE.read_text()
+    names = cli_reference.commands(cli.parser())
+    assert [
+        name for name in names if f"## drawbridge {name}\n" not in page and f"`drawbridge {name} …`" not in page
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "tools"), [("claude-ide", TOOLS), ("gemini-ide", gemini.TOOLS)])

@@ -146,19 +146,16 @@ def _add_setup(commands: Commands) -> None:
     common.add_argument("--dry-run", action="store_true", help="only show what would be done")
     common.add_argument("--yes", action="store_true", help="do not ask")
     common.add_argument("--json", action="store_true", help="do not ask, and say in one JSON object what was done")
+    guarding = argparse.ArgumentParser(add_help=False)
+    where = "for all you do (default), or in this directory"
+    guarding.add_argument("--scope", choices=("user", "project"), default="user", help=where)
+    settings.add_flags(guarding, tuple(setting for setting in settings.HOOK if setting.name != "agent"))
     for name, title in {"claude": "Claude Code", "gemini": "Gemini CLI", "codex": "Codex"}.items():
         what = f"guard your unsaved work from {title}"
-        target = targets.add_parser(name, parents=[common], help=what, description=_sentence(what) + more)
-        target.add_argument(
-            "--scope",
-            choices=("user", "project"),
-            default="user",
-            help="for all you do (default), or in this directory",
-        )
+        target = targets.add_parser(name, parents=[common, guarding], help=what, description=_sentence(what) + more)
         if name == "claude":
             help = 'set permissions.defaultMode to "default", so that Claude Code asks before it writes'
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
-        settings.add_flags(target, tuple(setting for setting in settings.HOOK if setting.name != "agent"))
     what = "have the plugin in a plain Neovim, without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)
     what = "install the extension in VS Code or one of its kin"

@@ -164,6 +164,8 @@ class Server:
         command = protocol.parse(json.dumps(message | ({"request_id": request_id} if request_id else {})))
         answer: Answer = await getattr(self.core, type)(command, client)
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
+        if "seq" in found:  # the answer stands for a record: the one who asked hears of it in this way
+            client.heard.append(found)
         return found
 
     async def project(self, client: Client, name: str = "one", *, join: bool = True) -> str:

@@ -164,56 +164,59 @@ class MessagesStub:
 
 
 def _handler_of(stub: MessagesStub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    return type("Handler", (_Handler,), {"stub": stub})
 
-        def do_HEAD(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            path = urlsplit(self.path).path
-            if path == "/v1/messages/count_tokens":
-                self._reply("application/json", b'{"input_tokens": 100}')
-            elif path == "/v1/messages":
-                self._say(stub.answer(body), body["model"], streamed=bool(body.get("stream")))
-            else:
-                self.send_error(404)
+class _Handler(BaseHTTPRequestHandler):
+    stub: MessagesStub
 
-        def _say(self, blocks: list[Block], model: str, *, streamed: bool) -> None:
-            if blocks[0]["type"] == "failure":
-                error = {"type": "error", "error": blocks[0]["error"]}
-                self._reply("application/json", json.dumps(error).encode(), blocks[0]["status"])
-            elif streamed:
-                self._stream(blocks, model)
-            else:
-                message = _message(model) | {"content": blocks, "stop_reason": "end_turn"}
-                self._reply("application/json", json.dumps(message).encode())
+    protocol_version = "HTTP/1.1"
 
-        def _stream(self, blocks: list[Block], model: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Connection", "close")
-            self.end_headers()
-            with contextlib.suppress(OSError):  # the CLI may hang up on a model that it was told to interrupt
-                for event in _events(blocks, model, stub.hold):
-                    self.wfile.write(event)
-                    self.wfile.flush()
-            self.close_connection = True
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
-        def _reply(self, content_type: str, body: bytes, status: int = 200) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        path = urlsplit(self.path).path
+        if path == "/v1/messages/count_tokens":
+            self._reply("application/json", b'{"input_tokens": 100}')
+        elif path == "/v1/messages":
+            self._say(self.stub.answer(body), body["model"], streamed=bool(body.get("stream")))
+        else:
+            self.send_error(404)
 
-        def log_message(self, *_: object) -> None:
-            """Silent: what came in is in ``requests``."""
+    def _say(self, blocks: list[Block], model: str, *, streamed: bool) -> None:
+        if blocks[0]["type"] == "failure":
+            error = {"type": "error", "error": blocks[0]["error"]}
+            self._reply("application/json", json.dumps(error).encode(), blocks[0]["status"])
+        elif streamed:
+            self._stream(blocks, model)
+        else:
+            message = _message(model) | {"content": blocks, "stop_reason": "end_turn"}
+            self._reply("application/json", json.dumps(message).encode())
 
-    return Handler
+    def _stream(self, blocks: list[Block], model: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the CLI may hang up on a model that it was told to interrupt
+            for event in _events(blocks, model, self.stub.hold):
+                self.wfile.write(event)
+                self.wfile.flush()
+        self.close_connection = True
+
+    def _reply(self, content_type: str, body: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Silent: what came in is in ``requests``."""
 
 
 def _message(model: str) -> dict[str, Any]:

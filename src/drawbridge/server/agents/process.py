@@ -45,18 +45,16 @@ class Times(Struct, frozen=True):
 
 
 class Process(asyncio.SubprocessProtocol):
-    """An ``AgentProcess``."""
+    """An ``AgentProcess``. ``times``: what each step of its end may take."""
 
     pid = 0
 
-    def __init__(
-        self, name: str, mark: str, conversation: Conversation, heard: Callable[[Event], None], times: Times
-    ) -> None:
+    def __init__(self, name: str, mark: str, conversation: Conversation, heard: Callable[[Event], None]) -> None:
         self._name = name
         self._mark = f"{MARK}={mark}"
         self._conversation = conversation
         self._heard = heard
-        self._times = times
+        self.times = Times()
         self._lines = Lines()
         self._stderr = Tail(STDERR_LIMIT)
         self._fault: str | None = None
@@ -97,10 +95,10 @@ class Process(asyncio.SubprocessProtocol):
         reply = self._replies[request_id] = asyncio.get_running_loop().create_future()
         self._flush()
         try:
-            async with asyncio.timeout(self._times.reply):
+            async with asyncio.timeout(self.times.reply):
                 error = await reply
         except TimeoutError:
-            error = f"{self._name} did not answer within {self._times.reply:g} s."
+            error = f"{self._name} did not answer within {self.times.reply:g} s."
         finally:
             del self._replies[request_id]
         if error is not None:
@@ -134,7 +132,7 @@ class Process(asyncio.SubprocessProtocol):
         if fd == STDOUT:
             self._hear(self._conversation.received(self._lines.rest()))
         if fd != STDERR:
-            asyncio.get_running_loop().call_later(self._times.pipes, self._expect_exit)
+            asyncio.get_running_loop().call_later(self.times.pipes, self._expect_exit)
 
     def process_exited(self) -> None:
         self._exited.set()
@@ -173,18 +171,18 @@ class Process(asyncio.SubprocessProtocol):
             await self._kill()
             return
         self._stdin.close()
-        if not await self._is_gone_within(self._times.leave_idle):
+        if not await self._is_gone_within(self.times.leave_idle):
             await self._kill_by_signals(signal.SIGTERM)
 
     async def _kill(self) -> None:
         if self._conversation.turn_open:
             self.interrupt()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._times.interrupt):
+                async with asyncio.timeout(self.times.interrupt):
                     await self._quiet.wait()
         if not self._conversation.turn_open:
             self._stdin.close()
-            if await self._is_gone_within(self._times.leave):
+            if await self._is_gone_within(self.times.leave):
                 return
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
@@ -193,7 +191,7 @@ class Process(asyncio.SubprocessProtocol):
             if not self._exited.is_set():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, number)
-            seconds = self._times.sigint if number is signal.SIGINT else self._times.sigterm
+            seconds = self.times.sigint if number is signal.SIGINT else self.times.sigterm
             if await self._is_gone_within(seconds):
                 return
         await asyncio.to_thread(family.end, self.pid, self._mark)
@@ -238,7 +236,7 @@ class Process(asyncio.SubprocessProtocol):
             if close:
                 self._transport.close()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._times.pipes):
+                async with asyncio.timeout(self.times.pipes):
                     await self._closed.wait()
                     return
 
@@ -260,13 +258,12 @@ async def start(
     environment: Mapping[str, str],
     conversation: Conversation,
     heard: Callable[[Event], None],
-    times: Times = Times(),  # noqa: B008 - frozen
 ) -> Process:
     """Runs ``command`` in ``directory``, in a session of its own. Not from another thread than the one that goes on living.
 
     ``environment`` holds the mark. Raises ``AgentUnusable``.
     """
-    process = Process(name, environment[MARK], conversation, heard, times)
+    process = Process(name, environment[MARK], conversation, heard)
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", str(Path(starter.__file__)), str(os.getpid()), *command]
     try:

@@ -1,0 +1,373 @@
+"""An agent that misbehaves on command. It speaks ``claude``'s stream; what a prompt's first word asks for, it does.
+
+    bad_agent.py [die-at-once | never-ready | stubborn] FLAGS OF THE REAL CLI…
+
+`rig.bad_agent()` makes an `Agent` of it. What it is started with:
+    die-at-once      prints to stderr and ends with code 7 before it says anything
+    never-ready      reads its input and never says a word
+    stubborn         ignores interrupts, SIGINT and SIGTERM from the start
+A prompt:
+    say WORDS        says them, and the turn ends well; so does any prompt that is not below
+    ask [TOOL JSON]  asks for TOOL (default Bash), says the answer that it got as JSON, ends well
+    ask-and-withdraw asks and takes the question back at once, ends well
+    ask-and-die      asks and ends with code 3
+    ask-badly        asks without a tool, then for something unknown; says what it was answered
+    edit FILE OLD NEW  asks for an Edit of FILE (in its directory), writes it as allowed, ends well
+    die [CODE]       says half a sentence, complains on stderr, ends with CODE (default 3)
+    silent           nothing any more; an interrupt is not heard, SIGINT and SIGTERM end it
+    half             says something, and then nothing any more
+    stubborn         as `silent`, and it ignores SIGINT and SIGTERM too
+    deaf             says something and does not read its input any more
+    junk             prints what is no message at all, then ends well
+    junk-and-die     the same, but ends with code 4 and without a word on stderr
+    line BYTES       one message of so many bytes, ends well
+    endless-line     one line that never ends
+    bad-utf8         invalid bytes in a message, ends well
+    surrogate        half a surrogate pair in a message, ends well
+    odd              NaN, a control character, a number too large, a type that is none; ends well
+    unknown          messages of unknown types, ends well
+    close-stdout     closes its output and lives on
+    close-stdin      closes its input and lives on
+    flood [LINES]    says lines as fast as it can (default: for ever), then ends well
+    stderr BYTES     so many bytes on stderr, ends well
+    child            starts a process in a session of its own that ignores signals, says its pid, ends well
+    child-and-die    the same, but it ends itself, and the child holds its pipes
+    twice            two results for one prompt
+    torn             a message without its newline, and then its end with code 0
+    error WORDS      ends with an error of the API
+    not-logged-in    ends with the error of a missing login
+    own-turn         ends well, then begins a turn of its own, which ends with the next prompt
+    background       ends well, with a command running in the background
+    new-session      the conversation gets another id
+    cost TOTAL       ends well with that ``total_cost_usd``, and no word on what the turn cost
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+CHILD = (
+    "import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; print(flush=True); time.sleep(600)"
+)
+
+session_id = str(uuid.uuid4())
+prompt_id: str | None = None
+total = 0.0
+
+
+def write(message: object) -> None:
+    raw(json.dumps(message).encode() + b"\n")
+
+
+def raw(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def read() -> Any:
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(0)
+    return json.loads(line)
+
+
+def say(kind: str, **fields: object) -> None:
+    write({"type": kind, **fields, "session_id": session_id})
+
+
+def tell(words: str) -> None:
+    say("assistant", message={"role": "assistant", "content": [{"type": "text", "text": words}]})
+
+
+def end(**changes: object) -> None:
+    result = {"subtype": "success", "is_error": False, "result": "", "total_cost_usd": total}
+    say("result", **(result | {"user_message_uuids": [prompt_id]} | changes))
+
+
+def ask(tool: str, given: object) -> Any:
+    """The answer, whatever else comes before it."""
+    id = question(subtype="can_use_tool", tool_name=tool, input=given, permission_suggestions=SUGGESTIONS)
+    return answer_to(id)
+
+
+SUGGESTIONS = [
+    {"type": "addRules", "rules": [{"toolName": "Bash"}], "behavior": "allow", "destination": "session"},
+    {"type": "setMode", "mode": "acceptEdits", "destination": "session"},
+]
+
+
+def question(**request: object) -> str:
+    id = str(uuid.uuid4())
+    write({"type": "control_request", "request_id": id, "request": request})
+    return id
+
+
+def answer_to(id: str) -> Any:
+    while True:
+        message = read()
+        if message["type"] == "control_response" and message["response"]["request_id"] == id:
+            return message["response"].get("response", message["response"])
+        obey(message)
+
+
+def obey(message: Any) -> None:
+    """Its input between two prompts."""
+    if message["type"] == "user":
+        turn(message)
+    elif message["type"] == "control_request":
+        reply = {"subtype": "success", "request_id": message["request_id"], "response": {}}
+        if message["request"].get("mode") == "nonsense":
+            reply = {"subtype": "error", "request_id": message["request_id"], "error": "There is no such mode."}
+        write({"type": "control_response", "response": reply})
+
+
+def turn(message: Any) -> None:
+    global prompt_id
+    prompt_id = message.get("uuid")
+    content = message["message"]["content"]
+    words = content if isinstance(content, str) else content[-1]["text"]
+    command, _, rest = words.partition(" ")
+    say("system", subtype="init", cwd=os.getcwd(), tools=["Bash"], model="bad", permissionMode="default")
+    act = ACTS.get(command)
+    if act is None:
+        tell(rest if command == "say" else words)
+        end()
+    else:
+        act(rest)
+
+
+def act_ask(rest: str) -> None:
+    tool, _, given = rest.partition(" ")
+    tell(json.dumps(ask(tool or "Bash", json.loads(given or '{"command": "ls"}'))))
+    end()
+
+
+def act_ask_and_withdraw(rest: str) -> None:
+    id = question(subtype="can_use_tool", tool_name="Bash", input={})
+    write({"type": "control_cancel_request", "request_id": id})
+    end()
+
+
+def act_ask_and_die(rest: str) -> None:
+    question(subtype="can_use_tool", tool_name="Bash", input={})
+    sys.exit(3)
+
+
+def act_ask_badly(rest: str) -> None:
+    answers = [answer_to(question(subtype="can_use_tool", input=[1])), answer_to(question(subtype="tickle"))]
+    tell(json.dumps(answers))
+    end()
+
+
+def act_edit(rest: str) -> None:
+    name, old, new = rest.split(" ")
+    path = Path(name).resolve()
+    answer = ask("Edit", {"file_path": str(path), "old_string": old, "new_string": new, "replace_all": False})
+    if answer["behavior"] == "allow":
+        given = answer["updatedInput"]
+        path.write_text(path.read_text().replace(given["old_string"], given["new_string"]))
+    tell(json.dumps(answer))
+    end()
+
+
+def act_die(rest: str) -> None:
+    tell("I was about to")
+    sys.stderr.write("\x1b[31mSomething broke.\x1b[0m\n")
+    sys.exit(int(rest or 3))
+
+
+def act_silent(rest: str) -> None:
+    while True:
+        sys.stdin.buffer.readline()
+        time.sleep(0.01)
+
+
+def act_half(rest: str) -> None:
+    tell("To begin with,")
+    act_silent(rest)
+
+
+def act_stubborn(rest: str) -> None:
+    ignore_signals()
+    tell("I stay.")
+    act_silent(rest)
+
+
+def ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def act_deaf(rest: str) -> None:
+    tell("What?")
+    time.sleep(600)
+
+
+def act_junk(rest: str) -> None:
+    raw(b'Warning: something\n\n[1, 2]\n"text"\n{"type": "assist\nnull\n\xff\xfe\n' + b"[" * 5000 + b"\n")
+    end()
+
+
+def act_junk_and_die(rest: str) -> None:
+    raw(b"Killed by a hook\n")
+    sys.exit(4)
+
+
+def act_line(rest: str) -> None:
+    frame = len(json.dumps({"type": "big", "text": ""})) + 1
+    write({"type": "big", "text": "x" * (int(rest) - frame)})
+    end()
+
+
+def act_endless_line(rest: str) -> None:
+    while True:
+        raw(b"x" * 1_000_000)
+
+
+def act_bad_utf8(rest: str) -> None:
+    raw(b'{"type": "assistant", "text": "caf\xe9 \xe2\x82\xac"}\n')
+    end()
+
+
+def act_surrogate(rest: str) -> None:
+    raw(b'{"type": "assistant", "text": "half \\ud83d, whole \\ud83d\\ude00"}\n')
+    end()
+
+
+def act_odd(rest: str) -> None:
+    raw(b'{"type": "odd", "n": NaN}\n{"type": "odd", "s": "a\x01b"}\n{"type": "odd", "n": 1e999}\n')
+    raw(b'{"type": ["odd"]}\n{"type": 5}\n{}\n\t {"type": "odd",\r"n": 1} \r\n')
+    end()
+
+
+def act_unknown(rest: str) -> None:
+    for kind in ("weather_report", "control_tickle", "keep_alive"):
+        say(kind, subtype="sunny")
+    write({"type": "stream_event", "event": {"type": "content_block_delta"}})
+    end()
+
+
+def act_close_stdout(rest: str) -> None:
+    tell("Bye.")
+    os.close(1)
+    time.sleep(600)
+
+
+def act_close_stdin(rest: str) -> None:
+    tell("I've heard enough.")
+    os.close(0)
+    time.sleep(600)
+
+
+def act_flood(rest: str) -> None:
+    line = json.dumps({"type": "assistant", "text": "x" * 400, "session_id": session_id}).encode() + b"\n"
+    count = int(rest) if rest else None
+    while count is None or count > 0:
+        sys.stdout.buffer.write(line)
+        count = None if count is None else count - 1
+    end()
+
+
+def act_stderr(rest: str) -> None:
+    size = int(rest)
+    sys.stderr.write("first words\n" + "e" * size + "\nlast words\n")
+    sys.stderr.flush()
+    end()
+
+
+def child(**pipes: Any) -> int:
+    """It is ready when it has printed a line."""
+    started = subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True, stdout=subprocess.PIPE, **pipes)
+    assert started.stdout
+    started.stdout.readline()
+    return started.pid
+
+
+def act_child(rest: str) -> None:
+    tell(str(child()))
+    end()
+
+
+def act_child_and_die(rest: str) -> None:
+    held = os.dup(1)
+    os.set_inheritable(held, True)
+    tell(str(child(pass_fds=(held,))))
+    sys.exit(5)
+
+
+def act_twice(rest: str) -> None:
+    end()
+    end()
+
+
+def act_torn(rest: str) -> None:
+    raw(b'{"type": "assistant", "text": "no newl')
+    sys.exit(0)
+
+
+def act_error(rest: str) -> None:
+    end(is_error=True, result=rest, api_error_status=529, terminal_reason="api_error")
+
+
+def act_not_logged_in(rest: str) -> None:
+    say("assistant", message={"content": []}, error="authentication_failed")
+    end(is_error=True, result="Not logged in · Please run /login", terminal_reason="api_error")
+
+
+def act_own_turn(rest: str) -> None:
+    end()
+    say("system", subtype="init", cwd=os.getcwd(), tools=[], model="bad", permissionMode="default")
+    tell("By the way,")
+    message = read()
+    end(user_message_uuids=[], origin={"kind": "task-notification"}, result="by the way")
+    obey(message)
+
+
+def act_background(rest: str) -> None:
+    say("system", subtype="background_tasks_changed", tasks=[{"task_id": "t1"}])
+    end()
+
+
+def act_new_session(rest: str) -> None:
+    global session_id
+    session_id = str(uuid.uuid4())
+    say("system", subtype="init", cwd=os.getcwd(), tools=[], model="bad", permissionMode="default")
+    end()
+
+
+def act_cost(rest: str) -> None:
+    global total
+    total = float(rest)
+    end()
+
+
+ACTS = {name[4:].replace("_", "-"): act for name, act in list(globals().items()) if name.startswith("act_")}
+
+
+def main() -> None:
+    global session_id
+    flags = dict(argument[2:].partition("=")[::2] for argument in sys.argv[1:] if argument.startswith("--"))
+    session_id = flags.get("session-id") or flags.get("resume") or session_id
+    start = sys.argv[1]
+    if start == "die-at-once":
+        sys.stderr.write("I can't even begin.\n")
+        sys.exit(7)
+    if start == "never-ready":
+        act_silent("")
+    if start == "stubborn":
+        ignore_signals()
+        act_silent("")
+    while True:
+        obey(read())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Agents under test: started in a directory of their own, listened to, and gone when the test is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from drawbridge.server.agents import process
+from drawbridge.server.agents.demo import Demo
+from drawbridge.server.agents.port import Agent, Event, Exited, Launch, Line, Options, TurnEnded
+from tests.waiting import PATIENCE
+
+BAD_AGENT = Path(__file__).with_name("bad_agent.py")
+
+Said = TypeVar("Said")
+
+
+def bad_agent(start: str = "as-told") -> Agent:
+    """The misbehaving agent; its commands stand at the top of its program. ``start``: what it is started with."""
+    return Demo([sys.executable, str(BAD_AGENT), start], name="bad")
+
+
+class Heard:
+    """What an agent has said so far, and what comes."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._read = 0
+        self._more = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        assert not any(isinstance(earlier, Exited) for earlier in self.events), f"after its last word: {event}"
+        self.events.append(event)
+        self._more.set()
+
+    async def next(self, kind: type[Said], patience: float = PATIENCE) -> Said:
+        """The next event of that kind; those before it are passed over."""
+        async with asyncio.timeout(patience):
+            while True:
+                while self._read < len(self.events):
+                    event = self.events[self._read]
+                    self._read += 1
+                    if isinstance(event, kind):
+                        return event
+                self._more.clear()
+                await self._more.wait()
+
+    def all(self, kind: type[Said]) -> list[Said]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [json.loads(line.data) for line in self.all(Line)]
+
+    @property
+    def words(self) -> str:
+        """All that was said for people."""
+        blocks = [
+            block
+            for message in self.messages
+            if message["type"] == "assistant"
+            for block in message["message"]["content"]
+        ]
+        return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+class Session:
+    """A started agent in ``directory``."""
+
+    def __init__(self, started: process.Process, heard: Heard, launch: Launch) -> None:
+        self.process = started
+        self.heard = heard
+        self.id = launch.session_id
+        self.directory = Path(launch.directory)
+
+    async def turn(self, words: str, patience: float = PATIENCE) -> TurnEnded:
+        """A prompt, to its end."""
+        self.process.prompt(words)
+        return await self.heard.next(TurnEnded, patience)
+
+
+@contextlib.asynccontextmanager
+async def session(
+    agent: Agent,
+    directory: Path,
+    options: Options = Options(),  # noqa: B008 - frozen
+    *,
+    times: process.Times | None = None,
+    **launch: Any,
+) -> AsyncIterator[Session]:
+    """The agent from its start to its end, which is waited for."""
+    asked = Launch(str(directory), launch.pop("session_id", None) or str(uuid.uuid4()), options=options, **launch)
+    heard = Heard()
+    started = await agent.start(asked, heard)
+    assert isinstance(started, process.Process)
+    if times is not None:
+        started.times = times
+    try:
+        yield Session(started, heard, asked)
+    finally:
+        async with asyncio.timeout(2 * PATIENCE):
+            await started.kill()
+    assert isinstance(heard.events[-1], Exited)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -62,6 +62,9 @@ TOOLS = {
 PATCH_TOOL = "apply_patch"
 PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 
+CAN_NOT_BE_TOLD = {("gemini", BEFORE), ("claude", MOVED), ("claude", CHANGED)}
+"""Agent and event whose answer has no place for context."""
+
 NAMES = {"claude": "Claude Code", "gemini": "Gemini CLI", "codex": "Codex"}
 
 
@@ -115,7 +118,7 @@ def _read_tool(call: Call) -> None:
     if call.kind == SHELL:
         words = given.get("command")
         call.command = " ".join(map(str, words)) if isinstance(words, list) else _required(given, keys)
-        call.cwd = _directory(_text(given.get("dir_path")) or _text(given.get("workdir")), call.cwd)
+        call.cwd = _directory(given.get("dir_path") or given.get("workdir"), call.cwd)
     elif tool == PATCH_TOOL:
         call.paths = [_absolute(path, call.cwd) for path in patched(_required(given, keys))]
     else:
@@ -149,11 +152,12 @@ def _shown(value: Any) -> str:
 
 
 def _directory(value: Any, base: str = "") -> str:
-    """An absolute directory: ``value``, seen from ``base``, itself seen from the process's own."""
-    directory = value if isinstance(value, str) and value else "."
-    if not directory.startswith("/"):
-        directory = _absolute(directory, base or posix.getcwd())
-    return directory
+    """An absolute directory: ``value``, seen from ``base``; without a value ``base``, and that without one the process's."""
+    directory = _text(value)
+    if directory.startswith("/"):
+        return directory
+    base = base or posix.getcwd()
+    return _absolute(directory, base) if directory else base
 
 
 def _absolute(path: str, directory: str) -> str:
@@ -162,6 +166,7 @@ def _absolute(path: str, directory: str) -> str:
 
 def deny(call: Call, reason: str) -> bytes:
     """The agent is told ``reason``; only before a tool is there something to deny."""
+    reason = _whole(reason)
     if call.agent == "gemini":
         return _bytes({"decision": "deny", "reason": reason})
     return _decision(call, "deny", reason)
@@ -169,9 +174,15 @@ def deny(call: Call, reason: str) -> bytes:
 
 def ask(call: Call, reason: str) -> bytes:
     """The person is asked in the agent's own dialog. Codex can't ask; there it is a denial."""
+    reason = _whole(reason)
     if call.agent == "gemini":
         return _bytes({"decision": "ask", "reason": reason, "systemMessage": reason})
     return _decision(call, "deny" if call.agent == "codex" else "ask", reason)
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, as bytes that are no UTF-8 are read. Codex takes no answer with one, nor its denial."""
+    return text.encode(errors="replace").decode()
 
 
 def _decision(call: Call, decision: str, reason: str) -> bytes:
@@ -186,8 +197,8 @@ def _decision(call: Call, decision: str, reason: str) -> bytes:
 def tell(call: Call, context: str = "", watch: list[str] | None = None) -> bytes:
     """No opinion, but something that the agent should know, and (Claude Code) files that it should watch."""
     specific: dict[str, Any] = {"hookEventName": call.event_name}
-    if context and not (call.agent == "gemini" and call.event == BEFORE):
-        specific["additionalContext"] = context
+    if context and (call.agent, call.event) not in CAN_NOT_BE_TOLD:
+        specific["additionalContext"] = _whole(context)
     if watch is not None and call.agent == "claude":
         specific["watchPaths"] = watch
     return _bytes({"hookSpecificOutput": specific}) if len(specific) > 1 else NO_OPINION

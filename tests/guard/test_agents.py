@@ -1,0 +1,258 @@
+"""Each agent's words: what its hooks are told, and the form that its answer has to have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.guard import agents, json_text
+
+from .conftest import Guard
+from .payloads import KEPT, A, Payload, all_recorded, bash, edit, recorded
+
+B, E, R, S = agents.BEFORE, agents.EDIT, agents.READ, agents.SHELL
+PATCHED = ["/ws/a.py", "/ws/sub/new.py", "/ws/b.py", "/ws/c.py", "/ws/sub/d.py"]
+NOTEBOOK = ["/ws/n.ipynb"]
+NEW = ["/ws/new.py"]
+
+# (agent, its event, its tool) → what the first of that kind is for the guard: event, kind, paths, command.
+RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
+    ("claude", "SessionStart", None): ("start", "", [], ""),
+    ("claude", "UserPromptSubmit", None): ("prompt", "", [], ""),
+    ("claude", "PreToolUse", "Read"): ("before", R, [A], ""),
+    ("claude", "PostToolUse", "Read"): ("after", R, [A], ""),
+    ("claude", "PreToolUse", "Edit"): ("before", E, [A], ""),
+    ("claude", "PostToolUse", "Edit"): ("after", E, [A], ""),
+    ("claude", "PreToolUse", "Write"): ("before", E, NEW, ""),
+    ("claude", "PostToolUse", "Write"): ("after", E, NEW, ""),
+    ("claude", "PreToolUse", "NotebookEdit"): ("before", E, NOTEBOOK, ""),
+    ("claude", "PostToolUse", "NotebookEdit"): ("after", E, NOTEBOOK, ""),
+    ("claude", "PreToolUse", "Bash"): ("before", S, [], "echo three = 3 >> a.py"),
+    ("claude", "PostToolUse", "Bash"): ("after", S, [], "echo three = 3 >> a.py"),
+    ("claude", "PostToolUseFailure", "Bash"): ("failed", S, [], "false"),
+    ("claude", "CwdChanged", None): ("moved", "", [], ""),
+    ("claude", "FileChanged", None): ("changed", "", [A], ""),
+    ("gemini", "SessionStart", None): ("start", "", [], ""),
+    ("gemini", "BeforeAgent", None): ("prompt", "", [], ""),
+    ("gemini", "BeforeTool", "read_file"): ("before", R, [A], ""),
+    ("gemini", "AfterTool", "read_file"): ("after", R, [A], ""),
+    ("gemini", "BeforeTool", "replace"): ("before", E, [A], ""),
+    ("gemini", "AfterTool", "replace"): ("after", E, [A], ""),
+    ("gemini", "BeforeTool", "write_file"): ("before", E, NEW, ""),
+    ("gemini", "AfterTool", "write_file"): ("after", E, NEW, ""),
+    ("gemini", "BeforeTool", "run_shell_command"): ("before", S, [], "echo three = 3 >> a.py"),
+    ("gemini", "AfterTool", "run_shell_command"): ("after", S, [], "echo three = 3 >> a.py"),
+    ("codex", "SessionStart", None): ("start", "", [], ""),
+    ("codex", "UserPromptSubmit", None): ("prompt", "", [], ""),
+    ("codex", "PreToolUse", "apply_patch"): ("before", E, PATCHED, ""),
+    ("codex", "PostToolUse", "apply_patch"): ("after", E, PATCHED, ""),
+    ("codex", "PreToolUse", "Bash"): ("before", S, [], "echo three = 3 >> a.py"),
+    ("codex", "PostToolUse", "Bash"): ("after", S, [], "echo three = 3 >> a.py"),
+}
+
+
+def parse(payload: Payload, agent: str = "claude") -> agents.Call:
+    return agents.parse(json_text.dump(payload).encode(), agent)
+
+
+@pytest.mark.parametrize(("kind", "expected"), RECORDED.items(), ids=lambda value: " ".join(map(str, value))[:50])
+def test_what_the_real_agents_send_is_understood(
+    kind: tuple[str, str, str | None], expected: tuple[str, str, list[str], str]
+) -> None:
+    payload = recorded(*kind)
+    call = parse(payload, kind[0])
+    assert (call.event, call.kind, call.paths, call.command) == expected
+    assert call.cwd == payload["cwd"]
+    assert call.session == payload["session_id"]
+    assert call.event_name == kind[1]
+
+
+def test_every_recorded_payload_is_in_the_table_and_parsed() -> None:
+    kinds = {(agent, payload["hook_event_name"], payload.get("tool_name")) for agent, payload in all_recorded()}
+    assert kinds == set(RECORDED)
+    for agent, payload in all_recorded():
+        parse(payload, agent)
+
+
+def test_every_event_was_recorded() -> None:
+    for agent, events in agents.EVENTS.items():
+        assert {event for recorded_of, event, _ in RECORDED if recorded_of == agent} == set(events)
+
+
+def test_the_directory_of_a_command_is_where_it_runs() -> None:
+    """Gemini CLI names it beside the command, seen from the session's; the others have the session's moved."""
+    moved = [payload for agent, payload in all_recorded() if agent == "gemini" and "dir_path" in str(payload)]
+    assert {os.path.normpath(parse(payload, "gemini").cwd) for payload in moved} == {"/ws/sub"}
+    after_cd = [payload for agent, payload in all_recorded() if agent == "codex" and payload["cwd"] == "/ws/sub"]
+    assert {parse(payload, "codex").cwd for payload in after_cd} == {"/ws/sub"}
+    elsewhere = recorded("gemini", "BeforeTool", "run_shell_command", dir_path="/elsewhere")
+    assert parse(elsewhere, "gemini").cwd == "/elsewhere"
+
+
+# What no agent here sends any more, or does not yet: tool → its input, and what the guard takes from it.
+OTHERS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "MultiEdit": ({"file_path": A, "edits": []}, E, A),
+    "NotebookEdit": ({"file_path": A}, E, A),
+    "read_file": ({"absolute_path": A}, R, A),
+    "shell": ({"command": ["bash", "-lc", "rm a.py"]}, S, "bash -lc rm a.py"),
+    "apply_patch": ({"input": "*** Delete File: a.py"}, E, A),
+}
+
+
+@pytest.mark.parametrize("tool", OTHERS)
+def test_other_forms_of_the_tools_are_understood(tool: str) -> None:
+    given_input, kind, taken = OTHERS[tool]
+    call = parse(edit() | {"tool_name": tool, "tool_input": given_input})
+    assert (call.kind, call.command or call.paths[0]) == (kind, taken)
+
+
+def test_every_tool_is_tried_here() -> None:
+    assert {tool for _, _, tool in RECORDED if tool} | set(OTHERS) == set(agents.TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("path", "cwd", "whole"),
+    [
+        ("/ws/a.py", "/ws", "/ws/a.py"),
+        ("/ws/a.py", None, "/ws/a.py"),
+        ("a.py", "/ws", "/ws/a.py"),
+        ("a.py", "/ws/", "/ws/a.py"),
+        ("a.py", "/", "/a.py"),
+        ("./a.py", "/ws", "/ws/./a.py"),
+        ("../a.py", "/ws/sub", "/ws/sub/../a.py"),
+        ("a.py", "sub", "HERE/sub/a.py"),
+        ("a.py", ".", "HERE/./a.py"),
+        ("a.py", None, "HERE/a.py"),
+        ("a.py", "", "HERE/a.py"),
+        ("a.py", 17, "HERE/a.py"),
+        ("~/a.py", "/ws", "/ws/~/a.py"),
+        (" a.py ", "/ws", "/ws/ a.py "),
+    ],
+)
+def test_a_path_is_absolute_but_otherwise_as_the_agent_wrote_it(
+    path: str, cwd: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links and ``..`` are the editor's to resolve: it may see another file system than the agent."""
+    monkeypatch.chdir(tmp_path)
+    payload = edit(path) | {"cwd": cwd}
+    assert parse(payload).paths == [whole.replace("HERE", str(tmp_path))]
+
+
+def test_a_directory_that_is_gone_matters_to_nobody_who_does_not_need_it(
+    guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent may remove the directory that its hooks start in."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    guard.neovim({A: KEPT})
+    assert guard.denial(edit())
+    monkeypatch.chdir(tmp_path)
+
+
+patches = st.lists(
+    st.tuples(
+        st.sampled_from(["Add", "Update", "Delete", "Move"]),
+        st.text("abc /._-é*+@", min_size=1, max_size=8).map(str.strip).filter(bool),
+        st.lists(
+            st.sampled_from([" one", "-two", "+three", "@@", "@@ def f():", "+*** Add File: x", "-*** Delete File: x"])
+        ),
+    ),
+    min_size=1,
+)
+
+
+@given(patches, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", " ", "\t"]))
+def test_a_patch_touches_the_files_that_it_names(
+    operations: list[tuple[str, str, list[str]]], eol: str, blank: str
+) -> None:
+    lines, paths = ["*** Begin Patch"], []
+    for what, path, body in operations:
+        mark = "*** Move to: " if what == "Move" else f"*** {what} File: "
+        lines += [blank + mark + path + blank, *body]
+        paths.append(path)
+    text = eol.join([*lines, "*** End Patch", ""])
+    assert agents.patched(text) == list(dict.fromkeys(paths))
+
+
+@pytest.mark.parametrize("text", ["", "*** Begin Patch\n*** End Patch\n", "*** Update File: \n", "+*** Add File: a.py"])
+def test_a_patch_that_names_none_is_none(text: str) -> None:
+    with pytest.raises(agents.Unusable, match="names no file"):
+        agents.patched(text)
+
+
+# What an answer may hold, by agent and event: Codex' schemas (0.169.0) forbid any other key, Claude Code and Gemini
+# CLI pass over them.
+BEFORE_KEYS = {"permissionDecision", "permissionDecisionReason", "additionalContext"}
+SPECIFIC = {
+    ("claude", "PreToolUse"): BEFORE_KEYS,
+    ("claude", "PostToolUse"): {"additionalContext"},
+    ("claude", "PostToolUseFailure"): {"additionalContext"},
+    ("claude", "UserPromptSubmit"): {"additionalContext"},
+    ("claude", "SessionStart"): {"additionalContext", "watchPaths"},
+    ("claude", "CwdChanged"): {"watchPaths"},
+    ("claude", "FileChanged"): {"watchPaths"},
+    ("codex", "PreToolUse"): BEFORE_KEYS,
+    ("codex", "PostToolUse"): {"additionalContext"},
+    ("codex", "UserPromptSubmit"): {"additionalContext"},
+    ("codex", "SessionStart"): {"additionalContext"},
+    ("gemini", "BeforeTool"): set(),
+    ("gemini", "AfterTool"): {"additionalContext"},
+    ("gemini", "BeforeAgent"): {"additionalContext"},
+    ("gemini", "SessionStart"): {"additionalContext"},
+}
+
+SELECTION = {"file_path": A, "start_line": 1, "end_line": 1, "content": "one"}
+
+
+@pytest.mark.parametrize("answer", ["deny", "ask", "merge"])
+@pytest.mark.parametrize("agent", agents.NAMES)
+def test_every_answer_has_the_form_that_its_agent_takes(guard: Guard, agent: str, answer: str) -> None:
+    """Every recorded payload, to an editor that has something to say about all of it."""
+    files = dict.fromkeys([*PATCHED, *NOTEBOOK, *NEW], KEPT)
+    kept = {"success": True, "reloaded": [], "kept": [{"name": name, "lines": 3} for name in files]}
+    new = {"new": [{"line": 1, "severity": "error", "message": "no"}], "pending": False}
+    editor = guard.neovim(files, answers={"refresh_buffer": kept, "diagnostics": new}, folders=("/ws",))
+    said = set()
+    for recorded_of, payload in all_recorded():
+        if recorded_of != agent:
+            continue
+        told = guard.say(payload, agent=agent, answer=answer, policy="any")
+        event = payload["hook_event_name"]
+        specific = told.pop("hookSpecificOutput", {})
+        if specific:
+            assert specific.pop("hookEventName") == event
+            assert set(specific) <= SPECIFIC[agent, event]
+        assert set(told) <= ({"decision", "reason", "systemMessage"} if agent == "gemini" else set())
+        assert specific.get("permissionDecision") in (None, "deny", "ask")
+        assert told.get("decision") in (None, "deny", "ask")
+        if specific or told:
+            said.add(event)
+    assert guard.log == [line for line in guard.log if "failed" not in line]
+    assert len(said) >= 4
+    assert "snapshot" in editor.methods
+
+
+def test_half_a_character_never_reaches_an_agent(guard: Guard, tmp_path: Path) -> None:
+    """Codex 0.169.0 takes an answer with one for no JSON at all, and writes."""
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"caf\xe9\n")
+    unsaved = {"text": "caf\udce9 \ud83d!\n", "version": 3}
+    guard.neovim({str(file): KEPT | {"lines": 1}}, answers={"buffer_text": unsaved})
+    patch = recorded("codex", "PreToolUse", "apply_patch", command=f"*** Delete File: {file}")
+    reason = guard.denial(patch, agent="codex")
+    assert "-caf?\n+caf? ?!" in reason
+    assert reason.isascii()
+
+
+def test_where_a_command_is_asked_about_codex_denies(guard: Guard) -> None:
+    guard.neovim({A: KEPT})
+    command = recorded("codex", "PreToolUse", "Bash")
+    assert "This command names it; nothing was run." in guard.denial(command, agent="codex")
+    asked = guard.say(bash("rm a.py"))
+    assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"

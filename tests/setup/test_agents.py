@@ -119,14 +119,19 @@ def test_a_dry_run_shows_the_same_and_does_nothing(agent: str, setup: Setup) -> 
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_the_guard_is_called_with_the_words_that_the_settings_hold(agent: str, setup: Setup, tmp_path: Path) -> None:
+def test_the_guard_is_called_with_the_words_that_the_settings_hold(
+    agent: str, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "log of guard"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'it\'s "here" & there'))
     setup(agent, "--policy", "any", "--log-file", log)
     for event, (handler,) in handlers(agent).items():
-        words = [handler["command"], *handler["args"]] if "args" in handler else shlex.split(handler["command"])
-        assert os.path.realpath(words[0]) == words[0]
-        assert words[1:] == ["-I", "-S", str(stub(agent))]
-        subprocess.run(words, input=event, text=True, check=True, timeout=10, cwd="/", env={}, capture_output=True)
+        line = handler["command"] if "args" not in handler else shlex.join([handler["command"], *handler["args"]])
+        python, *words = shlex.split(line)
+        assert os.path.realpath(python) == python
+        assert words == ["-I", "-S", str(stub(agent))]
+        command = ["/bin/sh", "-c", line]
+        subprocess.run(command, input=event, text=True, check=True, timeout=10, cwd="/", env={}, capture_output=True)
     calls = [json.loads(line) for line in log.read_text().splitlines()]
     assert [call["input"] for call in calls] == list(AGENTS[agent].events)
     assert {(call["settings"]["agent"], call["settings"]["policy"]) for call in calls} == {(agent, "any")}
@@ -362,6 +367,14 @@ def test_the_directory_that_an_agent_is_told_to_use_is_used(
         monkeypatch.setenv(variable, str(home / "elsewhere" / agent))
         assert setup(agent).code == 0
         assert "hooks" in json.loads((home / "elsewhere" / agent / file).read_text())
+
+
+def test_where_the_directory_is_gone_that_is_said(setup: Setup) -> None:
+    Path.cwd().rmdir()
+    said = setup("claude")
+    assert (said.code, said.output) == (2, "")
+    assert "The current directory was removed. Nothing was changed" in said.errors
+    assert not stub("claude").exists()
 
 
 def test_without_backups_a_removed_file_leaves_no_copy(setup: Setup) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from drawbridge import settings
+from drawbridge.errors import BadSetting
 from drawbridge.setup import files, guard, notes
 from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.plan import Plan
@@ -43,7 +44,11 @@ def run(chosen: Chosen) -> int:
 
 def _plan(chosen: Chosen) -> Plan:
     if chosen.target in AGENTS:
-        project = Path.cwd() if chosen.scope == "project" else None
+        try:
+            here = Path.cwd()
+        except FileNotFoundError:
+            raise BadSetting("The current directory was removed. Nothing was changed; go to another one.") from None
+        project = here if chosen.scope == "project" else None
         if chosen.remove:
             return guard.plan_removal(chosen.target, project)
         values = settings.load("hook", settings.HOOK, {**vars(chosen), "agent": chosen.target})

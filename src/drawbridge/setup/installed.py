@@ -122,7 +122,7 @@ def install_copy() -> Path:
 def remove_old() -> None:
     """Removes the copies that no stub names any more."""
     stubs = [stub.read_text("utf-8", "replace") for stub in directory().glob("*.py")]
-    copies.remove_unused(directory(), lambda copy: any(str(copy) in stub for stub in stubs))
+    copies.remove_unused(directory(), lambda copy: any(copy.name in stub for stub in stubs))
 
 
 def _absolute(path: str) -> str:

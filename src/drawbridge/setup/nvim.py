@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,9 @@ PARTS = ("lua", "plugin", "doc")
 
 STARTS = re.compile(r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|['"/]drawbridge\.nvim\b""")
 """A call of ``setup{}``, or a line for a plugin manager."""
+
+ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
+"""lazy.nvim, which takes every package away that it does not know."""
 
 REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
@@ -212,10 +215,12 @@ def _leads_to(path: Path) -> str | None:
 
 
 def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
-    now = files.read(places.starter)
-    if file := next(_that_start_it(places.config), None):
+    now, texts = files.read(places.starter), _configuration(places.config)
+    for file in (file for file, text in texts.items() if STARTS.search(text)):
         notes.append(f"{file} names the plugin, so to start it is left to your configuration.")
         return Change(places.starter, now, None, keep=False)
+    for file in (file for file, text in texts.items() if ALONE.search(text)):
+        notes.append(f"{file} uses lazy.nvim, which loads nothing but what it is told: name the plugin there instead.")
     return Change(places.starter, now, STARTER.format(options=_options(wanted, notes)).encode(), keep=False)
 
 
@@ -230,12 +235,13 @@ def _options(wanted: Path, notes: list[str]) -> str:
     return f"{{ command = {{ {_lua(sys.executable)}, '-P', '-m', 'drawbridge' }} }}"
 
 
-def _that_start_it(config: Path) -> Iterator[Path]:
-    """The files of the person's configuration that do so, or have a plugin manager do it."""
-    for file in islice((file for file in config.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
+def _configuration(folder: Path) -> dict[Path, str]:
+    """The person's own files, without their remarks."""
+    texts = {}
+    for file in islice((file for file in folder.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
         with contextlib.suppress(OSError):
-            if STARTS.search(REMARK.sub("", file.read_text("utf-8", "replace"))):
-                yield file
+            texts[file] = REMARK.sub("", file.read_text("utf-8", "replace"))
+    return texts
 
 
 def _tidy(places: Places, directories: Iterable[Path]) -> None:

@@ -11,36 +11,65 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import shlex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-WORDS = re.compile(r"""[^\s;&|()<>"'`,:={}]+""")
-UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd)\b")
+PIECES = re.compile(r"""[^\s;&|()<>"'`,:={}]+""")
+QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
+BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
+UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd|find|xargs)\b|\s-C\b|--directory\b")
 
 
 def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
-    """Those of ``names`` (canonical absolute paths) that ``command``, run in ``directory``, names."""
-    words = list(_words(command))
-    unsure = UNSURE.search(command) is not None
-    return [name for name in names if any(_names(word, directory, name, unsure) for word in words)]
+    """Those of ``names`` (absolute paths) that ``command``, run in ``directory``, names."""
+    command = command.replace("\0", " ").encode(errors="replace").decode()  # what no shell would take, nor a path
+    words = set(_words(command))
+    places = {place for word in words for place in _places(os.path.join(directory, word))}
+    patterns = [BRACES.sub("*", word) for word in words if any(mark in word for mark in "*?[{")]
+    ends = {os.path.basename(word) for word in words} if UNSURE.search(command) else set()
+    return [
+        name
+        for name in names
+        if _places(name) & places
+        or os.path.basename(name) in ends
+        or any(_matches(name, pattern, directory) for pattern in patterns)
+    ]
 
 
 def _words(command: str) -> Iterator[str]:
-    """Each word as the shell splits it where that is simple, and with quotes and backslashes taken away."""
-    yield from WORDS.findall(command)
-    yield from WORDS.findall(command.replace("\\", ""))
-    for quoted in re.findall(r""""([^"]+)"|'([^']+)'""", command):
+    """Each word as the shell has it; and, since one may be a program in another language, its pieces too."""
+    try:
+        words = shlex.shlex(command, posix=True, punctuation_chars=True)
+        words.whitespace_split, words.commenters = True, ""
+        yield from words
+    except ValueError:  # a quote that is not closed: it may be part of a text that is handed to a program
+        yield from command.split()
+    yield from PIECES.findall(command)
+    yield from PIECES.findall(command.replace("\\", ""))
+    for quoted in QUOTED.findall(command):
         yield from filter(None, quoted)
 
 
-def _names(word: str, directory: str, name: str, unsure: bool) -> bool:
-    path = os.path.normpath(os.path.join(directory, word))
-    if path == name or os.path.realpath(path) == name:
-        return True
-    if any(mark in word for mark in "*?["):
-        return fnmatch.fnmatchcase(name, path) or fnmatch.fnmatchcase(
-            name, os.path.join(os.path.realpath(directory), word)
-        )
-    return unsure and os.path.basename(word) == os.path.basename(name)
+def _places(path: str) -> set[str | tuple[int, int]]:
+    """What a path leads to, by name and, where it exists, as the file itself: links of both kinds are seen through."""
+    places: set[str | tuple[int, int]] = {os.path.normpath(path)}
+    try:
+        places.add(os.path.realpath(path))
+        status = os.stat(path)
+        places.add((status.st_dev, status.st_ino))
+    except OSError:
+        pass
+    return places
+
+
+def _matches(name: str, pattern: str, directory: str) -> bool:
+    """Whether the shell may have ``name`` for the pattern; a star goes into no other directory, two of them do."""
+    folder, last = os.path.split(os.path.join(directory, pattern))
+    for place in (os.path.normpath(folder), os.path.realpath(folder)):
+        whole = os.path.join(place, last).replace("**/", "*")
+        if fnmatch.fnmatchcase(name, whole) and ("**" in pattern or name.count("/") == whole.count("/")):
+            return True
+    return False

@@ -1,0 +1,197 @@
+"""Which files a command names: too many is a question too much, too few is lost work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.guard import shell
+
+from .conftest import Guard, decision
+from .payloads import KEPT, A, bash
+
+NAMES_IT = [
+    "rm a.py",
+    "rm ./a.py",
+    "rm {ws}/a.py",
+    "rm sub/../a.py",
+    "rm -- a.py b.py",
+    "rm 'a.py'",
+    'rm "a.py"',
+    "rm a'.'py",
+    'rm "a".py',
+    "rm a\\.py",
+    "rm a.py;",
+    "rm a.py&& echo done",
+    "(rm a.py)",
+    "true|tee a.py",
+    "echo x >a.py",
+    "echo x>>a.py",
+    "echo x >| a.py",
+    "cat <a.py >b.py",
+    "cp b.py a.py 2>&1",
+    "dd if=/dev/zero of=a.py",
+    "prettier --output=a.py",
+    "sed -i s/a/b/ a.py",
+    "python a.py",
+    'python -c \'open("a.py", "w")\'',
+    "python - <<'E'\nopen('a.py', 'w').write('it''s')\nE",
+    "bash -c 'rm a.py'",
+    "git checkout -- a.py",
+    "git commit -m 'about a.py'",
+    'git commit -m "it\'s about a.py"',
+    "echo don't; rm a.py",
+    "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+two\n*** End Patch\nEOF",
+    "rm *.py",
+    "rm ?.py",
+    "rm [ab].py",
+    "rm a.*",
+    "rm *",
+    "rm **/*.py",
+    "rm {a,b}.py",
+    "rm a.{py,txt}",
+    "f=a.py; rm $f",
+    "rm $HOME/a.py",
+    "rm $(pwd)/a.py",
+    "rm `pwd`/a.py",
+    "rm ~/a.py",
+    "cd sub && rm ../a.py",
+    "cd / && rm a.py",
+    "pushd sub; rm ../a.py",
+    "find . -name a.py -delete",
+    "ls | xargs rm a.py",
+    "git -C . checkout a.py",
+    "tar --directory=sub -xf x.tar a.py",
+    "rm link.py",
+    "rm sub/hard.py",
+    "rm here/a.py",
+    "rm here/*.py",
+    "rm 'unclosed a.py",
+]
+
+NAMES_ANOTHER = [
+    "",
+    " ",
+    "ls",
+    "ls -la .",
+    "rm b.py",
+    "rm sub/a.py",
+    "rm other/a.py",
+    "rm ../a.py",
+    "rm /a.py",
+    "rm aa.py",
+    "rm a.pyc",
+    "rm a_py",
+    "rm a.py.bak",
+    "rm a",
+    "rm .py",
+    "rm sub/*.py",
+    "rm sub/?.py",
+    "rm *.txt",
+    "rm */*.py",
+    "rm {b,c}.txt",
+    "echo 'nothing of it'",
+    "rm $HOME/b.py",
+    "cd sub && rm b.py",
+    "cd sub && make",
+    "find . -name b.py",
+    "python -c 'import a'",
+    "pytest tests/test_a.py",
+    "rm \ud800",
+    "x" * 5_000,
+    "[" * 50,
+]
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    ws = tmp_path / "ws"
+    (ws / "sub").mkdir(parents=True)
+    (ws / "a.py").write_text("one\n")
+    (ws / "link.py").symlink_to("a.py")
+    (ws / "sub" / "hard.py").hardlink_to(ws / "a.py")
+    (ws / "here").symlink_to(".")
+    return ws
+
+
+@pytest.mark.parametrize("command", NAMES_IT)
+def test_this_names_the_file(ws: Path, command: str) -> None:
+    name = str(ws / "a.py")
+    assert shell.named(command.replace("{ws}", str(ws)), str(ws), ["/elsewhere/b.txt", name]) == [name]
+
+
+@pytest.mark.parametrize("command", NAMES_ANOTHER)
+def test_this_does_not(ws: Path, command: str) -> None:
+    assert shell.named(command, str(ws), [str(ws / "a.py")]) == []
+
+
+@pytest.mark.parametrize("command", ["rm 'a b,c.py'", 'rm "a b,c.py"', "rm a\\ b,c.py", "rm a*", "echo >'a b,c.py'"])
+def test_so_does_one_with_blanks_and_commas_in_it(ws: Path, command: str) -> None:
+    name = str(ws / "a b,c.py")
+    assert shell.named(command, str(ws), [name]) == [name]
+
+
+def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
+    """It has a buffer, and the command would make it."""
+    names = [str(ws / "new.py")]
+    for command in ("touch new.py", "touch here/new.py", f"touch {ws}/here/new.py"):
+        assert shell.named(command, str(ws), names) == names
+    assert shell.named("touch here/new.py", str(ws / "here"), names) == names
+
+
+def test_a_name_with_a_link_in_it_is_the_same_file(ws: Path) -> None:
+    """An editor may call it by the way it was opened."""
+    names = [str(ws / "here" / "a.py")]
+    assert shell.named("rm a.py", str(ws), names) == names
+    assert shell.named(f"rm {ws}/link.py", "/", names) == names
+
+
+def test_of_many_files_those_that_are_named_in_their_order(ws: Path) -> None:
+    names = [str(ws / name) for name in ("c.py", "a.py", "b.txt", "sub/d.py")]
+    assert shell.named("rm *.py sub/d.py", str(ws), names) == [names[0], names[1], names[3]]
+
+
+@given(st.text("a.py \"'\\$`*?[]{}()<>|&;~/\n\0\ud800=-x", max_size=40))
+def test_any_text_is_read(command: str) -> None:
+    assert set(shell.named(command, "/nowhere", ["/nowhere/a.py"])) <= {"/nowhere/a.py"}
+
+
+def test_a_command_of_a_megabyte_is_read_in_time(guard: Guard) -> None:
+    guard.neovim({A: KEPT})
+    command = "cat > b.txt <<'E'\n" + "words and more words of a text\n" * 30_000 + "E\nrm a.py"
+    assert "This command names it" in decision(guard.say(bash(command)), "ask")
+
+
+# What becomes of it.
+
+
+def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT, "/ws/b.py": {"modified": True}})
+    reason = decision(guard.say(bash("rm a.py b.py")), "ask")
+    assert reason.startswith("/ws/a.py has unsaved changes in Neovim 0.12.4")
+    assert "This command names it; nothing was run." in reason
+    assert "/ws/b.py" not in reason
+    assert neovim.told == ["Claude Code wants to change a.py, which has unsaved changes: it asks you"]
+    assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
+
+
+def test_a_stricter_policy_for_commands_asks_about_more(guard: Guard) -> None:
+    guard.neovim({"/ws/b.py": {"modified": True}})
+    assert guard.say(bash("rm b.py")) == {}
+    assert "/ws/b.py" in decision(guard.say(bash("rm b.py"), policy_for=("Bash=any",)), "ask")
+
+
+def test_a_command_that_names_none_is_nobodys_business(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    assert guard.say(bash("ls -la")) == {}
+    assert neovim.methods == ["snapshot"]
+    assert guard.log == []
+
+
+def test_an_editor_that_does_not_answer_is_no_reason_to_ask_about_a_command(guard: Guard) -> None:
+    """It might name any file."""
+    guard.neovim(manner=lambda *_: iter(()))
+    assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}

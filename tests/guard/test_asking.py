@@ -18,19 +18,17 @@ from .conftest import Guard
 from .editors import Editor
 from .payloads import KEPT, A, edit, edited, recorded
 
-DEADLINE = 200
-"""Milliseconds; shorter than the default, that the tests are."""
-
-PROMPTLY = 0.15
-"""Seconds that a machine under load may need for what takes no time."""
+DEADLINE = 400
+"""Milliseconds."""
 
 
 @contextlib.contextmanager
-def within(seconds: float, *, at_least: float = 0) -> Iterator[None]:
+def between(least: float, most: float) -> Iterator[None]:
+    """Seconds; ``most`` is well below what it would take if it went wrong, since the machine may be busy."""
     began = time.monotonic()
     yield
     took = time.monotonic() - began
-    assert at_least <= took < seconds + PROMPTLY, f"it took {took:.3f} s"
+    assert least <= took < most, f"it took {took:.3f} s"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +95,7 @@ def test_an_editor_that_gives_no_answer_is_unknown(
     guard: Guard, manner: editors.Manner, problem: str, unknown: str
 ) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner)
-    with within(0.06):
+    with between(0, 1):
         answer = guard.say(edit(), deadline=60, unknown=unknown)
     [line] = guard.log
     assert line.startswith(f"claude: Edit: {neovim.path} ")
@@ -126,21 +124,21 @@ VSCODE_WRONG = {
 @pytest.mark.parametrize(("manner", "problem"), VSCODE_WRONG.values(), ids=VSCODE_WRONG.keys())
 def test_so_is_a_vs_code_that_gives_none(guard: Guard, manner: editors.Manner, problem: str) -> None:
     guard.vscode({A: KEPT}, manner=manner)
-    with within(0.06):
+    with between(0, 1):
         assert guard.denial(edit(), deadline=60, unknown="deny")
     assert problem in guard.log[0]
 
 
 def test_one_at_a_prompt_costs_its_grace_and_not_the_deadline(guard: Guard) -> None:
     guard.neovim({A: KEPT}, manner=editors.at_a_prompt)
-    with within(ask.BLOCKED_GRACE, at_least=ask.BLOCKED_GRACE):
+    with between(ask.BLOCKED_GRACE, 1):
         assert guard.say(edit(), deadline=5_000) == {}
 
 
 def test_three_hung_editors_cost_one_deadline_and_the_living_are_heard(guard: Guard) -> None:
     hung = [guard.neovim(manner=manner) for manner in (editors.silent, editors.deaf, editors.busy)]
     guard.neovim({A: KEPT}, pid=1)
-    with within(DEADLINE / 1000, at_least=DEADLINE / 1000):
+    with between(DEADLINE / 1000, 2 * DEADLINE / 1000):
         reason = guard.denial(edit(), deadline=DEADLINE)
     assert "unsaved changes in Neovim" in reason
     assert len(guard.log) == len(hung) + 1
@@ -156,8 +154,8 @@ def test_one_that_takes_no_more_connections_is_unknown_at_once(guard: Guard) -> 
                 filler = fillers.enter_context(socket.socket(socket.AF_UNIX))
                 filler.setblocking(False)
                 filler.connect(str(path))
-        with within(0):
-            assert guard.say(edit(), deadline=DEADLINE, unknown="deny")
+        with between(0, 1):
+            assert guard.say(edit(), deadline=5_000, unknown="deny")
     assert "takes no connections" in guard.log[0]
 
 
@@ -175,11 +173,11 @@ def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Gu
     """A Neovim that was stopped (Ctrl-Z) must not cost seconds after every call of a tool."""
     for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
         guard.neovim(manner=manner)
-    with within(0.06):
+    with between(0.06, 1):
         assert guard.say(edited(), deadline=60) == {}
     still = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
     guard.neovim(manner=editors.at_work, answers={"refresh_buffer": still})
-    with within(editors.LONG + 0.1, at_least=editors.LONG):
+    with between(editors.LONG, 1.5):
         told = guard.say(edited(), deadline=60, diagnostics=False)
     assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
 
@@ -188,7 +186,7 @@ def test_a_hung_editor_costs_one_deadline_after_a_patch_of_many_files(guard: Gua
     guard.neovim(manner=editors.silent)
     living = guard.neovim()
     patched = recorded("codex", "PostToolUse", "apply_patch")
-    with within(DEADLINE / 1000):
+    with between(DEADLINE / 1000, 2 * DEADLINE / 1000):
         assert guard.say(patched, agent="codex", deadline=DEADLINE) == {}
     assert [params["file_path"] for params in living.params_of("refresh_buffer")] == [
         "/ws/a.py", "/ws/sub/new.py", "/ws/b.py", "/ws/c.py", "/ws/sub/d.py"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,9 +14,10 @@ from drawbridge.setup import installed
 from tests import programs
 from tests.e2e import claude_rig, messages_stub
 from tests.e2e.messages_stub import MessagesStub
-from tests.e2e_gemini import gemini_rig, gemini_stub
+from tests.e2e_gemini import gemini_stub
 from tests.e2e_gemini.gemini_stub import GeminiStub
 from tests.setup.conftest import Setup
+from tests.setup.headless import TRUSTED, claude, codex, gemini, settings_of_gemini
 from tests.setup.responses_stub import ResponsesStub, apply_patch, shell, text
 from tests.waiting import until
 
@@ -43,17 +42,6 @@ def called(log: Path) -> list[tuple[str, str]]:
     """Event and tool of every call of the guard."""
     calls = [json.loads(json.loads(line)["input"]) for line in log.read_text().splitlines()]
     return [(call["hook_event_name"], call.get("tool_name", "")) for call in calls]
-
-
-def claude(model: MessagesStub, project: Path, *flags: str) -> None:
-    """A prompt without a terminal, to the end."""
-    command = [str(programs.claude()), "-p", "Go.", "--permission-mode", "acceptEdits", *flags]
-    environment = claude_rig.environment(model)
-    ended = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, timeout=50, stdin=subprocess.DEVNULL, text=True
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
 
 
 @pytest.mark.usefixtures("guard")
@@ -153,24 +141,6 @@ async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, 
     assert "unsaved" in model.requests[2].tool_results[0]
 
 
-def gemini(model: GeminiStub, project: Path) -> None:
-    command = [str(programs.gemini()), "-p", "Go.", "--approval-mode", "yolo"]
-    environment = gemini_rig.environment(model)
-    ended = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, timeout=50, stdin=subprocess.DEVNULL
-    )
-    assert ended.returncode == 0, ended.stderr
-
-
-def settings_of_gemini(home: Path) -> Path:
-    """As the rig makes them, with a remark of the person's; no editor is looked for."""
-    gemini_rig.prepare_home()
-    path = home / ".gemini" / "settings.json"
-    settings: dict[str, Any] = json.loads(path.read_text()) | {"ide": {"enabled": False}}
-    path.write_text("// mine\n" + json.dumps(settings, indent=2))
-    return path
-
-
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("scope", ["user", "project"])
 def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
@@ -198,36 +168,6 @@ async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
         gemini(model, poem.parent)
     assert poem.read_text() == POEM
     assert "unsaved" in model.requests[1].tool_results[0]
-
-
-def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
-    """What it said. The model is one that Codex gives its patch tool; nothing but the stub is asked."""
-    provider = f'model_providers.stub={{name="stub",base_url="{model.url}",wire_api="responses",env_key="KEY"}}'
-    settings = [
-        'model_provider="stub"',
-        provider,
-        'model="gpt-5.5"',
-        'approval_policy="never"',
-        "analytics.enabled=false",
-    ]
-    command = [str(programs.codex()), "exec", "--skip-git-repo-check", "-s", "danger-full-access", *flags]
-    command += [word for setting in settings for word in ("-c", setting)]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KEY": "for-nobody", "SHELL": "/bin/sh"}
-    ended = subprocess.run(
-        [*command, "Go."],
-        cwd=home / "project",
-        env=environment,
-        capture_output=True,
-        timeout=50,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stderr
-
-
-TRUSTED = "--dangerously-bypass-hook-trust"
-"""In place of the person, who tells Codex once that the hook may run."""
 
 
 @pytest.mark.usefixtures("guard")

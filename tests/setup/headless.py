@@ -1,0 +1,66 @@
+"""The real agents without a terminal: one prompt, to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests import programs
+from tests.e2e import claude_rig
+from tests.e2e.messages_stub import MessagesStub
+from tests.e2e_gemini import gemini_rig
+from tests.e2e_gemini.gemini_stub import GeminiStub
+
+from .responses_stub import ResponsesStub
+
+TRUSTED = "--dangerously-bypass-hook-trust"
+"""In place of the person, who tells Codex once that the hook may run."""
+
+
+def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
+    return [str(programs.claude()), "-p", prompt, "--permission-mode", "acceptEdits", *flags]
+
+
+def claude(model: MessagesStub, project: Path, *flags: str) -> None:
+    ended = _run(claude_command(*flags), project, claude_rig.environment(model))
+    assert ended.stderr == ""
+
+
+def gemini(model: GeminiStub, project: Path) -> None:
+    _run([str(programs.gemini()), "-p", "Go.", "--approval-mode", "yolo"], project, gemini_rig.environment(model))
+
+
+def settings_of_gemini(home: Path) -> Path:
+    """As the rig makes them, with a remark of the person's; no editor is looked for."""
+    gemini_rig.prepare_home()
+    path = home / ".gemini" / "settings.json"
+    settings: dict[str, Any] = json.loads(path.read_text()) | {"ide": {"enabled": False}}
+    path.write_text("// mine\n" + json.dumps(settings, indent=2))
+    return path
+
+
+def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
+    """What it said. The model is one that Codex gives its patch tool; nothing but the stub is asked."""
+    provider = f'model_providers.stub={{name="stub",base_url="{model.url}",wire_api="responses",env_key="KEY"}}'
+    settings = [
+        'model_provider="stub"',
+        provider,
+        'model="gpt-5.5"',
+        'approval_policy="never"',
+        "analytics.enabled=false",
+    ]
+    command = [str(programs.codex()), "exec", "--skip-git-repo-check", "-s", "danger-full-access", *flags]
+    command += [word for setting in settings for word in ("-c", setting)]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KEY": "for-nobody", "SHELL": "/bin/sh"}
+    return _run([*command, "Go."], home / "project", environment).stderr
+
+
+def _run(command: list[str], project: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, timeout=50, stdin=subprocess.DEVNULL, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _add_ide(commands)
     _add_nvim(commands)
     _add_info(commands)
+    _add_serve(commands)
     _add_hook(commands)
     _add_setup(commands)
     _add_completion(commands)
@@ -182,6 +183,20 @@ def _completion(chosen: argparse.Namespace) -> int:
 
     print(script(chosen.shell, parser()), end="")
     return 0
+
+
+def _add_serve(commands: Commands) -> None:
+    text = "run coding agents on this machine, steered from anywhere"
+    command = commands.add_parser("serve", help=text, description=_sentence(text))
+    command.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the settings file to read")
+    settings.add_flags(command, settings.SERVE)
+    command.set_defaults(run=_serve)
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    from drawbridge.server import plan, serve
+
+    return serve.run(settings.load("serve", settings.SERVE, vars(chosen), more_problems=plan.problems))
 
 
 def _sentence(text: str) -> str:

@@ -142,6 +142,8 @@ class _Connection(asyncio.Protocol):
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._door.terms.kernel_bytes is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self._door.terms.kernel_bytes)
         self._end_in(HANDSHAKE_SECONDS)
 
     def data_received(self, data: bytes) -> None:

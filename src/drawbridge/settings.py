@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.errors import BadSetting
@@ -122,6 +122,54 @@ HOOK: Final = (
 """What ``drawbridge hook`` can be told; ``drawbridge setup`` writes it into the installed form."""
 
 
+SERVE: Final = (
+    Setting("spec_env", "switch", False, "read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR too"),
+    Setting("host", "text", "127.0.0.1", "the address to listen at; 0.0.0.0 or :: for all", metavar="ADDRESS"),
+    Setting("port", "number", 8443, "the port to listen on (default: 8443); 0: any", metavar="N", range=(0, 65_535)),
+    Setting("data_dir", "text", None, "where projects and histories lie (default: the platform's place)", metavar="D"),
+    Setting(
+        "allow", "list", None, "projects may lie in here (default: your home without hidden folders)", metavar="DIR"
+    ),
+    Setting(
+        "agent_path",
+        "list",
+        (),
+        "the program of an agent, as claude=/opt/claude/bin/claude (default: on PATH)",
+        metavar="AGENT=PATH",
+        pattern=r"[a-z][a-z0-9_-]*=.+",
+    ),
+    Setting("public_host", "list", (), "one more name or address that clients come by", metavar="NAME"),
+    Setting("cert", "text", None, "a certificate (PEM, with its chain) instead of the one made here", metavar="FILE"),
+    Setting("key", "text", None, "the key of --cert", metavar="FILE"),
+    Setting("tls", "switch", True, "no TLS; on a loopback address only", flag="--no-tls"),
+    Setting("insecure_no_auth", "switch", False, "ask for no token; on a loopback address only"),
+    Setting("max_projects", "number", 100, "projects, at most (default: 100)", metavar="N", range=(1, 10_000)),
+    Setting("max_runs", "number", 4, "runs at once, over all projects (default: 4)", metavar="N", range=(1, 1_000)),
+    Setting("max_queue", "number", 20, "prompts that wait in one project (default: 20)", metavar="N", range=(1, 1_000)),
+    Setting("max_clients", "number", 256, "clients at once (default: 256)", metavar="N", range=(1, 10_000)),
+    Setting(
+        "idle_timeout",
+        "number",
+        300,
+        "seconds after which a run without any output is ended, while nobody is asked (default: 300)",
+        metavar="S",
+        range=(1, 86_400),
+    ),
+    Setting("run_timeout", "number", None, "seconds that a run may take in all", metavar="S", range=(1, 864_000)),
+    Setting("warm", "number", 4, "agents kept ready between prompts (default: 4)", metavar="N", range=(0, 100)),
+    Setting("warm_time", "number", 1_800, "seconds they are kept (default: 1800)", metavar="S", range=(1, 86_400)),
+    Setting("fsync", "choice", "second", "when a message is on the disk itself", ("always", "second", "off")),
+    Setting("json", "switch", False, "print the ready line as JSON"),
+    Setting("log_level", "choice", "info", "how much is logged", LEVELS),
+    Setting("log_format", "choice", "console", "how it is logged", ("console", "json")),
+    Setting("log_file", "text", None, "log here instead of stderr; five files of 10 MB are kept", metavar="FILE"),
+)
+"""What ``drawbridge serve`` can be told."""
+
+SPEC_VARIABLES: Final = {"port": "PORT", "cert": "CERT_FILE", "key": "KEY_FILE", "data_dir": "DATA_DIR"}
+"""Of the agent server's specification. Read on demand only: every web project's shell sets PORT."""
+
+
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
     """The flags of a table; one that is not given stays out of the parsed namespace.
 
@@ -147,9 +195,18 @@ def defaults(table: tuple[Setting, ...]) -> dict[str, Any]:
 
 
 def load(
-    command: str, table: tuple[Setting, ...], flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ
+    command: str,
+    table: tuple[Setting, ...],
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    more_problems: Callable[[Mapping[str, Any]], list[str]] | None = None,
 ) -> dict[str, Any]:
-    """The settings in force, by name. Raises ``BadSetting`` with all problems at once; nothing is half-applied."""
+    """The settings in force, by name. Raises ``BadSetting`` with all problems at once; nothing is half-applied.
+
+    ``flags["config"]`` names the file, where the command has such a flag. ``more_problems`` sees what the table can't.
+    """
+    if flags.get("config"):
+        environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}
     problems: list[str] = []
     values = defaults(table)
     known = {setting.name: setting for setting in table}
@@ -160,14 +217,16 @@ def load(
         else:
             values[name] = _checked(known[name], value, f"{path}: [{command}] {name}", problems)
     for setting in table:
-        variable = f"{_prefix(command)}{setting.name.upper()}"
-        if environ.get(variable):
-            values[setting.name] = _checked(setting, _parse(setting, environ[variable]), variable, problems)
+        bare = SPEC_VARIABLES.get(setting.name, "") if values.get("spec_env") is True else ""
+        for variable in (bare, f"{_prefix(command)}{setting.name.upper()}"):
+            if environ.get(variable):
+                values[setting.name] = _checked(setting, _parse(setting, environ[variable]), variable, problems)
         if setting.name in flags:
             name = setting.flag or f"--{setting.name.replace('_', '-')}"
             given = flags[setting.name]
             value = _parse(setting, given) if isinstance(given, str) else given
             values[setting.name] = _checked(setting, value, name, problems)
+    problems += more_problems(values) if more_problems is not None else []
     if problems:
         raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
     return values

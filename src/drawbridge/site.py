@@ -26,6 +26,9 @@ class Terms(Struct, frozen=True):
     congested_bytes: int = 1024 * 1024
     """Bytes waiting for a slow peer above which its ``congested`` is true."""
 
+    kernel_bytes: int | None = None
+    """Unsent bytes that the kernel may hold for a peer, where it can be told: what it has can't be left out any more."""
+
     ping_seconds: float | None = None
     """A WebSocket from which nothing came for this time is pinged, and cut after the same time once more.
 

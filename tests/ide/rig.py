@@ -38,9 +38,17 @@ class FakeWebSocket:
         self.closed: tuple[int, str] | None = None
         self.congested = False
 
+    address = "127.0.0.1"
+
     def send(self, data: bytes) -> None:
         if self.closed is None:
             self.sent.append(json.loads(data))
+
+    def send_framed(self, frames: Sequence[bytes]) -> None:
+        raise AssertionError("what agents are told is told to one of them")
+
+    def hold_reading(self, hold: bool) -> None:
+        raise AssertionError("agents are always listened to")
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         self.closed = (code, reason)

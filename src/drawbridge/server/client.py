@@ -140,7 +140,8 @@ class Client:
             self._timer.cancel()
         self._outbox.close()
         if not self._tasks:
-            self._server.gone(self)
+            # Not in this turn: it may be in the midst of a broadcast that it was too slow for.
+            asyncio.get_running_loop().call_soon(self._server.gone, self)
 
     def _is_known_now(self) -> None:
         self.is_known = True

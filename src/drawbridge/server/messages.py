@@ -146,6 +146,13 @@ class SessionReset(Struct, frozen=True):
     project_id: str
 
 
+class SessionChanged(Struct, frozen=True, omit_defaults=True):
+    """The conversation that the next run goes on with; with ``fork_from`` a new one that knows that one."""
+
+    session_id: str
+    fork_from: str | None = None
+
+
 class ExecutionKilled(Struct, frozen=True):
     project_id: str
     state: State

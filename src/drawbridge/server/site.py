@@ -14,10 +14,10 @@ from drawbridge.server.client import Client
 from drawbridge.server.messages import Answer, State
 from drawbridge.server.outbox import Writers
 from drawbridge.server.protocol import Command
+from drawbridge.server.screen import PATH
 from drawbridge.server.subscriber import Frame, Subscriber
 from drawbridge.wire.gate import Head, Refusal
 
-PATH: Final = "/ws"
 HEALTH: Final = "/health"
 
 STRANGERS: Final = 32

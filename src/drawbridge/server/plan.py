@@ -1,0 +1,126 @@
+"""What a server is started with: its settings, looked at in the light of this machine. All problems are found at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import platformdirs
+
+from drawbridge.errors import BadSetting
+from drawbridge.server.access import HOST_NAME, is_loopback
+from drawbridge.server.house import Limits
+from drawbridge.server.tls import Certificate
+
+WITH_A_PROGRAM: Final = ("claude",)
+"""Agents whose program can be named."""
+
+
+class Plan:
+    """Settings that ``problems`` has found nothing in, as what the server works with."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.host: str = values["host"]
+        self.port: int = values["port"]
+        self.data = Path(values["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+        self.roots = tuple(Path(path).resolve() for path in values["allow"] or [Path.home()])
+        self.agent_paths = dict(given.split("=", 1) for given in values["agent_path"])
+        self.public_hosts: tuple[str, ...] = values["public_host"]
+        self.tls: bool = values["tls"]
+        self.certificate = Certificate(Path(values["cert"]), Path(values["key"])) if values["cert"] else None
+        self.token_wanted: bool = not values["insecure_no_auth"]
+        self.clients: int = values["max_clients"]
+        self.fsync = values["fsync"]
+        self.json: bool = values["json"]
+        self.limits = Limits(
+            projects=values["max_projects"],
+            runs_at_once=values["max_runs"],
+            queue=values["max_queue"],
+            idle_seconds=float(values["idle_timeout"]),
+            total_seconds=None if values["run_timeout"] is None else float(values["run_timeout"]),
+            warm_processes=values["warm"],
+            warm_seconds=float(values["warm_time"]),
+        )
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+
+def problems(values: Mapping[str, Any]) -> list[str]:
+    """Everything that keeps a server from starting with these settings, but what is found out by trying."""
+    return [
+        *_address(values),
+        *_certificate(values),
+        *(f"--allow: {path} is no directory" for path in values["allow"] or () if not os.path.isdir(path)),
+        *_agents(values),
+        *(
+            f"--public-host: {name} is no name of a machine and no address"
+            for name in values["public_host"]
+            if not re.fullmatch(HOST_NAME, name) and not _is_address(name)
+        ),
+        *_log_file(values),
+    ]
+
+
+def _address(values: Mapping[str, Any]) -> list[str]:
+    host, found = values["host"], []
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        found.append(f"--host: {host} is no address of this machine")
+    if not is_loopback(host):
+        if not values["tls"]:
+            found.append(f"--no-tls goes with a loopback address only, not with {host}")
+        if values["insecure_no_auth"]:
+            found.append(f"--insecure-no-auth goes with a loopback address only, not with {host}")
+    return found
+
+
+def _certificate(values: Mapping[str, Any]) -> list[str]:
+    cert, key = values["cert"], values["key"]
+    if (cert is None) != (key is None):
+        return ["--cert and --key go together"]
+    if cert is None:
+        return []
+    if not values["tls"]:
+        return ["--cert and --no-tls exclude each other"]
+    try:
+        Certificate(Path(cert), Path(key)).context()
+    except BadSetting as error:
+        return [str(error).removesuffix(". Nothing was started.")]
+    return []
+
+
+def _agents(values: Mapping[str, Any]) -> list[str]:
+    found = []
+    for given in values["agent_path"]:
+        name, _, path = given.partition("=")
+        if name not in WITH_A_PROGRAM:
+            found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(WITH_A_PROGRAM)}")
+        elif shutil.which(path) is None:
+            found.append(f"--agent-path: {path} is no program")
+    return found
+
+
+def _log_file(values: Mapping[str, Any]) -> list[str]:
+    if values["log_file"]:
+        try:
+            open(values["log_file"], "a").close()
+        except OSError as error:
+            return [f"--log-file: {values['log_file']} can't be written: {(error.strerror or str(error)).lower()}"]
+    return []
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""What ``drawbridge serve`` says when it is ready: one line of JSON for programs, a short screen for people."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from drawbridge.server.plan import Plan
+from drawbridge.server.tls import Certificate
+from drawbridge.terminal import Terminal
+
+PATH: Final = "/ws"
+
+
+def ready_line(plan: Plan, port: int, certificate: Certificate | None) -> dict[str, Any]:
+    """What a program needs to connect. ``token_file`` and ``fingerprint`` are null where there is none."""
+    return {
+        "event": "ready",
+        "url": address(plan, port),
+        "token_file": str(plan.data / "token") if plan.token_wanted else None,
+        "fingerprint": certificate.fingerprint if certificate else None,
+        "pid": os.getpid(),
+    }
+
+
+def address(plan: Plan, port: int) -> str:
+    """By the first public name where there is one; who listens everywhere is reached at this machine itself too."""
+    host = plan.public_hosts[0] if plan.public_hosts else plan.host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    try:
+        shown = f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        shown = host
+    return f"{'wss' if plan.tls else 'ws'}://{shown}:{port}{PATH}"
+
+
+def show(
+    plan: Plan, port: int, certificate: Certificate | None, version: str, agents: Sequence[str], projects: int
+) -> None:
+    terminal = Terminal(sys.stdout)
+    if plan.json:
+        terminal.write(json.dumps(ready_line(plan, port, certificate)) + "\n")
+        return
+    rows = [("address", [address(plan, port)])]
+    if plan.token_wanted:
+        rows.append(("token", [str(plan.data / "token"), "Who has it commands the agents here: keep it to yourself."]))
+    else:
+        rows.append(("token", ["none is asked for: whoever is on this machine commands the agents"]))
+    if certificate is None:
+        rows.append(("TLS", ["none: on this machine only"]))
+    else:
+        made = "given" if plan.certificate else "made here; compare it when a client asks"
+        rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))
+    where = ", ".join(str(root) for root in plan.roots)
+    rows += [("projects", [f"{projects or 'none yet'}; new ones may lie in {where}"]), ("agents", [", ".join(agents)])]
+    lines = [terminal.paint(f"drawbridge {version} is ready", "agent"), ""]
+    for name, texts in rows:
+        for index, text in enumerate(texts):
+            label = terminal.paint(f"{name if index == 0 else '':<13}", "dim")
+            lines.append(f"  {label}{terminal.plain(text, 'path' if name == 'address' else 'context')}")
+    lines += ["", "Ctrl-C ends it: agents are stopped, clients are told.", ""]
+    terminal.write("\n".join(lines))
+
+
+def _halves(fingerprint: str) -> tuple[str, str]:
+    middle = len(fingerprint) // 2
+    return fingerprint[:middle], fingerprint[middle + 1 :]

@@ -1,0 +1,181 @@
+"""``drawbridge serve``: starts a server, says where it is, ends it in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from drawbridge.door import Door, Terms
+from drawbridge.errors import DrawbridgeError, NoPort, ServerRunning
+from drawbridge.private_files import make_private_directory
+from drawbridge.server import logs, messages
+from drawbridge.server.access import Access, OwnNames, owner_token
+from drawbridge.server.agents.registry import agents
+from drawbridge.server.blobs import Blobs
+from drawbridge.server.core import Core
+from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.plan import Plan
+from drawbridge.server.screen import show
+from drawbridge.server.site import ServerSite
+from drawbridge.server.stats import Monitor
+from drawbridge.server.tls import Certificate, own_certificate
+
+ENDING_SECONDS: Final = 10.0
+"""From the signal until clients are told (1001): runs are told and their processes ended before."""
+
+RENEWAL_SECONDS: Final = 24 * 3600.0
+
+SPARE_CONNECTIONS: Final = 64
+"""Beside those of clients: who has not said yet what it wants, and who asks for /health."""
+
+logger = logging.getLogger("drawbridge.server")
+
+
+def run(values: dict[str, Any]) -> int:
+    """Blocks until a signal ends the server; the exit code."""
+    logs.configure(values["log_level"], values["log_format"], values["log_file"])
+    plan = Plan(values)
+    with _own_data(plan.data):
+        token = owner_token(plan.data / "token") if plan.token_wanted else None
+        names = OwnNames(plan.public_hosts)
+        certificate = plan.certificate
+        if plan.tls and certificate is None:
+            certificate = own_certificate(plan.data / "tls", names.names)
+        listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
+        with contextlib.closing(listening) as listener, running as runner:
+            return runner.run(_serve(plan, listener, Access(token, names, secure=plan.tls), names, certificate))
+
+
+async def _serve(
+    plan: Plan, listener: socket.socket, access: Access, names: OwnNames, certificate: Certificate | None
+) -> int:
+    stop = _stop_at_signals()
+    blobs = Blobs(plan.data / "blobs")
+    known = agents(plan.agent_paths)
+    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync)
+    await core.open()
+    site = ServerSite(access, core)
+    number = version("drawbridge")
+    monitor = Monitor(plan.data, number, core.states, lambda: len(site.clients))
+    site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health)
+    tls = certificate.context() if certificate is not None else None
+    terms = Terms(
+        connections=plan.clients + SPARE_CONNECTIONS,
+        message_bytes=messages.MESSAGE_BYTES,
+        binary_as_text=False,
+        congested_bytes=64 * 1024,
+        kernel_bytes=128 * 1024,
+        ping_seconds=30.0,
+        farewell="the server is ending: connect again later",
+    )
+    async with Door(site, listener, terms, tls):
+        show(plan, listener.getsockname()[1], certificate, number, list(known), len(core.projects))
+        async with _beside(monitor.run(site), _renew(plan, names, certificate, tls)):
+            await stop.wait()
+        site.dispatch.ending = True
+        try:
+            await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)
+        except TimeoutError:
+            logger.error("not everything has ended within %g s", ENDING_SECONDS)
+        await asyncio.sleep(0)  # what clients were told in this turn goes out before they are closed
+    return 0
+
+
+def _stop_at_signals() -> asyncio.Event:
+    """Set by the first signal; the second one ends the process where it stands."""
+    stop = asyncio.Event()
+
+    def signalled(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        logger.info("%s: ending", signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, signalled, number)
+    return stop
+
+
+@contextlib.asynccontextmanager
+async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                logger.error("a fault of ours", exc_info=ended)
+
+
+async def _renew(plan: Plan, names: OwnNames, certificate: Certificate | None, tls: Any) -> None:
+    """Once a day: a certificate of ours is made anew in time; one that was given may have been replaced by its owner."""
+    while certificate is not None:
+        await asyncio.sleep(RENEWAL_SECONDS)
+        before = certificate.fingerprint
+        try:
+            if plan.certificate is None:
+                own_certificate(plan.data / "tls", names.names)
+            certificate.context()
+            certificate.load_into(tls)
+        except (DrawbridgeError, OSError, ValueError) as error:
+            logger.error("the certificate could not be renewed: %s", error)
+            continue
+        if certificate.fingerprint != before:
+            logger.warning("new certificate, SHA-256 %s", certificate.fingerprint)
+
+
+@contextlib.contextmanager
+def _own_data(directory: Path) -> Iterator[None]:
+    """The data directory is this process's alone until it ends, in whatever way: the kernel gives the lock back."""
+    make_private_directory(str(directory))
+    file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = os.read(file, 32).decode("ascii", "replace").strip()
+            raise ServerRunning(
+                f"Another server{f' (process {pid})' if pid.isdigit() else ''} works with the data in {directory}. "
+                "Nothing was started; end that one, or choose another directory with --data-dir."
+            ) from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.create_server(
+            address, family=family, backlog=128, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise NoPort(
+            f"Port {port} of {host} can't be had: {why}. Nothing was started; end what listens there, or choose another "
+            "with --port."
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return make

@@ -1,0 +1,165 @@
+"""A server of the test's own process: the real door, clients and dispatch, with a core that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drawbridge.door import Door, Terms
+from drawbridge.server import messages
+from drawbridge.server import protocol as say
+from drawbridge.server.access import Access, OwnNames
+from drawbridge.server.blobs import Blobs
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.messages import Answer
+from drawbridge.server.site import ServerSite
+from drawbridge.server.stats import Monitor
+from drawbridge.server.subscriber import Frame, Subscriber
+
+TOKEN = "a-token-that-is-long-enough-for-all-of-us"
+AT = "2026-01-01T00:00:00.000Z"
+
+
+def info(id: str, path: str) -> messages.ProjectInfo:
+    return messages.ProjectInfo(
+        id=id,
+        path=path,
+        state="IDLE",
+        session_id="",
+        agent="demo",
+        created_at=AT,
+        last_active=AT,
+        message_count=0,
+        last_seq=0,
+        approvals=[],
+    )
+
+
+class Twin:
+    """A core in memory: remembers what it was asked, answers as the real one, and can be told to wait or to fail."""
+
+    def __init__(self) -> None:
+        self.asked: list[say.Command] = []
+        self.subscribers: dict[str, Subscriber] = {}
+        self.followers: dict[str, set[str]] = {"projects": set(), "approvals": set(), "stats": set()}
+        self.projects: dict[str, messages.ProjectInfo] = {}
+        self.left: list[str] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.fault: Exception | None = None
+        self.records: dict[int, bytes] = {}
+
+    def publish(self, frame: Frame) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.send(frame)
+
+    def say_line(self, line: bytes, seq: int | None = None) -> None:
+        data = messages.agent_message(line, project_id="p1", session_id="s1", seq=seq)
+        self.publish(Frame(data, ephemeral=seq is None, project_id="p1", seq=seq))
+
+    async def project_create(self, command: say.ProjectCreate, client: Subscriber) -> Answer:
+        self.asked.append(command)
+        made = info(f"p{len(self.projects) + 1}", command.path)
+        self.projects[made.id] = made
+        return messages.updated("project_state", messages.ProjectState(state="IDLE", session_id="", path=made.path))
+
+    async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer:
+        self.asked.append(command)
+        return Answer(type="project_list", data={"projects": list(self.projects.values())})
+
+    async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer:
+        self.asked.append(command)
+        if command.project_id not in self.projects:
+            raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
+        self.subscribers[client.id] = client
+        return messages.OK
+
+    async def project_leave(self, command: say.ProjectLeave, client: Subscriber) -> Answer:
+        self.subscribers.pop(client.id, None)
+        return await self._plain(command, client)
+
+    async def execute(self, command: say.Execute, client: Subscriber) -> Answer:
+        self.asked.append(command)
+        return Answer(
+            type="accepted", project_id=command.project_id, seq=1, data=messages.Accepted(f"run_{client.name}", 0)
+        )
+
+    async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer:
+        self.asked.append(command)
+        await self.go_on.wait()
+        return messages.OK
+
+    async def _plain(self, command: say.Command, client: Subscriber) -> Answer:
+        self.asked.append(command)
+        if self.fault is not None:
+            raise self.fault
+        return messages.OK
+
+    project_delete = get_messages = agent_interrupt = agent_new_session = set_mode = set_model = _plain
+    session_list = session_resume = session_fork = permission_response = _plain
+
+    def follow(self, topics: Sequence[say.Topic], client: Subscriber) -> None:
+        for topic in topics:
+            self.followers[topic].add(client.id)
+
+    def unfollow(self, topics: Sequence[say.Topic], client: Subscriber) -> None:
+        for topic in topics:
+            self.followers[topic].discard(client.id)
+
+    def gone(self, client: Subscriber) -> None:
+        self.left.append(client.id)
+        self.subscribers.pop(client.id, None)
+
+    async def record(self, project_id: str, seq: int) -> bytes:
+        if project_id not in self.projects or seq not in self.records:
+            raise ClientError("BLOB_NOT_FOUND", "There is no such record.", "data.blob_id")
+        return self.records[seq]
+
+    def states(self) -> Mapping[str, messages.State]:
+        return {id: project.state for id, project in self.projects.items()}
+
+
+class Server:
+    """Listens on 127.0.0.1; ``url`` is where."""
+
+    def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: Terms) -> None:
+        self.core = Twin()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener.setblocking(False)
+        self.port: int = self.listener.getsockname()[1]
+        self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
+        self.roots = [directory / "allowed"]
+        self.roots[0].mkdir()
+        self.site = ServerSite(Access(token, OwnNames(["public.example"]), secure=tls is not None), self.core)
+        self.monitor = Monitor(directory, "1.2.3", self.core.states, lambda: len(self.site.clients))
+        blobs = Blobs(directory / "blobs")
+        self.site.dispatch = Dispatch(self.core, blobs, self.roots, ["demo"], "1.2.3", self.monitor.health)
+        self.door = Door(self.site, self.listener, terms, tls)
+
+
+SERVED = Terms(
+    connections=200,
+    message_bytes=messages.MESSAGE_BYTES,
+    binary_as_text=False,
+    congested_bytes=64 * 1024,
+    kernel_bytes=128 * 1024,
+)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    directory: Path, *, token: str | None = TOKEN, tls: ssl.SSLContext | None = None, terms: Terms = SERVED
+) -> AsyncIterator[Server]:
+    server = Server(directory, token=token, tls=tls, terms=terms)
+    async with server.door:
+        yield server
+
+
+def request_head(server: Server, path: str = "/ws", **headers: Any) -> dict[str, str]:
+    return {"Host": f"127.0.0.1:{server.port}", **{name.replace("_", "-"): value for name, value in headers.items()}}

@@ -1,0 +1,58 @@
+"""Every message of a test, both ways, is held against docs/protocols/client.schema.json, and stricter: what a message of
+the server holds and the schema does not name is a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "client.schema.json"
+
+
+def check_said(message: Any) -> None:
+    """A message of the server."""
+    kind = f"server.{message['type']}"
+    if message["type"] == "update":
+        kind += f".{message['data']['update_type']}"
+    _check(kind, message)
+
+
+def check_asked(message: Any) -> None:
+    """A message of a client."""
+    _check(f"client.{message['type']}", message)
+
+
+def _check(kind: str, message: Any) -> None:
+    error = next(iter(_validator(kind).iter_errors(message)), None)
+    assert error is None, f"{kind}: {error.json_path}: {error.message}"
+
+
+@cache
+def _validator(kind: str) -> Draft202012Validator:
+    definitions = _definitions()
+    assert kind in definitions, f"the schema has no {kind}"
+    return Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": definitions})
+
+
+@cache
+def _definitions() -> dict[str, Any]:
+    definitions: dict[str, Any] = json.loads(FILE.read_text())["$defs"]
+    return {
+        name: definition if name.startswith("client") else _closed(definition)
+        for name, definition in definitions.items()
+    }
+
+
+def _closed(schema: Any) -> Any:
+    """The same, but with no other property than those it names."""
+    if isinstance(schema, dict):
+        closed = {key: _closed(value) for key, value in schema.items()}
+        if "properties" in closed and "additionalProperties" not in closed:
+            closed["additionalProperties"] = False
+        return closed
+    return [_closed(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,125 @@
+"""A client of the agent server, as a person's program would be one; all it says and hears is held against the schema."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tests.server.schema import check_asked, check_said
+from tests.waiting import PATIENCE
+
+Message = dict[str, Any]
+
+
+class WireClient:
+    """``heard``: everything in order; ``hear`` goes through it from where it stopped last."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.heard: list[Message] = []
+        self._at = 0
+        self._numbers = count(1)
+        self._news = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    async def tell(
+        self, type: str, data: Message | None = None, project_id: str | None = None, request_id: str | None = None
+    ) -> None:
+        message: Message = {"type": type}
+        parts = {"project_id": project_id, "data": data, "request_id": request_id}
+        message |= {name: part for name, part in parts.items() if part is not None}
+        check_asked(message)
+        await self.connection.send(json.dumps(message))
+
+    async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
+        """The answer to just this, an error too; what else comes meanwhile is heard as well."""
+        request_id = f"request-{next(self._numbers)}"
+        await self.tell(type, data, project_id, request_id)
+        return await self._find(lambda message: message.get("request_id") == request_id, type, 0)
+
+    async def hear(self, type: str, update_type: str | None = None, **fields: Any) -> Message:
+        """The next one of this kind with these in its data; what comes before it is passed over."""
+
+        def wanted(message: Message) -> bool:
+            data = message["data"]
+            if update_type is not None and data.get("update_type") != update_type:
+                return False
+            inner = data["data"] if type == "update" else data
+            return message["type"] == type and all(inner.get(name) == value for name, value in fields.items())
+
+        found = await self._find(wanted, f"{type} {update_type or ''} {fields or ''}", self._at)
+        self._at = self.heard.index(found, self._at) + 1
+        return found
+
+    async def next(self) -> Message:
+        """The next message, whatever it is."""
+        found = await self._find(lambda message: True, "anything", self._at)
+        self._at += 1
+        return found
+
+    def passed(self) -> list[Message]:
+        """What has come since the last ``hear``."""
+        new = self.heard[self._at :]
+        self._at = len(self.heard)
+        return new
+
+    async def close_code(self) -> int:
+        """Waits for the server to close."""
+        async with asyncio.timeout(PATIENCE):
+            await self.connection.wait_closed()
+        assert self.connection.close_code is not None
+        return self.connection.close_code
+
+    async def leave(self) -> None:
+        await self.connection.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader
+
+    async def _find(self, wanted: Callable[[Message], bool], what: str, start: int) -> Message:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for message in self.heard[start:]:
+                    if wanted(message):
+                        return message
+                start = len(self.heard)
+                assert not self._reader.done() or self._reader.exception() is None, self._reader.exception()
+                assert not self._reader.done(), f"the connection ended before {what}: {self.connection.close_code}"
+                self._news.clear()
+                await self._news.wait()
+
+    async def _read(self) -> None:
+        try:
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    message = json.loads(await self.connection.recv())
+                    self.heard.append(message)
+                    check_said(message)
+                    self._news.set()
+        finally:
+            self._news.set()
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    url: str, token: str | None = None, tls: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[WireClient]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers |= options.pop("headers", {})
+    async with connect(url, additional_headers=headers, ssl=tls, proxy=None, **options) as connection:
+        client = WireClient(connection)
+        try:
+            yield client
+        finally:
+            await client.leave()
+    if client._reader.done() and not client._reader.cancelled():
+        failure = client._reader.exception()
+        if failure is not None:
+            raise failure

@@ -1,0 +1,115 @@
+"""Writes docs/protocols/client.schema.json from the types of the client protocol; a test compares the two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drawbridge.server import protocol
+from drawbridge.server.said import TYPES, UPDATES
+
+FILE = Path(__file__).resolve().parent.parent / "docs" / "protocols" / "client.schema.json"
+
+REFERENCE = "#/$defs/{name}"
+TEXT = {"type": "string"}
+IDENTIFIER = {"type": "string", "minLength": 1, "maxLength": 200}
+
+
+def schema() -> dict[str, Any]:
+    """``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
+    asked, asks_of = _components(protocol.COMMANDS)
+    said, says_of = _components(TYPES)
+    updated, updates_of = _components(UPDATES)
+    asks = {f"client.{name}": _ask(name, protocol.COMMANDS[name], asked, ref) for name, ref in asks_of.items()}
+    says = {f"server.{name}": _say({"const": name}, ref) for name, ref in says_of.items()}
+    updates = {f"server.update.{name}": _update(name, ref) for name, ref in updates_of.items()}
+    shared = {
+        name: kind for name, kind in asked.items() if name not in {c.__name__ for c in protocol.COMMANDS.values()}
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What clients and the agent server of Drawbridge say to each other",
+        "anyOf": [{"$ref": "#/$defs/client_message"}, {"$ref": "#/$defs/server_message"}],
+        "$defs": {
+            "client_message": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in asks]},
+            "server_message": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in (*says, *updates)]},
+            **asks,
+            **says,
+            **updates,
+            **shared,
+            **said,
+            **updated,
+        },
+    }
+
+
+def _components(kinds: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The definitions that the kinds need, and each kind in terms of them."""
+    refs, components = msgspec.json.schema_components(list(kinds.values()), ref_template=REFERENCE)
+    return _tidy(components), dict(zip(kinds, _tidy(refs), strict=True))
+
+
+def _ask(name: str, kind: type[protocol.Command], defs: Mapping[str, Any], ref: Any) -> dict[str, Any]:
+    data = dict(defs[ref["$ref"].rpartition("/")[2]])
+    data["properties"] = {key: value for key, value in data["properties"].items() if key != "request_id"}
+    data.pop("title", None)
+    description = data.pop("description", None)
+    needed = ["type", *(["data"] if data.get("required") else [])]
+    allowed = data if data.get("required") else {"anyOf": [data, {"type": "null"}]}
+    message: dict[str, Any] = {
+        "type": "object",
+        "required": needed,
+        "properties": {
+            "type": {"const": name},
+            "project_id": TEXT | {"minLength": 1},
+            "data": allowed,
+            "request_id": IDENTIFIER,
+        },
+    }
+    if issubclass(kind, protocol.ProjectCommand):
+        data["properties"]["project_id"] = TEXT | {"minLength": 1}
+        inside = {"required": ["data"], "properties": {"data": {"type": "object", "required": ["project_id"]}}}
+        message["anyOf"] = [{"required": ["project_id"]}, inside]
+    return ({"description": description} if description else {}) | message
+
+
+def _say(kind: dict[str, Any], data: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["type", "data"],
+        "properties": {
+            "type": kind,
+            "project_id": TEXT,
+            "seq": {"type": "integer", "minimum": 1},
+            "data": data,
+            "request_id": IDENTIFIER,
+        },
+    }
+
+
+def _update(name: str, data: Any) -> dict[str, Any]:
+    inner = {"update_type": {"const": name}, "data": data}
+    return _say({"const": "update"}, {"type": "object", "required": ["update_type", "data"], "properties": inner})
+
+
+def _tidy(value: Any) -> Any:
+    """Without the indentation of docstrings, and without defaults that say nothing."""
+    if isinstance(value, dict):
+        return {
+            key: " ".join(item.split()) if key == "description" and isinstance(item, str) else _tidy(item)
+            for key, item in value.items()
+            if not (key == "default" and item is None)
+        }
+    return [_tidy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def text() -> str:
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text())

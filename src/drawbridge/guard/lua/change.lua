@@ -1,6 +1,6 @@
 --- Of the methods that read or replace a whole text: what a save would write, and a change that leaves all else in its place.
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
-local PAIRED = 200 -- lines of one edit; above it they are replaced at one go and their marks with them
+local PAIRED = 200 -- lines of one edit; above it they are replaced at one go, and what is marked inside them is lost
 local BOM = '\239\187\191'
 
 -- What Neovim means by these names, and iconv does not.
@@ -82,16 +82,22 @@ end
 local function edit_lines(buf, edit)
   local first, finish, new = edit.start, edit['end'], edit.lines
   local paired = math.min(finish - first, #new)
-  if paired > PAIRED then
-    return api.nvim_buf_set_lines(buf, first, finish, true, new)
-  end
   -- Lines that are too many or too few first, from below, while the rows above still count.
   if #new ~= finish - first then
     api.nvim_buf_set_lines(buf, first + paired, finish, true, vim.list_slice(new, paired + 1))
   end
-  for index, old in ipairs(api.nvim_buf_get_lines(buf, first, first + paired, true)) do
-    edit_line(buf, first + index - 1, old, new[index])
+  local old = api.nvim_buf_get_lines(buf, first, first + paired, true)
+  guard.run = function()
+    if paired > PAIRED then
+      return api.nvim_buf_set_lines(buf, first, first + paired, true, vim.list_slice(new, 1, paired))
+    end
+    for index, line in ipairs(old) do
+      edit_line(buf, first + index - 1, line, new[index])
+    end
   end
+  -- Before 0.12 a line loses its marks when a part of it is replaced.
+  vim.cmd('lockmarks lua __drawbridge_guard.run()')
+  guard.run = nil
 end
 
 local function in_window(window, run)

@@ -144,7 +144,8 @@ local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)
   for _, entry in ipairs(undo.entries) do
-    first = entry.save ~= (undo.save_cur > 0 and undo.save_cur or nil) and (first or entry.time) or nil
+    local is_saved = undo.save_cur > 0 and entry.save == undo.save_cur
+    first = not is_saved and (first or entry.time) or nil
   end
   local found = loop.fs_stat(api.nvim_buf_get_name(buf))
   return first and found and found.mtime.sec > first

@@ -170,7 +170,7 @@ local function refresh(buf)
     return
   elseif vim.bo[buf].modified or is_taken_over(buf) then
     if changed then
-      keep(buf, not vim.bo[buf].modified and 'a plugin reads it' or nil)
+      keep(buf, not vim.bo[buf].modified and 'a plugin reads and saves it' or nil)
     end
     return
   end

@@ -56,7 +56,8 @@ local function selected(place)
     cut_block(lines, lines[1], last, { from = from, to = to, curswant = place.curswant })
   elseif place.kind == 'v' then
     if from[2] + #lines - 1 == to[2] then
-      local exclusive = vim.o.selection == 'exclusive'
+      -- Where both ends are one place, that character is selected after all.
+      local exclusive = vim.o.selection == 'exclusive' and (from[2] ~= to[2] or from[3] ~= to[3])
       lines[#lines] = last:sub(1, to[3] - 1 + (exclusive and 0 or #character_at(last, to[3])))
     end
     lines[1] = lines[1]:sub(from[3])

@@ -134,8 +134,8 @@ class History:
                 return
             if self._records_unsaved:
                 self._save_index()
-            if self._tail is not None:
-                history_sync.shared.now(self._tail)
+            for written in (self._tail, self._catalogue.directory):
+                history_sync.shared.now(written)
             self._let_go()
             self._closed = True
 

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from drawbridge.errors import NotPrivate
 from drawbridge.private_files import remove_quietly, write_private
-from drawbridge.server.segments import NAME, Segment, open_to_read, scan
+from drawbridge.server.segments import NAME, Segment, Stale, open_to_read, scan
 
 FILE: Final = "index.json"
 
@@ -117,20 +117,33 @@ class Catalogue:
         sizes = self._files()
         ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # else it is another directory's index
         last_seq = index.last_seq if ours else 0
+        unplaced = 0  # damaged lines in files without any other: their numbers are not to be used again
         segments = []
         for name, size in sizes.items():
             segment = known.get(name) or Segment(name)
             if segment.size != size:
-                segment = segment.copy() if segment.size < size else Segment(name)
-                damaged = scan(self.path(name), segment, partial(self.report, name))
-                last_seq = max(last_seq, segment.last_seq + damaged if segment.count else 0)
+                segment, damaged = self._read(segment, size)
+                if segment.count:
+                    last_seq = max(last_seq, segment.last_seq + damaged)
+                else:
+                    unplaced += damaged
             segments.append(segment)
         changed = any(known.get(segment.name) is not segment for segment in segments)
         self.segments = self._in_order(segments)
-        self.last_seq = max([last_seq, *(segment.last_seq for segment in self.segments)])
+        self.last_seq = max([last_seq, *(segment.last_seq for segment in self.segments)]) + unplaced
         self.count = sum(segment.count for segment in self.segments)
         if changed:
             self.save()
+
+    def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
+        """The file with what is new in it, or all of it where it is not only longer; and what ``scan`` returns."""
+        path, report = self.path(known.name), partial(self.report, known.name)
+        with contextlib.suppress(Stale):
+            if known.size < size:
+                segment = known.copy()
+                return segment, scan(path, segment, report)
+        segment = Segment(known.name)
+        return segment, scan(path, segment, report)
 
     def _files(self) -> dict[str, int]:
         """Names and sizes of the files that hold records."""
@@ -138,6 +151,8 @@ class Catalogue:
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 if not NAME.fullmatch(entry.name):
+                    if entry.name.endswith(".tmp"):
+                        remove_quietly(entry.path)  # the server died while it wrote its index or link
                     continue
                 if not entry.is_file(follow_symlinks=False):
                     logger.warning("%s: %s is not a file and was left alone", self.directory, entry.name)

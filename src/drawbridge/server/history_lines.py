@@ -28,7 +28,7 @@ _ROOM: Final = 200
 _DEEPEST: Final = 400
 """Levels of nesting. Readers that are called from deeper down than ``compose`` must be able to take them in too."""
 _FOLLOWERS: Final = 3
-_LONGEST_JUMP: Final = 1_000
+_SHORTEST_LINE: Final = 80
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -112,28 +112,32 @@ class Head(NamedTuple):
     length: int
 
 
-def believed(heads: Sequence[Head], before: int | None) -> list[Head]:
-    """Those whose ``seq`` makes sense; they ascend. ``before``: the number of the line that comes before all of them.
+def believed(heads: Sequence[Head], before: int | None, start: int) -> list[Head]:
+    """Those whose ``seq`` makes sense; they ascend. ``before``: the number of the line that ends at the offset ``start``.
 
     One line, one number: whatever stands between two good lines accounts for the numbers between them. A line that
     does not fit (a digit was damaged, or line breaks were) counts only where the ones after it go on from there, so
-    that it can't hide them.
+    that it can't hide them, and as the last one where what is damaged before it has room for the missing ones.
     """
     good: list[Head] = []
-    last, place = before, -1
+    last, place, end = before, -1, start
     for number, head in enumerate(heads):
         if last is None or head.seq != last + head.place - place:
-            if last is not None and head.seq <= last:
-                continue
-            jump = 0 if last is None else head.seq - last
-            if not _goes_on(head, heads[number + 1 : number + 1 + _FOLLOWERS], jump):
+            following = heads[number + 1 : number + 1 + _FOLLOWERS]
+            fits = last is None or last < head.seq <= last + 1 + _room(end, head)
+            if (last is not None and head.seq <= last) or not (_goes_on(head, following) if following else fits):
                 continue
         good.append(head)
-        last, place = head.seq, head.place
+        last, place, end = head.seq, head.place, head.offset + head.length
     return good
 
 
-def _goes_on(head: Head, following: Sequence[Head], jump: int) -> bool:
+def _goes_on(head: Head, following: Sequence[Head]) -> bool:
     if any(other.seq - head.seq == other.place - head.place for other in following):
         return True
-    return len(following) < _FOLLOWERS and jump <= _LONGEST_JUMP
+    return 0 < following[0].seq - head.seq <= 1 + _room(head.offset + head.length, following[0])
+
+
+def _room(end: int, head: Head) -> int:
+    """How many records may have been in what is damaged between ``end`` and a line."""
+    return (head.offset - end) // _SHORTEST_LINE

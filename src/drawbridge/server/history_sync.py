@@ -32,6 +32,7 @@ class Syncer:
         """``delay``: seconds."""
         self._delay = delay
         self._changing = threading.Lock()
+        self._syncing = threading.Lock()
         self._waiting: dict[object, int] = {}
         self._timer: threading.Timer | None = None
 
@@ -51,23 +52,25 @@ class Syncer:
                 self._timer.start()
 
     def now(self, owner: object) -> None:
-        """What waits for ``owner`` does not wait any longer."""
-        with self._changing:
-            file = self._waiting.pop(owner, None)
-            if self._timer is not None and not self._waiting:
-                self._timer.cancel()
-                self._timer = None
-        if file is not None:
-            _sync(file)
-            os.close(file)
+        """What waits for ``owner`` is on the disk when this returns."""
+        with self._syncing:
+            with self._changing:
+                file = self._waiting.pop(owner, None)
+                if self._timer is not None and not self._waiting:
+                    self._timer.cancel()
+                    self._timer = None
+            if file is not None:
+                _sync(file)
+                os.close(file)
 
     def _sync_all(self) -> None:
-        with self._changing:
-            files, self._waiting = self._waiting, {}
-            self._timer = None
-        for file in files.values():
-            _sync(file)
-            os.close(file)
+        with self._syncing:
+            with self._changing:
+                files, self._waiting = self._waiting, {}
+                self._timer = None
+            for file in files.values():
+                _sync(file)
+                os.close(file)
 
 
 def _sync(file: int) -> None:

@@ -12,7 +12,7 @@ import fcntl
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -122,7 +122,7 @@ def _what_is_left(
         if record is not None and record.seq in seqs:
             heads.append(Head(place, record.seq, 0, offset, len(line) + 1))
         offset += len(line) + 1
-    good = believed(heads, seqs.start - 1)
+    good = believed(heads, seqs.start - 1, start)
     _report_between(good, start, offset, report)
     return [record for head in good if (record := records[head.place])]
 
@@ -139,15 +139,18 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 def scan(path: str, segment: Segment, report: Report) -> int:
     """Takes in what the file has beyond ``segment.size``. Mends its end first where it is torn and that is possible.
 
-    Returns how many lines at the end are damaged: each stood for a record.
+    Returns how many lines at the end are damaged: each stood for a record. Raises ``Stale`` where no line begins there.
     """
     heads: list[Head] = []
     start = offset = segment.size
     place = 0
     with open(open_to_read(path), "rb", buffering=_SCANNED_AT_ONCE) as file:
-        file.seek(start)
+        file.seek(max(0, start - 1))
+        if start and file.read(1) != b"\n":
+            raise Stale(segment.name)
         for line in iter(partial(file.readline, LONGEST_LINE), b""):
-            if line[-1:] != b"\n" and len(line) < LONGEST_LINE:
+            torn = line[-1:] != b"\n" and len(line) < LONGEST_LINE
+            if torn:
                 if not _mend(path, offset, line):
                     break
                 line += b"\n"
@@ -156,7 +159,9 @@ def scan(path: str, segment: Segment, report: Report) -> int:
                 heads.append(Head(place, record.seq, microseconds(record.time), offset, len(line)))
             place += 1
             offset += len(line)
-    good = believed(heads, segment.last_seq if segment.count else None)
+            if torn:
+                break
+    good = believed(heads, segment.last_seq if segment.count else None, start)
     _report_between(good, start, offset, report)
     for head in good:
         segment.add(head.seq, head.time, head.offset, head.length)
@@ -172,7 +177,8 @@ def _mend(path: str, offset: int, torn: bytes) -> bool:
         return False
     try:
         _lock(file)
-        if os.fstat(file).st_size != offset + len(torn):
+        found = os.fstat(file)
+        if found.st_size != offset + len(torn) or found.st_nlink != 1:
             return False
         if parse(torn) is not None:
             return os.write(file, b"\n") == 1
@@ -209,8 +215,8 @@ class Tail:
 
     @classmethod
     def create(cls, directory: str, moment: datetime) -> Tail:
-        """A new, empty file with a name of its own."""
-        stem = moment.astimezone(UTC).strftime("messages_%Y-%m-%d_%H-%M-%S")
+        """A new, empty file with a name of its own. ``moment`` is in UTC."""
+        stem = "messages_" + moment.isoformat()[:19].replace("T", "_").replace(":", "-")
         number = 1
         while True:
             name = f"{stem}.jsonl" if number == 1 else f"{stem}_{number}.jsonl"
@@ -220,9 +226,12 @@ class Tail:
                 number += 1
 
     def undisturbed(self) -> bool:
-        """Whether the file is still there and as long as it was left: nobody and no failed write has changed it."""
+        """Whether the file is as long as it was left, by others and by a failed write, and has its one name still.
+
+        With two (``cp -l``, a backup made of links) what is added would change the other one's content too.
+        """
         found = os.fstat(self.file)
-        return found.st_size == self.segment.size and found.st_nlink > 0
+        return found.st_size == self.segment.size and found.st_nlink == 1
 
     def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
         """All of it, and ``then`` with the file descriptor, or nothing: what was written of it is cut off again."""

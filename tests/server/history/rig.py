@@ -1,0 +1,54 @@
+"""Moments, messages, and a reader of history files that shares nothing with the one under test."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from drawbridge.server.history import History, Page
+
+NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    """So long after noon of the day on which the tests play."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def message(text: object, size: int = 0) -> bytes:
+    return json.dumps({"type": "assistant", "text": text, "rest": "x" * size}).encode()
+
+
+def open_history(directory: Path, **options: Any) -> History:
+    return History.open(directory, **{"fsync": "off", **options})
+
+
+def fill(history: History, count: int, size: int = 0) -> None:
+    """``count`` more records, a second apart."""
+    for _ in range(count):
+        number = history.last_seq + 1
+        history.append("claude", message(number, size), at(number))
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.glob("messages_*.jsonl"))
+
+
+def seqs(page: Page) -> list[int]:
+    return [record.seq for record in page.records]
+
+
+def all_seqs(history: History) -> list[int]:
+    return [record.seq for record in history.after(0)]
+
+
+def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
+    """Every line of every file, by number. Fails on a line that is not JSON (``torn_end``: but for a last one without end)."""
+    found = []
+    for path in directory.glob("messages_*.jsonl"):
+        *lines, rest = path.read_bytes().split(b"\n")
+        assert torn_end or rest == b"", f"{path.name} ends in the middle of a line"
+        found += [json.loads(line) for line in lines]
+    return sorted(found, key=lambda record: record["seq"])

@@ -1,0 +1,28 @@
+"""The desk that every end-to-end test of the guard sits at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
+from tests.e2e.messages_stub import MessagesStub
+from tests.e2e.tmux import Tmux
+
+from .desk import GuardedDesk
+
+
+def oldest_and_newest() -> list[Any]:
+    found = programs.each_nvim()
+    return [found[0], found[-1]] if len(found) > 1 else found
+
+
+@pytest.fixture
+def desk(home: Path) -> Iterator[GuardedDesk]:
+    programs.tmux()
+    with MessagesStub() as model, Tmux.server() as tmux, GuardedDesk(home / "project", model, tmux) as desk:
+        yield desk

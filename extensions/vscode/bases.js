@@ -122,13 +122,13 @@ class Bases {
       if (Date.now() >= until) base.unread = stamp;
       if (base.unread === stamp) return;
       await this._change(document, Math.min(until - Date.now(), LOOK_EVERY)); // one may have come since the look
-      await this.settle(path, document);
+      await this._settle(path, document);
     }
   }
 
   /** What was replaced since somebody last asked, if it is not long ago; it is handed out once. */
   async takeReplaced(path, document) {
-    await this.settle(path, document);
+    await this._settle(path, document);
     const base = this.of(path);
     const { replaced } = base;
     base.replaced = null;
@@ -171,13 +171,14 @@ class Bases {
     if (path === null) return;
     const base = this.of(path);
     clearTimeout(base.settling);
-    base.settling = document.isDirty ? null : setTimeout(() => this.settle(path, document), SETTLING);
+    base.settling = document.isDirty ? null : setTimeout(() => this._settle(path, document), SETTLING);
     for (const { document: other, resolve } of this._waiting) if (other === document) resolve();
   }
 
-  /** Takes note of what VS Code has read from disk, if it has. */
-  async settle(path, document) {
+  /** Takes note of what VS Code has read from disk, if the document has changed. */
+  async _settle(path, document) {
     const base = this.of(path);
+    if (base.settling === null) return;
     clearTimeout(base.settling);
     base.settling = null;
     const stamp = await stampOf(path);

@@ -14,7 +14,7 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
     "a5f645400000000049454e44ae426082"
 )
-NOTEBOOK = """{"cells": [{"cell_type": "code", "execution_count": null, "metadata": {}, "outputs": [], "source": ["one"]}],
+NOTEBOOK = """{"cells": [{"cell_type": "code", "execution_count": null, "id": "1", "metadata": {}, "outputs": [], "source": ["one"]}],
  "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
 """
 SHOW_NOTEBOOK = """

@@ -106,7 +106,7 @@ class Core:
         # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
         frame = records.update_frame(project.id, "project_created", project.info())
         self.house.tell("projects", frame, {client.id: client})
-        return messages.updated("project_state", project.info(), project.id)
+        return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: protocol.ProjectList, client: Subscriber) -> Answer:
         return Answer(type="project_list", data={"projects": [project.info() for project in self.projects]})

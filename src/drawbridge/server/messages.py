@@ -127,10 +127,9 @@ class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
     open_approvals: list[PermissionRequest]
 
 
-class ProjectState(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    state: State
-    session_id: str
-    path: str
+class ProjectState(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
+    """``update/project_state``: always all of it. ``queued``: prompts that wait."""
+
     run_id: str | None = None
     queued: int = 0
 

@@ -88,6 +88,10 @@ class Project:
             "last_message_time": instant(self.history.last_time),
         }
 
+    def shown(self) -> messages.ProjectState:
+        run_id = self.run.id if self.run else None
+        return messages.ProjectState(**self._info(), run_id=run_id, queued=len(self.queue))
+
     def snapshot(self) -> messages.ProjectJoined:
         """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
         runs = [_shown(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
@@ -285,14 +289,7 @@ class Project:
 
     def publish_state(self) -> None:
         """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
-        state = messages.ProjectState(
-            state=self.state,
-            session_id=self.memory.session_id,
-            path=str(self.path),
-            run_id=self.run.id if self.run else None,
-            queued=len(self.queue),
-        )
-        self.journal.publish(records.update_frame(self.id, "project_state", state), topic="projects")
+        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
 
     async def close(self, reason: str) -> None:
         """The server ends. Runs are told, processes ended, the history closed."""

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from drawbridge.door import Door, Terms
 from drawbridge.server import messages
 from drawbridge.server import protocol as say
@@ -67,7 +69,7 @@ class Twin:
         self.asked.append(command)
         made = info(f"p{len(self.projects) + 1}", command.path)
         self.projects[made.id] = made
-        return messages.updated("project_state", messages.ProjectState(state="IDLE", session_id="", path=made.path))
+        return messages.updated("project_state", messages.ProjectState(**msgspec.structs.asdict(made)))
 
     async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer:
         self.asked.append(command)

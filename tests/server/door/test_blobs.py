@@ -12,9 +12,9 @@ import pytest
 
 from drawbridge.server import blobs as blobs_module
 from drawbridge.server import messages
-from drawbridge.server.blobs import BLOB_BYTES, Blobs
+from drawbridge.server.blobs import Blobs
 from drawbridge.server.client_errors import ClientError
-from drawbridge.server.messages import FRAME_BYTES, PIECE_BYTES
+from drawbridge.server.messages import BLOB_BYTES, FRAME_BYTES, PIECE_BYTES
 from tests.server.door.rig import Server
 from tests.server.wire_client import WireClient
 
@@ -123,7 +123,7 @@ def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(blobs_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
     blobs.put("old", 0, b"x", True)
     blobs.put("used", 0, b"y", True)
     now += 3_000
@@ -150,7 +150,7 @@ def test_a_disk_that_takes_nothing_is_said_and_the_blob_begins_anew(
 ) -> None:
     blobs.put("b", 0, b"one", False)
     with monkeypatch.context() as patch:
-        patch.setattr(blobs_module.os, "write", full)
+        patch.setattr("os.write", full)
         assert code_of(blobs, "b", 3, b"two", True) == "FILE_OPERATION"
     assert code_of(blobs, "b", 3, b"two", True) == "BLOB_OFFSET"
     blobs.put("b", 0, b"three", True)

@@ -91,7 +91,12 @@ async def test_frames_of_one_turn_share_a_write_and_keep_their_order(rig: Rig) -
 
 async def test_a_frame_is_made_into_bytes_once_however_many_clients_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bytes] = []
-    monkeypatch.setattr(outbox_module, "framed", lambda data: made.append(data) or framed(data))
+
+    def remembering(data: bytes) -> bytes:
+        made.append(data)
+        return framed(data)
+
+    monkeypatch.setattr(outbox_module, "framed", remembering)
     writers, sockets = Writers(), [Socket() for _ in range(50)]
     outboxes = [Outbox(writers, socket, lambda: None) for socket in sockets]
     for data in (b"one", b"two"):
@@ -275,7 +280,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
     assert seq * len(line) < 2 * LIMIT + 20_000_000, "it was kept far too long"
     assert [message["seq"] for message in client.heard] == list(range(1, seq + 1))
     stalled.read_again()
-    codes = []
+    codes: list[tuple[int, str]] = []
     while not codes:
         frame = await stalled.client.hear()
         if frame.opcode is Opcode.CLOSE:
@@ -300,7 +305,7 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
         await asyncio.sleep(0)
     assert len(server.site.clients) == 1
     slow.read_again()
-    numbers = []
+    numbers: list[int] = []
     while len(numbers) < 50:
         said = json.loads(await slow.client.hear_text())
         if "seq" in said:

@@ -1,0 +1,112 @@
+"""``drawbridge serve`` as a real process, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import ssl
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import PATIENCE
+
+COMMAND = [sys.executable, "-m", "drawbridge", "serve"]
+
+STARTING = 20.0
+"""Seconds until it is ready, on a busy machine."""
+
+
+class Server:
+    """A server that has said that it is ready."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, errors: BinaryIO, ready: dict[str, Any], data: Path
+    ) -> None:
+        self.process = process
+        self.ready = ready
+        self.data = data
+        self.url: str = ready["url"]
+        self.token = Path(ready["token_file"]).read_text().strip() if ready["token_file"] else None
+        self._errors = errors
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Trusts this server's certificate and no other."""
+        if self.ready["fingerprint"] is None:
+            return None
+        return ssl.create_default_context(cafile=str(self.data / "tls" / "cert.pem"))
+
+    @contextlib.asynccontextmanager
+    async def client(self, **options: Any) -> AsyncIterator[WireClient]:
+        async with connected(self.url, self.token, self.tls, **options) as client:
+            yield client
+
+    async def end(self, number: int = signal.SIGTERM, within: float = PATIENCE + 5) -> tuple[int | None, str]:
+        """Its exit code, and what it had said on stderr."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(within):
+            await self.process.communicate()
+        return self.process.returncode, self.errors
+
+    @property
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
+
+async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *map(str, arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        env={**os.environ, **variables},
+    )
+
+
+@contextlib.asynccontextmanager
+async def serving(data: Path, *arguments: str | Path, **variables: str) -> AsyncIterator[Server]:
+    """On a free port of 127.0.0.1; ended as a person would, unless the test has done so."""
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, "--json", "--port", "0", "--data-dir", data, *arguments, **variables)
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(STARTING):
+                line = await process.stdout.readline()
+            errors.seek(0)
+            assert line, errors.read().decode()
+            server = Server(process, errors, json.loads(line), data)
+            yield server
+            if process.returncode is None:
+                code, said = await server.end()
+                assert code == 0, said
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+
+
+async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+    """The exit code and stderr of a server that does not start; nothing may be on stdout."""
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, *arguments, **variables)
+        try:
+            async with asyncio.timeout(STARTING):
+                output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+        errors.seek(0)
+        assert output == b""
+        assert process.returncode is not None
+        return process.returncode, errors.read().decode()

@@ -102,7 +102,7 @@ def test_every_file_of_a_patch_counts_and_all_that_is_kept_is_named(guard: Guard
     assert "/ws/b.py has unsaved changes" in reason
     assert "/ws/sub/d.py has unsaved changes" in reason
     assert "/ws/a.py" not in reason
-    assert "Once b.py and d.py is saved" in reason
+    assert "Once b.py and d.py are saved there" in reason
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini", "codex"])

@@ -4,9 +4,11 @@ what it should know.
 
 from __future__ import annotations
 
+import os
 import time
 
-from drawbridge.guard import agents, ask, kept, rule, state
+from drawbridge.guard import agents, ask, rule, state
+from drawbridge.guard.kept import Kept, base_names, entries, once, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,23 +20,26 @@ if TYPE_CHECKING:
 REFRESH_PATIENCE = 2_000
 """Milliseconds for an editor at work: the write has happened already, nobody waits for this but the agent's next step."""
 
+NOTICE_DEADLINE = 100
+"""Milliseconds."""
+
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04
+MOST_DIAGNOSTICS = 40
 MOST_ANCESTORS = 6
 
 
 def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> bytes:
-    """``paths`` of the call are read anew; of a command, whatever open file has changed on disk."""
+    """What an edit has written is read anew; else whatever open file has changed on disk, which is told only once."""
     copies = _copies(environ)
-    left: list[kept.Kept] = []
-    for path in call.paths or [""]:
-        params = ({"file_path": path} if path else {}) | ({"backups": copies} if copies else {})
-        answers = ask.ask(sockets, "refresh_buffer", params, settings["deadline"], REFRESH_PATIENCE)
-        sockets = [
-            (found.path, found.kind) for found in answers if found.result is not None
-        ]  # the others cost time once
-        left += [kept.Kept(found, file) for found in answers for file in _kept(found)]
-    texts = list(_about_unsaved(call, kept.once(left), settings, environ))
+    backups = {"backups": copies} if copies else {}
+    left: list[Kept] = []
+    for where in [{"file_path": path} for path in call.paths] if call.kind == agents.EDIT else [{}]:
+        answers = ask.ask(sockets, "refresh_buffer", where | backups, settings["deadline"], REFRESH_PATIENCE)
+        left += [Kept(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
+        # Who is hung costs the deadline once.
+        sockets = [(found.path, found.kind) for found in answers if found.result is not None]
+    texts = list(_about_kept(call, once(left), settings, environ))
     if settings["diagnostics"] and call.event == agents.AFTER and call.kind == agents.EDIT:
         texts += _about_diagnostics(call, sockets, settings)
     if copies:
@@ -51,83 +56,72 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
         return ""
 
 
-def _kept(found: ask.Answer) -> list[dict[str, Any]]:
-    listed = found.result.get("kept") if isinstance(found.result, dict) else None
-    return [file for file in listed or () if isinstance(file, dict) and isinstance(file.get("name"), str)]
-
-
-def _about_unsaved(
-    call: agents.Call, left: list[kept.Kept], settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
+def _about_kept(
+    call: agents.Call, left: list[Kept], settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    merges = settings["answer"] == "merge" and call.kind == agents.EDIT and call.event == agents.AFTER
+    """Of files whose buffers could not be read anew: the person is told, and of unsaved changes the agent too."""
+    edited = call.kind == agents.EDIT and call.event == agents.AFTER
+    if merges := edited and settings["answer"] == "merge":
+        from drawbridge.guard import merging
     agent = agents.NAMES[call.agent]
+    who = "" if call.event == agents.CHANGED else f" ({agent})"
+    hidden = privacy(settings)
     for one in left:
-        name = kept.base_names([one.name])
-        if merges:
-            from drawbridge.guard import merging
-
-            why = merging.finish(call, one, environ)
-            if why is None:
-                _tell(
-                    one,
-                    f"{agent}'s change of {name} was merged into your unsaved text: u takes it back",
-                )
-                yield (
-                    f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
-                    "not saved yet."
-                )
-                continue
-            reason = f" A merge was not possible: {why}."
-        else:
-            reason = ""
+        name, problem = base_names([one.name]), one.file.get("reason")
+        if problem:
+            state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, not shown: {problem}")
+            _tell(one, f"{name} has changed on disk{who} and can't be shown here: {problem}")
+            continue
+        why = merging.finish(call, one, environ) if merges else ""
+        if why is None:
+            _tell(one, f"{agent}'s change of {name} was merged into your unsaved text: u takes it back")
+            yield (
+                f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
+                "not saved yet."
+            )
+            continue
+        reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor};{reason}")
-        _tell(one, f"{name} has changed on disk ({agent}); your unsaved text was not touched")
-        yield (
-            f"{one.name} is on disk as written, but has unsaved changes in {one.editor}, which were not touched.{reason} "
-            "If the person saves there, that text replaces this one; they have been told."
-        )
+        _tell(one, f"{name} has changed on disk{who}; your unsaved text was not touched")
+        if edited or not hidden.hides(one.name):
+            yield (
+                f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
+                f"{one.editor}, which were not touched.{reason} If the person saves there, that text replaces this one; "
+                "they have been told."
+            )
     if merges:
-        merging.forget(call, [one.name for one in left], environ)
+        for one in left:
+            merging.forget(call, one.name, environ)
 
 
-def _tell(one: kept.Kept, message: str) -> None:
-    ask.ask([one.socket], "send_message", {"message": message, "file_path": one.name}, 100)
+def _tell(one: Kept, message: str) -> None:
+    ask.ask([one.socket], "send_message", {"message": message, "file_path": one.name}, NOTICE_DEADLINE)
 
 
 def _about_diagnostics(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> list[str]:
     until = time.monotonic() + DIAGNOSTICS_SECONDS
-    found: dict[str, list[dict[str, Any]]] = {}
+    lines: list[str] = []
     for path in call.paths:
         while True:
             left = int((until - time.monotonic()) * 1000)
             answers = ask.ask(sockets, "diagnostics", {"file_path": path}, max(min(left, settings["deadline"]), 20))
-            results = [answer.result for answer in answers if isinstance(answer.result, dict)]
-            found[path] = [one for result in results for one in result.get("new") or () if isinstance(one, dict)]
-            if found[path] or left <= 0 or not any(result.get("pending") for result in results):
+            new = [_line(path, problem) for found in answers for problem in entries(found, "new")]
+            pending = any(isinstance(found.result, dict) and found.result.get("pending") for found in answers)
+            if new or left <= 0 or not pending:
                 break
             time.sleep(DIAGNOSTICS_EVERY)
-    new = {path: problems for path, problems in found.items() if problems}
-    if not new or ide_tells(sockets, settings):
-        return []
-    return [
-        "New diagnostics since this edit:\n"
-        + "\n".join(
-            line
-            for path, problems in new.items()
-            for line in dict.fromkeys(_line(path, problem) for problem in problems)
-        )
-    ]
+        lines += dict.fromkeys(new)
+    if not lines or connected_to(rule.snapshot(sockets, [], settings, want=["connected"])):
+        return []  # an agent that is connected to an editor as an IDE hears of them from there
+    if len(lines) > MOST_DIAGNOSTICS:
+        lines[MOST_DIAGNOSTICS:] = [f"and {len(lines) - MOST_DIAGNOSTICS} more"]
+    return ["New diagnostics since this edit:\n" + "\n".join(lines)]
 
 
 def _line(path: str, problem: Mapping[str, Any]) -> str:
     source = f" [{problem['source']}]" if problem.get("source") else ""
     message = " ".join(str(problem.get("message")).split())
     return f"{path}:{problem.get('line')}: {problem.get('severity')}: {message[:500]}{source}"
-
-
-def ide_tells(sockets: Sockets, settings: Mapping[str, Any]) -> bool:
-    """Whether this agent is connected to one of the editors as an IDE, which tells it such things by itself."""
-    return bool(connected_to(rule.snapshot(sockets, [], settings, want=["connected"])))
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
@@ -141,8 +135,6 @@ def _connected(found: ask.Answer) -> list[int]:
 
 
 def _ancestors() -> Iterator[int]:
-    import os
-
     pid = os.getppid()
     for _ in range(MOST_ANCESTORS):
         if pid <= 1:

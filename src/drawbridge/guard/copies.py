@@ -5,11 +5,15 @@ of any hook call.
 from __future__ import annotations
 
 import os
+import re
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+NAME = re.compile(r"[0-9]{1,15}\.[0-9]+")
+"""Milliseconds since 1970, and the id of the editor's process."""
 
 MOST = 200
 LARGEST_SUM = 50 * 1024 * 1024
@@ -38,18 +42,25 @@ def listed(directory: str) -> list[Copy]:
 
 def _found(directory: str) -> Iterator[Copy]:
     for entry in os.scandir(directory):
-        milliseconds, _, pid = entry.name.partition(".")
-        if milliseconds.isdigit() and pid.isdigit() and entry.is_dir(follow_symlinks=False):
+        if NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            seconds = int(entry.name.partition(".")[0]) / 1000
             for folder, _, names in os.walk(entry.path):
                 for file in (os.path.join(folder, name) for name in names):
-                    yield Copy(file, file.removeprefix(entry.path), int(milliseconds) / 1000, os.path.getsize(file))
+                    try:
+                        size = os.stat(file).st_size
+                    except OSError:
+                        continue  # gone meanwhile
+                    yield Copy(file, file.removeprefix(entry.path), seconds, size)
 
 
 def prune(directory: str) -> None:
-    """The oldest go where there are too many or they are too large together."""
+    """The oldest go where there are too many or they are too large together; the newest stays, whatever its size."""
     total = 0
     for number, copy in enumerate(listed(directory)):
         total += copy.size
-        if number >= MOST or total > LARGEST_SUM:
-            os.unlink(copy.file)
-            os.removedirs(os.path.dirname(copy.file))
+        if number >= MOST or (number and total > LARGEST_SUM):
+            try:
+                os.unlink(copy.file)
+                os.removedirs(os.path.dirname(copy.file))
+            except OSError:
+                pass  # another hook was quicker, or there is another copy beside it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from drawbridge.guard import ask, find, rule
+from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 LARGEST_FILE = 4 * 1024 * 1024
 TEXT_DEADLINE = 300
 """Milliseconds."""
+
+MOST_NAMES = 8
 
 
 class Kept:
@@ -30,6 +33,16 @@ class Kept:
     @property
     def socket(self) -> tuple[str, str]:
         return self.found.path, self.found.kind
+
+
+def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
+    """The objects of one list of an answer; what is none is passed over."""
+    listed = found.result.get(key) if isinstance(found.result, dict) else None
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+
+
+def privacy(settings: Mapping[str, Any]) -> Privacy:
+    return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
 
 
 def editor_name(found: ask.Answer) -> str:
@@ -53,8 +66,10 @@ def kept_by(answers: list[ask.Answer], policy: str) -> list[Kept]:
 
 
 def base_names(paths: Iterable[str]) -> str:
-    """ "a.py, b.py and c.py", each once."""
+    """ "a.py, b.py and c.py", each once; of very many "and 17 more"."""
     names = list(dict.fromkeys(os.path.basename(path) for path in paths))
+    if len(names) > MOST_NAMES:
+        names[MOST_NAMES:] = [f"{len(names) - MOST_NAMES} more"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

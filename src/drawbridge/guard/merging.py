@@ -65,7 +65,8 @@ def finish(call: Call, one: Kept, environ: Mapping[bytes, bytes]) -> str | None:
         ours, version = text.split(unsaved[0])[0], unsaved[1]
         merged = hunks.merge(text.split(base)[0], ours, text.split(written)[0])
         if isinstance(merged, hunks.Overlap):
-            return f"both changed lines {merged.start + 1}-{max(merged.end, merged.start + 1)}"
+            several = merged.end > merged.start + 1
+            return f"both changed line{'s' if several else ''} {merged.start + 1}{f'-{merged.end}' if several else ''}"
         edits = [
             {"start": hunk.old_start, "end": hunk.old_end, "lines": merged[hunk.new_start : hunk.new_end]}
             for hunk in hunks.diff(ours, merged)
@@ -78,13 +79,12 @@ def finish(call: Call, one: Kept, environ: Mapping[bytes, bytes]) -> str | None:
     return str(result.get("reason")) if isinstance(result, dict) else f"{one.editor} did not answer in time"
 
 
-def forget(call: Call, names: Sequence[str], environ: Mapping[bytes, bytes]) -> None:
+def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:
     """The call is over: what was kept for it goes."""
-    for name in names:
-        try:
-            os.unlink(_base(call, name, environ))
-        except OSError:
-            pass
+    try:
+        os.unlink(_base(call, name, environ))
+    except OSError:
+        pass
 
 
 def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
@@ -97,5 +97,8 @@ def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
 
 def _forget_old(directory: str) -> None:
     for entry in os.scandir(directory):
-        if time.time() - entry.stat().st_mtime > KEPT_SECONDS:
-            os.unlink(entry.path)
+        try:
+            if time.time() - entry.stat().st_mtime > KEPT_SECONDS:
+                os.unlink(entry.path)
+        except FileNotFoundError:
+            pass  # another hook was quicker

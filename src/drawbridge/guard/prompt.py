@@ -9,8 +9,7 @@ import re
 
 from drawbridge.guard import agents, ask, rule
 from drawbridge.guard.after import connected_to
-from drawbridge.guard.kept import editor_name
-from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.guard.kept import editor_name, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +36,9 @@ def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> 
 def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
     """The files with unsaved changes, and all that are open, for the agent to watch."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
-    project, privacy = _project(call), _privacy(settings)
+    project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))
-    watch = [name for name in dict.fromkeys(opened) if _inside(name, project) and not privacy.hides(name)]
+    watch = [name for name in dict.fromkeys(opened) if _inside(name, project) and not hidden.hides(name)]
     texts = _unsaved(call, answers, settings) if call.event == agents.START else ()
     return agents.tell(call, "\n\n".join(texts), watch[:MOST_WATCHED])
 
@@ -47,10 +46,6 @@ def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> b
 def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Mapping[str, Any]) -> list[ask.Answer]:
     answers = rule.snapshot(sockets, [], settings, want=want, session=call.session)
     return [found for found in answers if found.result is not None]
-
-
-def _privacy(settings: Mapping[str, Any]) -> Privacy:
-    return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
 
 
 def _project(call: agents.Call) -> str:
@@ -73,11 +68,11 @@ def _names(found: ask.Answer, key: str) -> list[str]:
 
 
 def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:
-    project, privacy = _project(call), _privacy(settings)
+    project, hidden = _project(call), privacy(settings)
     places: dict[str, list[str]] = {}
     for found in answers:
         for file in rule.unsaved_files(found):
-            if _inside(file["name"], project) and not privacy.hides(file["name"]):
+            if _inside(file["name"], project) and not hidden.hides(file["name"]):
                 places.setdefault(file["name"], []).append(editor_name(found))
     if places:
         lines = [f"- {name} ({', '.join(dict.fromkeys(where))})" for name, where in places.items()]
@@ -91,7 +86,7 @@ def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str
 
 def _selections(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:
     """Of editors that work in this project; an agent that is connected to one as an IDE has its selection from there."""
-    project, privacy = _project(call), _privacy(settings)
+    project, hidden = _project(call), privacy(settings)
     told = connected_to(answers)
     for found in answers:
         selection = found.result.get("selection")
@@ -100,7 +95,7 @@ def _selections(call: agents.Call, answers: list[ask.Answer], settings: Mapping[
         name = str(selection.get("file_path"))
         folders = [os.path.realpath(folder) for folder in _names(found, "folders")]
         near = any(_inside(folder, project) or _inside(project, folder) for folder in folders)
-        if (near or _inside(name, project)) and not privacy.hides(name):
+        if (near or _inside(name, project)) and not hidden.hides(name):
             yield _fenced(name, selection)
 
 

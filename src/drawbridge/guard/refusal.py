@@ -5,7 +5,8 @@ a hook for an attack.
 from __future__ import annotations
 
 from drawbridge import text
-from drawbridge.guard.kept import base_names, buffer_text, disk_text
+from drawbridge.guard.agents import BEFORE, NAMES, SHELL
+from drawbridge.guard.kept import base_names, buffer_text, disk_text, privacy
 from drawbridge.text import hunks
 
 TYPE_CHECKING = False
@@ -17,19 +18,27 @@ if TYPE_CHECKING:
     from drawbridge.guard.kept import Kept
 
 LARGEST_DIFFERENCE = 4_000
-"""Characters; Claude Code moves longer strings to a file."""
+"""Characters; Claude Code moves what has more than 10,000 in all to a file."""
+
+MOST_NAMED = 8
 
 
 def reason(call: Call, kept: Sequence[Kept], difference: str, why: str = "") -> str:
     """For the agent and, where it asks, the person."""
-    asked = call.event == "before" and call.kind == "shell"
-    lines = [f"{_where(one)}." for one in kept]
-    lines.append("This command names it; nothing was run." if asked else "Nothing was written.")
+    several = len({one.name for one in kept}) > 1
+    lines = [f"{_where(one)}." for one in kept[:MOST_NAMED]]
+    if len(kept) > MOST_NAMED:
+        lines.append(f"So have {len(kept) - MOST_NAMED} more files.")
+    if call.event == BEFORE and call.kind == SHELL:
+        lines.append(f"This command names {'them' if several else 'it'}; nothing was run.")
+    else:
+        lines.append("Nothing was written.")
     if why:
         lines.append(why)
     lines.append(
-        f"The person has been told. Once {base_names(one.name for one in kept)} is saved there, the same call goes "
-        "through; until then, writing the file in any other way would lose or split that work."
+        f"The person has been told. Once {base_names(one.name for one in kept)} {'are' if several else 'is'} saved there, "
+        f"the same call goes through; until then, writing {'them' if several else 'the file'} in any other way would lose "
+        "or split that work."
     )
     return " ".join(lines) + (f"\n\n{difference}" if difference else "")
 
@@ -52,8 +61,6 @@ def unknown(call: Call, count: int) -> str:
 
 def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
     """For the editor: one line."""
-    from drawbridge.guard.agents import NAMES
-
     what = base_names(one.name for one in kept)
     if asked:
         return f"{NAMES[call.agent]} wants to change {what}, which has unsaved changes: it asks you"
@@ -61,12 +68,11 @@ def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
 
 
 def shown_difference(kept: Sequence[Kept], settings: Mapping[str, Any]) -> str:
-    """The unsaved changes as a unified diff of at most ``LARGEST_DIFFERENCE`` characters; "" if that can't be shown."""
-    from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
-
-    privacy = Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
-    parts = [_difference(one) for one in kept if not privacy.hides(one.name)]
-    whole = "\n".join(filter(None, parts))
+    """The unsaved changes as unified diffs of ``LARGEST_DIFFERENCE`` characters; "" if there is nothing to show."""
+    hidden, whole = privacy(settings), ""
+    for one in kept:
+        if len(whole) <= LARGEST_DIFFERENCE and not hidden.hides(one.name):
+            whole = "\n".join(filter(None, [whole, _difference(one)]))
     if len(whole) <= LARGEST_DIFFERENCE:
         return whole
     cut = whole[:LARGEST_DIFFERENCE].rpartition("\n")[0]
@@ -81,6 +87,8 @@ def _difference(one: Kept) -> str:
     old, _ = text.split(saved)
     new, _ = text.split(unsaved[0])
     found = hunks.diff(old, new)
+    if not found:
+        return ""
     changed = sum(max(hunk.old_count, hunk.new_count) for hunk in found)
     head = [
         f"The unsaved changes ({changed} line{'' if changed == 1 else 's'}):",

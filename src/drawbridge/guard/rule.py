@@ -29,12 +29,13 @@ def _is_snapshot(result: Any, count: int) -> bool:
     return (
         isinstance(files, list)
         and len(files) == count
-        and all(file is None or _is_file(file) for file in files)
+        and all(file is None or is_file(file) for file in files)
         and all(isinstance(result.get(name, []), list) for name in LISTS)
     )
 
 
-def _is_file(file: Any) -> bool:
+def is_file(file: Any) -> bool:
+    """Whether this is an entry for a file, as every list of files has them."""
     return isinstance(file, dict) and isinstance(file.get("name"), str)
 
 
@@ -45,7 +46,7 @@ def files(found: ask.Answer) -> list[dict[str, Any]]:
 
 def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
     """Every file with unsaved changes in one editor, where that was asked for; what is no such entry is passed over."""
-    return [file for file in found.result.get("unsaved", ()) if _is_file(file)] if found.result else []
+    return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 
 def policy_for(tool: str, settings: Mapping[str, Any]) -> str:

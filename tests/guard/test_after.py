@@ -1,0 +1,301 @@
+"""After a call: what is on disk is shown, what is not saved is left alone, and both sides hear of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import editors
+from .conftest import Guard
+from .payloads import KEPT, A, Payload, bash, edit, edited, recorded
+
+STILL = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
+
+
+def context(answer: dict[str, Any]) -> str:
+    """What the agent is told; "" for nothing."""
+    text: str = answer["hookSpecificOutput"]["additionalContext"] if answer else ""
+    return text
+
+
+def test_after_an_edit_every_editor_reads_that_file_anew(guard: Guard) -> None:
+    asked = [guard.neovim({A: {}}, pid=1), guard.neovim({}, pid=2), guard.vscode({A: {}}, pid=3)]
+    assert guard.say(edited()) == {}
+    state = os.environ["XDG_STATE_HOME"]
+    for editor in asked:
+        assert editor.params_of("refresh_buffer") == [{"file_path": A, "backups": f"{state}/drawbridge/guard/copies"}]
+        assert editor.told == []
+    copies = Path(state, "drawbridge", "guard", "copies")
+    assert copies.stat().st_mode & 0o777 == 0o700
+    assert guard.log == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        recorded("claude", "PostToolUse", "Bash"),
+        recorded("claude", "PostToolUseFailure", "Bash"),
+        recorded("claude", "FileChanged"),
+    ],
+    ids=["a command", "a command that failed", "a watched file"],
+)
+def test_after_anything_else_whatever_has_changed(guard: Guard, payload: Payload) -> None:
+    """Without a name the editor tells what it could not reload only once."""
+    neovim = guard.neovim({A: {}})
+    assert guard.say(payload) == {}
+    [params] = neovim.params_of("refresh_buffer")
+    assert set(params) == {"backups"}
+
+
+def test_after_a_read_nothing(guard: Guard) -> None:
+    neovim = guard.neovim({A: {}})
+    assert guard.say(recorded("claude", "PostToolUse", "Read")) == {}
+    assert neovim.asked == []
+
+
+def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
+    told = context(guard.say(edited()))
+    assert told == (
+        "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
+        "If the person saves there, that text replaces this one; they have been told."
+    )
+    assert neovim.told == ["a.py has changed on disk (Claude Code); your unsaved text was not touched"]
+    assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim;"]
+
+
+def test_after_a_command_it_is_not_said_that_it_wrote_the_file(guard: Guard) -> None:
+    guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
+    told = context(guard.say(recorded("claude", "PostToolUse", "Bash")))
+    assert told.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
+
+
+def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
+    assert guard.say(recorded("claude", "FileChanged")) == {}
+    assert neovim.told == ["a.py has changed on disk; your unsaved text was not touched"]
+
+
+def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:
+    path = guard.socket("vscode-")
+    other = path.with_name("f" * 64 + path.name[64:])
+    both = [
+        guard.enter_context(editors.Editor(socket, {A: KEPT}, pid=5, answers={"refresh_buffer": STILL}))
+        for socket in (path, other)
+    ]
+    assert context(guard.say(edited())).count("unsaved changes in VS Code") == 1
+    assert len(both[0].told + both[1].told) == 1
+
+
+def test_what_the_editor_could_not_read_is_for_the_person(guard: Guard) -> None:
+    kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
+    neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
+    assert guard.say(edited()) == {}
+    assert neovim.told == ["a.py has changed on disk (Claude Code) and can't be shown here: it is larger than 16 MB"]
+    assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, not shown: it is larger than 16 MB"]
+
+
+@pytest.mark.parametrize("nonsense", [None, 17, [], {}, {"kept": 17}, {"kept": [17, {}, {"name": 17}, None]}])
+def test_nonsense_afterwards_is_nothing(guard: Guard, nonsense: Any) -> None:
+    guard.neovim({A: {}}, answers={"refresh_buffer": nonsense, "diagnostics": nonsense})
+    assert guard.say(edited()) == {}
+    assert guard.log == []
+
+
+# Diagnostics.
+
+ERROR = {"line": 3, "severity": "error", "message": "no\n  such  name", "source": "pyright", "code": "x"}
+
+
+def test_what_an_edit_made_worse_is_told(guard: Guard) -> None:
+    neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR, ERROR], "pending": True}})
+    guard.say(edit())
+    assert context(guard.say(edited())) == (
+        "New diagnostics since this edit:\n/ws/a.py:3: error: no such name [pyright]"
+    )
+    assert neovim.params_of("snapshot")[0]["remember"] is True
+
+
+def test_a_language_server_is_waited_for(guard: Guard) -> None:
+    asked = []
+
+    def soon(_params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(1)
+        return {"new": [ERROR] if len(asked) == 3 else [], "pending": len(asked) < 3}
+
+    guard.neovim({A: {}}, answers={"diagnostics": soon})
+    assert "no such name" in context(guard.say(edited()))
+    assert len(asked) == 3
+
+
+def test_but_not_for_long(guard: Guard) -> None:
+    neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [], "pending": True}})
+    assert guard.say(edited()) == {}
+    assert 2 <= neovim.methods.count("diagnostics") <= 14
+
+
+def test_only_after_an_edit_and_only_if_wanted(guard: Guard) -> None:
+    neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR], "pending": False}})
+    assert guard.say(recorded("claude", "PostToolUse", "Bash")) == {}
+    assert guard.say(edited(), diagnostics=False) == {}
+    guard.say(edit(), diagnostics=False)
+    assert "diagnostics" not in neovim.methods
+    assert neovim.params_of("snapshot")[0]["remember"] is False
+
+
+def test_an_agent_that_is_connected_as_an_ide_hears_of_them_from_there(guard: Guard) -> None:
+    connected = {"editor": "Neovim 0.12.4", "pid": 1, "files": [], "connected": [os.getppid(), "x", None]}
+    answers = {"diagnostics": {"new": [ERROR], "pending": False}}
+    guard.neovim({A: {}}, answers=answers | {"snapshot": connected})
+    assert guard.say(edited()) == {}
+
+
+def test_very_many_are_cut(guard: Guard) -> None:
+    many = [ERROR | {"line": line, "message": "x" * 5_000} for line in range(100)]
+    guard.neovim({A: {}}, answers={"diagnostics": {"new": many, "pending": False}})
+    told = context(guard.say(edited()))
+    assert told.endswith("\nand 60 more")
+    assert max(map(len, told.splitlines())) < 600
+
+
+# Merging.
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_text("one\ntwo\nthree\nfour\nfive\n")
+    return tmp_path
+
+
+class Merging:
+    """A buffer with unsaved changes of project/a.py, in an editor that can merge."""
+
+    def __init__(self, project: Path, text: str, *, refuses: str = "", typed: str = "") -> None:
+        self.file = project / "a.py"
+        self.text = text
+        self.version = 7
+        self.refuses = refuses
+        self.typed = typed
+        self.edits: list[dict[str, Any]] = []
+        self.answers = {
+            "buffer_text": lambda _: {"text": self.text, "version": self.version},
+            "merge_buffer": self.merge,
+            "refresh_buffer": {"success": True, "reloaded": [], "kept": [{"name": str(self.file), "lines": 5}]},
+        }
+
+    def merge(self, params: dict[str, Any]) -> dict[str, Any]:
+        if self.typed:
+            self.text, self.typed, self.version = self.typed, "", self.version + 1
+        if self.refuses or params["version"] != self.version:
+            return {"merged": False, "reason": self.refuses or "the text has changed since"}
+        lines = self.text.splitlines()
+        for change in reversed(params["edits"]):
+            lines[change["start"] : change["end"]] = change["lines"]
+        self.text = "".join(f"{line}\n" for line in lines)
+        return {"merged": True}
+
+
+def bases() -> list[Path]:
+    return list(Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard", "bases").glob("*"))
+
+
+def write_and_tell(guard: Guard, file: Path, written: str, **settings: Any) -> dict[str, Any]:
+    """The agent's edit of the file, from the question to what it hears afterwards."""
+    assert guard.say(edit(str(file)), answer="merge", **settings) == {}
+    [base] = bases()
+    assert base.stat().st_mode & 0o777 == 0o600
+    assert base.read_bytes() == file.read_bytes()
+    file.write_text(written)
+    answer = guard.say(edited(str(file)), answer="merge", **settings)
+    assert bases() == []
+    return answer
+
+
+def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -> None:
+    buffer = Merging(project, "one\ntwo\nthree\nfour\nFIVE\nsix\n")
+    neovim = guard.neovim({str(buffer.file): {"modified": True}}, answers=buffer.answers)
+    told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
+    assert "This change was merged into them there; the person has not saved yet." in told
+    assert neovim.told == ["Claude Code's change of a.py was merged into your unsaved text: u takes it back"]
+
+
+def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: Guard, project: Path) -> None:
+    buffer = Merging(project, "one\nmine\nthree\nfour\nfive\n")
+    neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
+    told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
+    assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
+    assert "were not touched. A merge was not possible: both changed line 2." in told
+    assert neovim.told == ["a.py has changed on disk (Claude Code); your unsaved text was not touched"]
+
+
+def test_what_the_person_types_meanwhile_is_merged_with(guard: Guard, project: Path) -> None:
+    buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", typed="one\ntwo\nthree\nfour\nfive56\n")
+    guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
+    told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    assert buffer.text == "ONE\ntwo\nthree\nfour\nfive56\n"
+    assert "was merged" in told
+
+
+def test_an_editor_that_will_not_merge_says_why(guard: Guard, project: Path) -> None:
+    buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
+    guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
+    told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    assert "A merge was not possible: a plugin saves it." in told
+
+
+def test_two_editors_with_the_same_file_both_get_it(guard: Guard, project: Path) -> None:
+    buffers = [Merging(project, f"one\ntwo\nthree\nfour\nfive{number}\n") for number in (1, 2)]
+    for pid, buffer in enumerate(buffers, 1):
+        guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers, pid=pid)
+    write_and_tell(guard, buffers[0].file, "ONE\ntwo\nthree\nfour\nfive\n")
+    assert [buffer.text for buffer in buffers] == [f"ONE\ntwo\nthree\nfour\nfive{number}\n" for number in (1, 2)]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x" * (4 * 1024 * 1024 + 1)], ids=["missing", "empty", "too large"])
+def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path, content: bytes | None) -> None:
+    file = project / "a.py"
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    guard.neovim({str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
+    assert "A merge afterwards is not possible here." in guard.denial(edit(str(file)), answer="merge")
+    assert bases() == []
+
+
+def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, project: Path) -> None:
+    """The hook for the time before was not called, or by another version of the agent."""
+    buffer = Merging(project, "mine\n")
+    guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
+    told = context(guard.say(edited(str(buffer.file)), answer="merge"))
+    assert "A merge was not possible: what it held before is not known." in told
+    assert buffer.text == "mine\n"
+
+
+def test_calls_of_two_sessions_are_not_mixed_up(guard: Guard, project: Path) -> None:
+    buffer = Merging(project, "mine\n")
+    guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
+    assert guard.say(edit(str(buffer.file)), answer="merge") == {}
+    assert guard.say(edit(str(buffer.file)) | {"session_id": "another"}, answer="merge") == {}
+    assert guard.say(edit(str(buffer.file)) | {"tool_use_id": "another"}, answer="merge") == {}
+    assert len(bases()) == 3
+
+
+def test_what_was_kept_for_a_call_that_never_ended_goes_after_a_day(guard: Guard, project: Path) -> None:
+    buffer = Merging(project, "mine\n")
+    guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
+    guard.say(edit(str(buffer.file)), answer="merge")
+    [old] = bases()
+    os.utime(old, (0, 0))
+    guard.say(edit(str(buffer.file)) | {"session_id": "another"}, answer="merge")
+    assert old not in bases()
+    assert len(bases()) == 1
+
+
+def test_a_command_is_asked_about_whatever_is_merged(guard: Guard) -> None:
+    guard.neovim({A: KEPT})
+    asked = guard.say(bash("rm a.py"), answer="merge")
+    assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"

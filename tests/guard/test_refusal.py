@@ -1,0 +1,173 @@
+"""What a denial says: enough to go on with, never too much, and nothing of what is kept from agents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Guard
+from .payloads import KEPT, A, bash, edit, edited, recorded
+
+SECRET = "a-secret-word"
+
+
+def unsaved(text: str) -> dict[str, Any]:
+    return {"buffer_text": {"text": text, "version": 7}}
+
+
+@pytest.fixture
+def reason(guard: Guard, tmp_path: Path) -> Callable[..., str]:
+    """The reason where ``name`` holds ``saved`` on disk and ``text`` in the editor."""
+
+    def reason(saved: str | bytes | None, text: str, *, name: str = "a.py", **settings: Any) -> str:
+        file = tmp_path / name
+        if saved is not None:
+            file.write_bytes(saved.encode() if isinstance(saved, str) else saved)
+        with Guard(guard.sockets) as one:
+            one.neovim({str(file): KEPT}, answers=unsaved(text))
+            return one.denial(edit(str(file)), **settings).replace(str(tmp_path), "/ws")
+
+    return reason
+
+
+def test_the_unsaved_changes_are_shown_as_a_diff(reason: Callable[..., str]) -> None:
+    said = reason("one\ntwo\nthree\n", "one\n2\n2b\nthree\n")
+    assert said.partition("\n\n")[2] == (
+        "The unsaved changes (2 lines):\n"
+        "--- /ws/a.py (on disk)\n"
+        "+++ /ws/a.py (in Neovim 0.12.4, unsaved)\n"
+        "@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three"
+    )
+
+
+def test_a_file_that_is_not_on_disk_is_all_new(reason: Callable[..., str]) -> None:
+    assert "The unsaved changes (1 line):" in reason(None, "new\n")
+    assert reason(None, "new\n").endswith("@@ -0,0 +1 @@\n+new")
+
+
+def test_no_diff_is_shown_where_there_is_none(reason: Callable[..., str]) -> None:
+    for saved, text in (("one\n", "one\n"), ("one\n", "one\r\n")):
+        assert "unsaved changes (" not in reason(saved, text)
+        assert "has unsaved changes in Neovim" in reason(saved, text)
+
+
+@pytest.mark.parametrize("lines", [1_000, 100_000])
+def test_a_long_diff_is_cut_at_a_line(reason: Callable[..., str], lines: int) -> None:
+    said = reason("", "".join(f"line {number}\n" for number in range(lines)))
+    assert len(said) < 5_000
+    *_, last, note = said.split("\n")
+    assert last.startswith("+line ")
+    assert last[6:].isdigit()
+    assert note.endswith(" more characters of this diff are left out)")
+
+
+def test_a_line_too_long_to_show_is_left_out(reason: Callable[..., str]) -> None:
+    said = reason("x\n", "y" * 1_000_000)
+    assert len(said) < 5_000
+    assert "characters of this diff are left out" in said
+
+
+def test_what_is_no_text_is_no_reason_to_fail(reason: Callable[..., str]) -> None:
+    said = reason(bytes(range(256)), "\0\x01\x1b[31m\ud800\udc80\n")
+    assert "has unsaved changes" in said
+    assert said.encode()
+
+
+def test_files_too_large_or_unreadable_have_no_diff(reason: Callable[..., str], guard: Guard, tmp_path: Path) -> None:
+    assert "unsaved changes (" not in reason("x" * (4 * 1024 * 1024 + 1), "y")
+    (tmp_path / "folder").mkdir()
+    assert "unsaved changes (" not in reason(None, "y", name="folder")
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for a writer
+    assert "has unsaved changes" in reason(None, "y", name="pipe")
+
+
+@pytest.mark.parametrize("answer", [{"text": None}, {"text": "x"}, {"version": 1}, [], None, {"text": 1, "version": 1}])
+def test_without_the_editors_text_there_is_no_diff_but_a_denial(guard: Guard, answer: Any) -> None:
+    guard.neovim({A: KEPT}, answers={"buffer_text": answer})
+    said = guard.denial(edit())
+    assert "has unsaved changes" in said
+    assert "unsaved changes (" not in said
+
+
+@pytest.mark.parametrize("name", [".env", ".env.local", "server.pem", "id_rsa", "secrets.toml", "credentials"])
+def test_what_is_secret_is_not_shown(reason: Callable[..., str], name: str) -> None:
+    said = reason("x\n", f"{SECRET}\n", name=name)
+    assert f"/ws/{name} has unsaved changes" in said
+    assert SECRET not in said
+
+
+def test_the_persons_own_patterns_go_before_ours(reason: Callable[..., str]) -> None:
+    assert SECRET in reason("x\n", f"{SECRET}\n", name=".env", ignore=("*.py",))
+    assert SECRET not in reason("x\n", f"{SECRET}\n", ignore=("*.py",))
+
+
+def test_very_many_files_are_not_all_named(guard: Guard) -> None:
+    names = [f"/ws/{'directory/' * 10}{number}.py" for number in range(60)]
+    patch = "".join(f"*** Update File: {name}\n" for name in names)
+    neovim = guard.neovim(dict.fromkeys(names, KEPT), answers=unsaved("x\n" * 3_000))
+    said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
+    assert len(said) < 10_000
+    assert "So have 52 more files." in said
+    assert "and 52 more are saved there" in said
+    assert neovim.methods.count("buffer_text") < 5  # no more than are shown
+    assert len(neovim.told) == 1
+
+
+def test_a_read_of_an_older_text_is_let_through_and_said(guard: Guard) -> None:
+    guard.neovim({A: {"modified": True}})
+    told = guard.say(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
+    assert told["additionalContext"] == (
+        "/ws/a.py has unsaved changes in Neovim 0.12.4. What was read is the file on disk, which is older."
+    )
+    assert "permissionDecision" not in told
+    assert guard.say(recorded("gemini", "BeforeTool", "read_file"), agent="gemini") == {}
+    assert guard.say(recorded("claude", "PostToolUse", "Read")) == {}
+
+
+def test_no_secret_is_in_any_answer(guard: Guard, tmp_path: Path) -> None:
+    """Every event, with an editor that would tell them all."""
+    (tmp_path / ".git").mkdir()
+    env, a = str(tmp_path / ".env"), str(tmp_path / "a.py")
+    (tmp_path / "a.py").write_text("one\n")
+
+    def kept(params: dict[str, Any]) -> dict[str, Any]:
+        return {"success": True, "reloaded": [], "kept": [] if "file_path" in params else [{"name": env, "lines": 3}]}
+
+    selection = {"file_path": env, "start_line": 1, "end_line": 1, "content": SECRET}
+    guard.neovim(
+        {env: KEPT, a: {}},
+        folders=(str(tmp_path),),
+        answers=unsaved(SECRET)
+        | {"refresh_buffer": kept}
+        | {"snapshot": lambda params: neovim_says(env, a, selection, params)},
+    )
+    for payload in (
+        recorded("claude", "SessionStart"),
+        recorded("claude", "UserPromptSubmit"),
+        recorded("claude", "CwdChanged"),
+        recorded("claude", "PostToolUse", "Bash"),
+        edited(a),
+        edit(a),
+        bash("ls"),
+    ):
+        said = str(guard.say(payload | {"cwd": str(tmp_path)}))
+        assert SECRET not in said
+        assert ".env" not in said, payload["hook_event_name"]
+
+
+def neovim_says(env: str, a: str, selection: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    clean = {"name": a, "modified": False, "current": False, "visible": False, "lines": 1}
+    return {
+        "editor": "Neovim 0.12.4",
+        "pid": 1,
+        "files": [clean for _ in params["paths"]],
+        "unsaved": [{**clean, "name": env, "modified": True, "current": True}],
+        "open": [env, a],
+        "folders": [os.path.dirname(a)],
+        "selection": selection,
+        "connected": [],
+    }

@@ -257,6 +257,20 @@ def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
     assert everything_below(Path.home()) == before
 
 
+@pytest.mark.parametrize("words", [(), ("--remove",), ("--dry-run", "--answer", "wait")])
+def test_a_read_only_file_is_said_before_anything_is_done(words: tuple[str, ...], setup: Setup) -> None:
+    path = settings_file("claude")
+    path.write_text("{}")
+    if words:
+        setup("claude")
+    path.chmod(0o444)
+    before = everything_below(Path.home())
+    said = setup("claude", *words)
+    assert (said.code, said.output) == (3, "")
+    assert f"{path} is read-only. Nothing was changed; make it writable and run this again." in said.errors
+    assert everything_below(Path.home()) == before
+
+
 def test_an_event_that_is_no_list_is_untouched_and_said(setup: Setup) -> None:
     settings_file("gemini").write_text('{"hooks": {"AfterTool": {}}}')
     said = setup("gemini")

@@ -138,13 +138,17 @@ def test_a_dry_run_changes_nothing(newest: Path, wheel: Path, setup: Setup, home
     assert ours(home) == set()
 
 
+OWN = f"{{ idle_ms = 777, command = {{ '{sys.executable}', '-P', '-m', 'drawbridge' }} }}\n"
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "require('drawbridge').setup{ idle_ms = 777 }\n",
-        "local it = require('drawbridge')\nit.setup{ idle_ms = 777 }\n",
-        "vim.schedule(function() require 'drawbridge'.setup { idle_ms = 777 } end)\n",
+        f"require('drawbridge').setup{OWN}",
+        f"local it = require('drawbridge')\nit.setup{OWN}",
+        f"vim.schedule(function() require 'drawbridge'.setup {OWN} end)\n",
     ],
+    ids=["at once", "where setup does not see it", "later"],
 )
 def test_the_person_s_own_call_is_the_one_that_counts(text: str, newest: Path, setup: Setup, home: Path) -> None:
     init(home, text)

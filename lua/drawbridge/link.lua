@@ -50,9 +50,10 @@ function M.attached()
 end
 
 --- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
----@return {port?: integer, token?: string, agents: string[]}?
+---@return {port?: integer, token?: string, agents: string[], pids: integer[]}?
 function M.state()
-  return bridge and { port = bridge.port, token = bridge.token, agents = vim.deepcopy(bridge.agents) }
+  return bridge
+    and { port = bridge.port, token = bridge.token, agents = vim.deepcopy(bridge.agents), pids = vim.deepcopy(bridge.pids) }
 end
 
 --- Calls `callback` at each change of `state()`.
@@ -122,7 +123,7 @@ function handlers.attach(params)
     })
   end
   M.detach()
-  bridge = { channel = params.channel, agents = {} }
+  bridge = { channel = params.channel, agents = {}, pids = {} }
   watch()
   require('drawbridge.selection').start()
   require('drawbridge.buffers_save').start()
@@ -158,7 +159,7 @@ end
 
 function handlers.announce(params)
   local before = bridge.agents
-  bridge.port, bridge.token, bridge.agents = params.port, params.token, params.agents
+  bridge.port, bridge.token, bridge.agents, bridge.pids = params.port, params.token, params.agents, params.pids or {}
   for _, agent in ipairs(gained(bridge.agents, before)) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
   end

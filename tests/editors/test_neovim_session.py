@@ -161,11 +161,12 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
     )
     await desk.editor.announce(BridgeState(4711, "token"))
     await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
-    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code", "Claude Code")))
+    await desk.editor.announce(BridgeState(4711, "token", ("Claude Code", "Claude Code"), (812,)))
     assert await desk.person.lua("return require('drawbridge.link').state()") == {
         "port": 4711,
         "token": "token",
         "agents": ["Claude Code", "Claude Code"],
+        "pids": [812],
     }
     await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
     assert await desk.person.lua("return Heard") == [

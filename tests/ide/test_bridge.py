@@ -187,7 +187,9 @@ async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
         async with house.agent(), house.agent():
             await until(lambda: house.editor.announced[-1].agents == ("Claude Code", "Claude Code"))
         await until(lambda: house.editor.announced[-1].agents == ())
-        assert [len(state.agents) for state in house.editor.announced] == [0, 1, 2, 1, 0], "in order"
+        told = [(len(state.agents), len(state.pids)) for state in house.editor.announced]
+        assert told == [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (1, 1), (0, 0)], "in order"
+        assert house.editor.announced[2].pids == (1,), "as the agent itself says"
         state = house.editor.announced[0]
         assert (state.port, state.token) == (house.launched.port, house.launched.token)
 

@@ -121,7 +121,7 @@ class Neovim:
         self._session.close()
 
     async def announce(self, state: BridgeState) -> None:
-        await self._ask("announce", port=state.port, token=state.token, agents=state.agents)
+        await self._ask("announce", port=state.port, token=state.token, agents=state.agents, pids=state.pids)
 
     async def folders(self) -> tuple[str, ...]:
         return tuple(await self._ask("folders"))

@@ -82,12 +82,14 @@ class BufferStatus(Struct, frozen=True):
 class BridgeState(Struct, frozen=True):
     """What the person may see of the bridge: where it listens and who is connected (``agents``: their names).
 
-    ``token`` lets the editor hand the same one to a restarted bridge, so that agents reconnect by themselves.
+    ``token`` lets the editor hand the same one to a restarted bridge, so that agents reconnect by themselves. ``pids``
+    are the processes of those agents that tell theirs: the guard asks for them, lest an agent hears a thing twice.
     """
 
     port: int
     token: str
     agents: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()
 
 
 class OpenRequest(Struct, frozen=True):

@@ -150,7 +150,7 @@ class Bridge:
             self._tell(problem)
 
     def _agents_changed(self) -> None:
-        state = BridgeState(self._launched.port, self._launched.token, self.agents.names)
+        state = BridgeState(self._launched.port, self._launched.token, self.agents.names, self.claude.pids)
         previous = self._announcing
         self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))
 

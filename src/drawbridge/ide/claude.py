@@ -93,6 +93,10 @@ class ClaudeClients:
     def names(self) -> tuple[str, ...]:
         return tuple(client.name for client in self._clients if client.ready)
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(client.pid for client in self._clients if client.ready and client.pid is not None)
+
     def select(self, selection: Selection) -> None:
         for client in self._clients:
             client.select(selection)
@@ -223,6 +227,8 @@ class ClaudeClient:
     def _connected(self, params: dict[str, Any]) -> None:
         pid = params.get("pid")
         self.pid = pid if isinstance(pid, int) else None
+        if self.ready and self.pid is not None:
+            self._clients.on_change()
         self._become_ready()
         self._said_selection = None
         self._say_selection()

@@ -37,7 +37,7 @@ class Heard:
         self._more = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        assert not any(isinstance(earlier, Exited) for earlier in self.events), f"after its last word: {event}"
+        assert not self.events or not isinstance(self.events[-1], Exited), f"after its last word: {event}"
         self.events.append(event)
         self._more.set()
 

@@ -98,7 +98,7 @@ def _flags(options: Options) -> Iterator[str]:
     yield from (flag for flag, wanted in switches.items() if wanted)
     for name, check in _VALUES.items():
         given = getattr(options, name)
-        for value in (given,) if isinstance(given, str) else given or ():
+        for value in (given,) if isinstance(given, str) and given else given or ():
             check(f"options.{name}", value)
             yield f"{_FLAGS.get(name) or '--' + name.replace('_', '-')}={value}"
     if options.max_turns is not None:

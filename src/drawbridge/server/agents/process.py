@@ -232,13 +232,14 @@ class Process(asyncio.SubprocessProtocol):
 
     async def _close_pipes(self) -> None:
         """What was still in them is read to its end, but nobody who holds one open is waited for."""
-        for close in (False, True):
-            if close:
-                self._transport.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.times.pipes):
-                    await self._closed.wait()
-                    return
+        await self._wait_for_pipes(self.times.pipes)
+        self._transport.close()
+        await self._wait_for_pipes(self.times.pipes)
+
+    async def _wait_for_pipes(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

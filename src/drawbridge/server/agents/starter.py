@@ -25,6 +25,7 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(server):  # it died before the arrangement held
         sys.exit(NOT_STARTED)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # uvloop passes on copies of the pipes: their end would not be seen
     try:
         os.execv(program, [program, *arguments])
     except OSError as error:

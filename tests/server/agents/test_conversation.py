@@ -1,0 +1,717 @@
+"""The stream of ``claude``, line by line, without a process."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from msgspec import Raw
+
+from drawbridge.errors import BadArgument
+from drawbridge.server.agents.claude import Conversation, Replied, Said
+from drawbridge.server.agents.port import (
+    Attachment,
+    Decision,
+    Exited,
+    Line,
+    Question,
+    QuestionGone,
+    SessionKnown,
+    TurnEnded,
+)
+
+ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
+Kind = TypeVar("Kind")
+
+
+class Stream:
+    """A conversation, the lines it has been sent, and what it made of them."""
+
+    def __init__(self, *, resumed: bool = False, files: dict[str, str] | None = None) -> None:
+        self.conversation = Conversation("The agent", (files or {}).get, resumed=resumed)
+        self.events: list[Said] = []
+
+    def say(self, **message: Any) -> list[Said]:
+        return self.raw(json.dumps(message).encode())
+
+    def raw(self, line: bytes) -> list[Said]:
+        said = self.conversation.received(line)
+        self.events += said
+        return said
+
+    def prompt(self, text: str = "Go", *attachments: Attachment) -> None:
+        self.events += self.conversation.prompt(text, attachments)
+
+    @property
+    def busy(self) -> bool:
+        return self.conversation.busy
+
+    def told(self) -> list[dict[str, Any]]:
+        """What was written to the agent since the last time."""
+        return [json.loads(line) for line in self.conversation.outgoing().splitlines()]
+
+    def result(self, **fields: Any) -> list[Said]:
+        return self.say(**({"type": "result", "subtype": "success", "is_error": False} | fields))
+
+    def ask(self, tool: str = "Bash", **request: Any) -> list[Said]:
+        given = {"subtype": "can_use_tool", "tool_name": tool, "input": {"command": "ls"}, "permission_suggestions": []}
+        return self.say(type="control_request", request_id="q1", request=given | request)
+
+    def all(self, kind: type[Kind]) -> list[Kind]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def ended(self, **fields: Any) -> TurnEnded:
+        """One turn that ends with this ``result``."""
+        self.prompt()
+        self.result(**fields)
+        return self.all(TurnEnded)[-1]
+
+
+def json_of(raw: Raw) -> Any:
+    return json.loads(bytes(raw))
+
+
+# Lines.
+
+
+def test_a_line_is_passed_on_as_it_came() -> None:
+    line = b'{"z":1.0, "type":"assistant","a":"\\u00e4 \xc3\xa4 \\ud83d\\ude00","big":123456789012345678901234567890,"e":1e999}'
+    assert Stream().raw(line) == [Line(line)]
+
+
+@pytest.mark.parametrize(
+    ("message", "durable"),
+    [
+        ({"type": "assistant"}, True),
+        ({"type": "user"}, True),
+        ({"type": "weather_report"}, True),
+        ({"type": "system", "subtype": "something_new"}, True),
+        ({"type": "system", "subtype": "api_retry"}, True),
+        ({"subtype": "status", "type": "system"}, False),
+        ({"event": {"type": "message_stop"}, "type": "stream_event"}, False),
+        ({"type": "command_lifecycle", "state": "queued"}, False),
+        ({}, True),
+        ({"type": None}, True),
+        ({"type": ["assistant"]}, True),
+    ],
+)
+def test_what_is_of_use_only_now_stays_out_of_the_history(message: dict[str, Any], durable: bool) -> None:
+    assert Stream().say(**message) == [Line(json.dumps(message).encode(), durable)]
+
+
+@pytest.mark.parametrize("kind", ["control_response", "control_cancel_request", "control_tickle", "keep_alive"])
+def test_control_messages_are_no_lines(kind: str) -> None:
+    assert Stream().say(type=kind, request_id="r1", response={"request_id": "r1", "subtype": "success"}) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "mended"),
+    [
+        (b'{"type": "a", "t": "caf\xe9"}', {"type": "a", "t": "caf\ufffd"}),
+        (b'{"type": "a", "t": "\\ud83d!"}', {"type": "a", "t": "\ufffd!"}),
+        (b'{"type": "a", "t": "\\ude00 \xc3\xa4"}', {"type": "a", "t": "\ufffd ä"}),
+        (b'{"type": "a", "t": "x\x01y"}', {"type": "a", "t": "x\x01y"}),
+        (b'{"type": "a", "n": NaN, "m": -Infinity}', {"type": "a", "n": None, "m": None}),
+    ],
+)
+def test_a_line_that_strict_readers_refuse_is_mended(line: bytes, mended: dict[str, Any]) -> None:
+    (said,) = Stream().raw(line)
+    assert isinstance(said, Line)
+    assert msgspec.json.decode(said.data) == mended
+
+
+def test_a_line_has_no_line_break_whatever_it_came_with() -> None:
+    (said,) = Stream().raw(b' \t{"type":\r"a"} \r')
+    assert said == Line(b'{"type": "a"}')
+
+
+@pytest.mark.parametrize(
+    "junk", [b"Warning: x", b"[1]", b'"a"', b"null", b'{"type": "a', b"{]", b"\xff\xfe", b"[" * 9000]
+)
+def test_what_is_no_message_is_passed_over_and_counted(junk: bytes) -> None:
+    stream = Stream()
+
+    assert stream.raw(junk) == []
+    assert stream.raw(b'{"a":' * 3000 + b"1" + b"}" * 3000) == []
+    assert stream.raw(b"  \r") == []
+
+    assert stream.conversation.junk_lines == 2
+    assert stream.raw(b'{"type":"a"}') == [Line(b'{"type":"a"}')]
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(),
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(), inner, max_size=4),
+    max_leaves=8,
+)
+KINDS = ["system", "assistant", "user", "result", "control_request", "control_response", "control_cancel_request"]
+KINDS += ["stream_event", "command_lifecycle", "control_tickle", "keep_alive"]
+FIELDS = ["subtype", "session_id", "request_id", "request", "response", "tasks", "error", "state", "command_uuid"]
+FIELDS += ["is_error", "result", "errors", "origin", "user_message_uuids", "total_cost_usd", "terminal_reason"]
+FIELDS += ["model_usage_since_last_result"]
+QUESTIONS = some.builds(
+    lambda id, request: json.dumps({"type": "control_request", "request_id": id, "request": request}).encode(),
+    some.text(),
+    some.fixed_dictionaries(
+        {
+            "subtype": some.just("can_use_tool"),
+            "tool_name": some.sampled_from(["Bash", "Edit", "NotebookEdit", "MultiEdit"]),
+        },
+        optional={"input": JSON | some.fixed_dictionaries({"file_path": JSON}), "permission_suggestions": JSON},
+    ),
+)
+MESSAGES = some.builds(
+    lambda kind, fields: json.dumps({"type": kind, **fields}).encode(),
+    some.sampled_from(KINDS) | JSON,
+    some.dictionaries(
+        some.sampled_from(FIELDS),
+        JSON
+        | some.fixed_dictionaries(
+            {
+                "subtype": some.sampled_from(["can_use_tool", "success", "interrupt"]),
+                "tool_name": some.text(),
+                "input": JSON,
+            },
+            optional={"request_id": some.text(), "permission_suggestions": JSON},
+        )
+        | some.sampled_from(
+            ["init", "success", "can_use_tool", "background_tasks_changed", "error_max_turns", "drawbridge-1"]
+        ),
+    ),
+)
+
+
+STREAMS = some.lists(some.binary() | MESSAGES | QUESTIONS, max_size=12)
+
+
+@given(STREAMS, some.booleans())
+def test_no_bytes_break_it(lines: list[bytes], resumed: bool) -> None:
+    play(lines, resumed)
+
+
+@pytest.mark.slow
+@settings(max_examples=5_000)
+@given(STREAMS, some.booleans())
+def test_no_bytes_break_it_however_many(lines: list[bytes], resumed: bool) -> None:
+    play(lines, resumed)
+
+
+def play(lines: list[bytes], resumed: bool) -> None:
+    """An agent says these lines to a prompt, is answered, and ends."""
+    stream = Stream(resumed=resumed)
+    stream.prompt()
+    stream.conversation.set_mode("plan")
+    for line in lines:
+        stream.raw(line.replace(b"\n", b" "))
+        for question in stream.all(Question):
+            stream.conversation.answer(question.question_id, Decision(allow=True, remember=True))
+    stream.events += stream.conversation.ended(1, "", None)
+
+    stream.told()  # all of it is JSON
+    for said in stream.all(Line):
+        assert b"\n" not in said.data
+        assert b"\r" not in said.data
+        assert said.data.decode().startswith("{")
+        json.loads(said.data, parse_constant=pytest.fail)
+    assert len(stream.all(TurnEnded)) == 1
+    assert stream.events[-1] == Exited(1, "")
+
+
+# Prompts.
+
+
+def test_a_prompt_is_one_line_whatever_it_says() -> None:
+    stream = Stream()
+    words = "--version\n\"quotes\" 'and' \\ \u2028 \x00 \ud800 ä 😀\r\n-p"
+
+    stream.prompt(words)
+
+    data = stream.conversation.outgoing()
+    assert data.count(b"\n") == 1
+    message = json.loads(data)
+    assert message["type"] == "user"
+    assert message["message"] == {"role": "user", "content": words.replace("\ud800", "\ufffd")}
+    assert stream.conversation.turn_open
+
+
+def test_pictures_documents_and_texts_go_with_a_prompt() -> None:
+    stream = Stream()
+
+    stream.prompt(
+        "Look",
+        Attachment("image/png", b"\x89PNG"),
+        Attachment("application/pdf", b"%PDF", "a.pdf"),
+        Attachment("text/x-python; charset=utf-8", "prinț".encode(), "a.py"),
+    )
+
+    (message,) = stream.told()
+    png, pdf = (base64.b64encode(data).decode() for data in (b"\x89PNG", b"%PDF"))
+    assert message["message"]["content"] == [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": pdf}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "prinț"}, "title": "a.py"},
+        {"type": "text", "text": "Look"},
+    ]
+
+
+def test_an_attachment_that_the_agent_can_not_read_ends_the_turn_before_it_began() -> None:
+    stream = Stream()
+
+    stream.prompt("Look", Attachment("video/mp4", b"\xff\xd8\xff", "film.mp4"))
+
+    (ended,) = stream.all(TurnEnded)
+    assert (ended.ok, ended.code) == (False, "VALIDATION_FAILED")
+    assert ended.error is not None
+    assert "film.mp4 (video/mp4) is neither a picture" in ended.error
+    assert stream.told() == []
+    assert not stream.conversation.turn_open
+
+
+def test_one_prompt_at_a_time() -> None:
+    stream = Stream()
+    stream.prompt()
+    with pytest.raises(RuntimeError):
+        stream.prompt()
+
+
+# The end of a turn.
+
+
+def test_a_turn_ends_once() -> None:
+    stream = Stream()
+    stream.say(type="system", subtype="init", session_id=ID)
+
+    assert stream.ended() == TurnEnded(ok=True, session_id=ID)
+
+    assert isinstance(stream.events[-2], Line)
+    stream.result()
+    assert len(stream.all(TurnEnded)) == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "text"),
+    [
+        ({"result": "API Error: Overloaded", "api_error_status": 529}, "EXECUTION_FAILED", "API Error: Overloaded."),
+        (
+            {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
+            "EXECUTION_FAILED",
+            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to let it go on.",
+        ),
+        (
+            {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
+            "EXECUTION_FAILED",
+            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to let it go on.",
+        ),
+        (
+            {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
+            "SESSION_NOT_FOUND",
+            f"The agent does not know this conversation (any more): No conversation found with session ID: {ID}. "
+            "Start a new session.",
+        ),
+        (
+            {"subtype": "error_during_execution", "errors": ["[ede_diagnostic] result_type=user"]},
+            "EXECUTION_FAILED",
+            "it gave no reason (error_during_execution).",
+        ),
+        ({"errors": "odd", "result": 5, "subtype": ["odd"]}, "EXECUTION_FAILED", "it gave no reason (['odd'])."),
+        ({"result": "\x1b[31mred\x00 " + "x" * 5000}, "EXECUTION_FAILED", "red " + "x" * 1996 + "."),
+    ],
+)
+def test_a_failed_turn_says_why(result: dict[str, Any], code: str, text: str) -> None:
+    ended = Stream().ended(is_error=True, **result)
+    assert (ended.ok, ended.code, ended.error, ended.interrupted) == (False, code, text, False)
+
+
+def test_a_missing_login_says_what_to_do() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.say(type="assistant", message={}, error="authentication_failed")
+    stream.result(is_error=True, result="Not logged in · Please run /login")
+
+    (ended,) = stream.all(TurnEnded)
+    assert ended.code == "AGENT_NOT_LOGGED_IN"
+    assert ended.error == (
+        "The agent has no valid login on the server's machine: Not logged in · Please run /login. "
+        "Log in there, in a terminal, or set its API key for the server."
+    )
+    assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
+
+
+def test_success_is_what_is_no_error_whatever_it_is_called() -> None:
+    assert Stream().ended(subtype="error_during_execution", is_error=False).ok
+    assert not Stream().ended(subtype="success", is_error=True).ok
+    assert Stream().ended(is_error="odd").ok
+    assert not Stream().ended(is_error=None, subtype="error_during_execution").ok
+
+
+def test_a_turn_that_was_interrupted_says_so() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.told()
+
+    stream.conversation.interrupt()
+
+    (asked,) = stream.told()
+    assert (asked["type"], asked["request"]) == ("control_request", {"subtype": "interrupt"})
+    stream.result(is_error=True, subtype="error_during_execution", terminal_reason="aborted_tools")
+    (ended,) = stream.all(TurnEnded)
+    assert (ended.ok, ended.interrupted, ended.error) == (False, True, "It was interrupted.")
+
+
+def test_an_interrupt_that_came_too_late_changes_nothing() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.conversation.interrupt()
+    assert stream.result()[-1] == TurnEnded(ok=True)
+    stream.told()
+
+    stream.conversation.interrupt()
+
+    assert stream.told() == []
+    assert stream.ended(is_error=True, result="x").interrupted is False
+
+
+def test_an_interrupt_that_hit_a_turn_of_the_agents_own_is_said_again() -> None:
+    stream = Stream()
+    stream.say(type="system", subtype="init", session_id=ID)
+    stream.prompt()
+    stream.conversation.interrupt()
+    (prompt, _) = stream.told()
+    stream.result(is_error=True, terminal_reason="aborted_streaming", origin={"kind": "task-notification"})
+
+    stream.say(type="command_lifecycle", command_uuid=prompt["uuid"], state="started")
+
+    assert [message["request"]["subtype"] for message in stream.told()] == ["interrupt"]
+    stream.result(is_error=True, terminal_reason="aborted_streaming", user_message_uuids=[prompt["uuid"]])
+    assert [ended.interrupted for ended in stream.all(TurnEnded)] == [True]
+
+
+def test_a_turn_of_the_agents_own_does_not_end_the_persons() -> None:
+    stream = Stream()
+    stream.say(type="system", subtype="init", session_id=ID)
+    assert stream.conversation.busy
+    stream.prompt()
+
+    stream.result(origin={"kind": "task-notification"}, result="by the way")
+    assert stream.all(TurnEnded) == []
+    assert stream.conversation.turn_open
+
+    stream.result(result="the answer")
+    assert len(stream.all(TurnEnded)) == 1
+    assert not stream.conversation.busy
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_prompt_that_is_answered_in_a_turn_of_the_agents_own_is_done_with_it(named: bool) -> None:
+    stream = Stream()
+    stream.prompt()
+    (prompt,) = stream.told()
+    uuid = prompt["uuid"]
+
+    stream.say(type="command_lifecycle", command_uuid=uuid, state="completed")
+    stream.result(origin={"kind": "task-notification"}, **({"user_message_uuids": [uuid]} if named else {}))
+
+    assert [ended.ok for ended in stream.all(TurnEnded)] == [True]
+
+
+def test_it_is_busy_while_a_command_runs_in_the_background_or_a_question_is_open() -> None:
+    stream = Stream()
+    seen = [stream.busy]
+
+    stream.say(type="system", subtype="background_tasks_changed", tasks=[{"task_id": "t"}])
+    seen.append(stream.busy)
+    stream.say(type="system", subtype="background_tasks_changed", tasks=[])
+    seen.append(stream.busy)
+    stream.ask()
+    seen.append(stream.busy)
+    stream.conversation.answer("q1", Decision(allow=False))
+    seen.append(stream.busy)
+
+    assert seen == [False, True, False, True, False]
+
+
+def test_the_conversations_id_is_told_when_it_changes() -> None:
+    stream = Stream()
+    for session_id in (ID, ID, "other", None, "", 5):
+        stream.say(type="system", subtype="init", session_id=session_id)
+    stream.say(type="conversation_reset", session_id="third", new_conversation_id="fourth")
+
+    assert stream.all(SessionKnown) == [SessionKnown(ID), SessionKnown("other")]
+
+
+# What a turn costs.
+
+
+def test_a_turn_costs_what_the_total_grew_by() -> None:
+    stream = Stream()
+    assert stream.ended(total_cost_usd=0.25).cost_usd == 0.25
+    assert stream.ended(total_cost_usd=0.75).cost_usd == 0.5
+    assert stream.ended(total_cost_usd=0.75).cost_usd == 0
+
+
+def test_the_first_turn_of_a_resumed_conversation_does_not_pay_for_the_earlier_ones() -> None:
+    stream = Stream(resumed=True)
+    usage = {"model_usage_since_last_result": {"a": {"costUSD": 0.125}, "b": {"costUSD": 0.5}}}
+    assert stream.ended(total_cost_usd=9.0, **usage).cost_usd == 0.625
+    assert stream.ended(total_cost_usd=9.25).cost_usd == 0.25
+
+
+def test_a_cost_that_can_not_be_known_is_not_made_up() -> None:
+    stream = Stream(resumed=True)
+    assert stream.ended(total_cost_usd=9.0).cost_usd is None
+    assert stream.ended(total_cost_usd=9.5).cost_usd == 0.5
+    assert stream.ended().cost_usd is None
+    assert stream.ended(total_cost_usd="5").cost_usd is None
+    assert stream.ended(total_cost_usd=True).cost_usd is None
+    assert stream.ended(total_cost_usd=-1).cost_usd is None
+
+
+def test_a_new_conversation_in_the_same_process_begins_at_zero() -> None:
+    stream = Stream()
+    stream.ended(total_cost_usd=3.0)
+    assert stream.ended(total_cost_usd=0, model_usage_since_last_result={}).cost_usd == 0
+    assert stream.ended(total_cost_usd=0.5).cost_usd == 0.5
+    assert stream.ended(total_cost_usd=0.25).cost_usd == 0.25
+
+
+def test_a_turn_of_the_agents_own_is_paid_with_the_next() -> None:
+    stream = Stream()
+    stream.ended(total_cost_usd=1.0)
+    stream.result(total_cost_usd=1.5, origin={"kind": "task-notification"})
+    assert stream.ended(total_cost_usd=2.0).cost_usd == 1.0
+
+
+# Questions.
+
+
+def test_a_question_has_the_agents_own_words() -> None:
+    stream = Stream()
+    line = (
+        b'{"request":{"tool_name":"Bash","input":{"n": 1.0,\r "z":"\\u00e4"},"subtype":"can_use_tool",'
+        b'"permission_suggestions":[{"type": "setMode"}]},"request_id":"q1","type":"control_request"}'
+    )
+
+    (question,) = stream.raw(line)
+
+    assert isinstance(question, Question)
+    assert (question.question_id, question.tool_name, question.proposal) == ("q1", "Bash", None)
+    assert bytes(question.input) == b'{"n": 1.0,\r "z":"\\u00e4"}'
+    assert bytes(question.suggestions) == b'[{"type": "setMode"}]'
+
+
+def test_a_question_about_a_file_shows_what_would_change() -> None:
+    stream = Stream(files={"/p/a.txt": "one\ntwo\n"})
+    stream.ask("Edit", input={"file_path": "/p/a.txt", "old_string": "two", "new_string": "2"})
+    (question,) = stream.all(Question)
+    assert question.proposal is not None
+    assert (question.proposal.path, question.proposal.old_text, question.proposal.new_text) == (
+        "/p/a.txt",
+        "one\ntwo\n",
+        "one\n2\n",
+    )
+
+
+@pytest.mark.parametrize("suggestions", [None, {}, "x", 5])
+def test_suggestions_are_a_list_in_any_case(suggestions: Any) -> None:
+    stream = Stream()
+    stream.ask(permission_suggestions=suggestions)
+    (question,) = stream.all(Question)
+    assert json_of(question.suggestions) == []
+
+
+def answered(decision: Decision, **request: Any) -> dict[str, Any]:
+    stream = Stream()
+    stream.ask(**request)
+    stream.conversation.answer("q1", decision)
+    (message,) = stream.told()
+    assert message["type"] == "control_response"
+    response = message["response"]
+    assert (response["subtype"], response["request_id"]) == ("success", "q1")
+    answer: dict[str, Any] = response["response"]
+    return answer
+
+
+def test_allowed_is_what_was_asked_for() -> None:
+    assert answered(Decision(allow=True)) == {"behavior": "allow", "updatedInput": {"command": "ls"}}
+
+
+def test_allowed_with_changes_is_what_the_person_made_of_it() -> None:
+    changed = Raw(b'{"command":\n "ls -l",\r\n "answers": {"Which?": "\xc3\xa4"}}')
+    assert answered(Decision(allow=True, updated_input=changed)) == {
+        "behavior": "allow",
+        "updatedInput": {"command": "ls -l", "answers": {"Which?": "ä"}},
+    }
+
+
+def test_denied_goes_with_the_persons_words() -> None:
+    assert answered(Decision(allow=False, message="Not now \ud800")) == {
+        "behavior": "deny",
+        "message": "Not now \ufffd",
+    }
+    assert "said no" in answered(Decision(allow=False))["message"]
+
+
+RULES = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}], "behavior": "allow"}
+DIRECTORIES = {"type": "addDirectories", "directories": ["/p"], "destination": "session"}
+MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [
+        ([RULES, DIRECTORIES, MODE], [RULES, DIRECTORIES]),
+        ([RULES], [RULES]),
+        ([MODE], [MODE]),
+        ([], None),
+        (["odd"], None),
+    ],
+)
+def test_to_remember_takes_the_narrowest_rules_that_the_agent_offers(offered: list[Any], taken: Any) -> None:
+    answer = answered(Decision(allow=True, remember=True), permission_suggestions=offered)
+    assert answer.get("updatedPermissions") == taken
+    assert "updatedPermissions" not in answered(Decision(allow=True), permission_suggestions=offered)
+    assert "updatedPermissions" not in answered(Decision(allow=False, remember=True), permission_suggestions=offered)
+
+
+def test_a_question_is_answered_once() -> None:
+    stream = Stream()
+    stream.ask()
+    for decision in (Decision(allow=False), Decision(allow=True), Decision(allow=False)):
+        stream.conversation.answer("q1", decision)
+    stream.conversation.answer("unknown", Decision(allow=True))
+
+    (message,) = stream.told()
+    assert message["response"]["response"]["behavior"] == "deny"
+
+
+@pytest.mark.parametrize("bad", [b"[]", b"null", b"5", b"{", b"", b'{"a": 1e999}', b'{"a": NaN}', b"\xff"])
+def test_a_changed_input_that_is_none_leaves_the_question_open(bad: bytes) -> None:
+    stream = Stream()
+    stream.ask()
+
+    with pytest.raises(BadArgument, match="updated_input"):
+        stream.conversation.answer("q1", Decision(allow=True, updated_input=Raw(bad)))
+
+    assert stream.told() == []
+    stream.conversation.answer("q1", Decision(allow=True))
+    assert len(stream.told()) == 1
+
+
+def test_a_question_that_the_agent_takes_back_is_gone() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.ask()
+    stream.told()
+
+    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionGone("q1", "decided elsewhere")]
+
+    stream.conversation.answer("q1", Decision(allow=True))
+    assert stream.told() == []
+    assert stream.say(type="control_cancel_request", request_id="q1") == []
+
+
+def test_a_question_that_an_interrupt_ends_says_so() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.ask()
+    stream.conversation.interrupt()
+    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionGone("q1", "interrupted")]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"subtype": "tickle"},
+        {"subtype": "can_use_tool", "input": {}},
+        {"subtype": "can_use_tool", "tool_name": "Bash", "input": [1]},
+        {"subtype": "can_use_tool", "tool_name": 5, "input": {}},
+        {"subtype": "can_use_tool", "tool_name": "Bash"},
+        "odd",
+        None,
+    ],
+)
+def test_what_we_can_not_answer_is_answered_with_an_error(request_: Any) -> None:
+    stream = Stream()
+
+    assert stream.say(type="control_request", request_id="q1", request=request_) == []
+
+    (message,) = stream.told()
+    assert (message["response"]["subtype"], message["response"]["request_id"]) == ("error", "q1")
+    assert stream.say(type="control_request", request_id=5, request=request_) == []
+    assert stream.told() == []
+
+
+# Commands.
+
+
+def test_a_mode_is_taken_or_refused() -> None:
+    stream = Stream()
+    first, second = stream.conversation.set_mode("plan"), stream.conversation.set_model("opus")
+    assert [message["request"] for message in stream.told()] == [
+        {"subtype": "set_permission_mode", "mode": "plan"},
+        {"subtype": "set_model", "model": "opus"},
+    ]
+
+    refused = {"subtype": "error", "request_id": second, "error": "No such model"}
+    assert stream.say(type="control_response", response=refused) == [Replied(second, "No such model")]
+    taken = {"subtype": "success", "request_id": first, "response": {}}
+    assert stream.say(type="control_response", response=taken) == [Replied(first)]
+    assert stream.say(type="control_response", response=taken) == []
+
+
+# Its end.
+
+
+def test_everything_open_is_closed_when_the_process_is_gone() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.ask()
+    id = stream.conversation.set_mode("plan")
+
+    assert stream.conversation.ended(3, "Trace\nSomething broke.", None) == [
+        Replied(id, "The agent has ended."),
+        QuestionGone("q1", "The agent has ended"),
+        TurnEnded(
+            ok=False,
+            error="The agent ended with exit code 3 before it was done: Trace\nSomething broke.",
+            code="EXECUTION_FAILED",
+        ),
+        Exited(3, "Trace\nSomething broke."),
+    ]
+    assert not stream.conversation.busy
+
+
+def test_between_two_prompts_its_end_is_only_told() -> None:
+    assert Stream().conversation.ended(0, "", None) == [Exited(0, "")]
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "junk", "fault", "error"),
+    [
+        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a word."),
+        (0, "", b"Segmentation fault", None, "The agent ended with exit code 0 before it was done: Segmentation fault"),
+        (-15, "noise", b"", "The agent said too much, and was ended.", "The agent said too much, and was ended."),
+        (1, "\n".join("abcdefg"), b"", None, "The agent ended with exit code 1 before it was done: c\nd\ne\nf\ng"),
+    ],
+)
+def test_the_death_of_an_agent_is_explained(code: int, stderr: str, junk: bytes, fault: str | None, error: str) -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.raw(junk)
+    (ended, _) = stream.conversation.ended(code, stderr, fault)
+    assert isinstance(ended, TurnEnded)
+    assert (ended.ok, ended.error, ended.code) == (False, error, "EXECUTION_FAILED")
+
+
+def test_a_conversation_that_is_not_there_is_known_by_its_complaint_too() -> None:
+    stream = Stream()
+    stream.result(is_error=True)
+    stream.prompt()
+    (ended, _) = stream.conversation.ended(1, f"No conversation found with session ID: {ID}", None)
+    assert isinstance(ended, TurnEnded)
+    assert ended.code == "SESSION_NOT_FOUND"

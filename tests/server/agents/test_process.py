@@ -1,0 +1,444 @@
+"""An agent as a process: started, heard, and certainly ended, whatever it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.server.agents.demo import Demo
+from drawbridge.server.agents.framing import LINE_LIMIT, STDERR_LIMIT
+from drawbridge.server.agents.port import (
+    AgentRefused,
+    AgentUnusable,
+    Decision,
+    Exited,
+    Launch,
+    Line,
+    Question,
+    QuestionGone,
+    SessionKnown,
+    TurnEnded,
+)
+from drawbridge.server.agents.process import Times
+from tests.waiting import PATIENCE, until
+
+from .rig import BAD_AGENT, Heard, Session, bad_agent, lives, session
+
+HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=0.2, sigterm=0.3, pipes=0.3, reply=0.3)
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Session]:
+    """The misbehaving agent, at its best so far."""
+    async with session(bad_agent(), tmp_path, times=HASTE) as started:
+        yield started
+
+
+# The ordinary.
+
+
+async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
+    ended = await agent.turn("say Hello there")
+
+    assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
+    assert agent.heard.words == "Hello there"
+    kinds = [type(event) for event in agent.heard.events]
+    assert kinds == [Line, SessionKnown, Line, Line, TurnEnded]
+
+
+async def test_it_takes_one_prompt_after_the_other(agent: Session) -> None:
+    for number in range(5):
+        agent.process.prompt(f"say {number}")
+        assert agent.process.busy
+        await agent.heard.next(TurnEnded)
+    assert agent.heard.words == "0\n1\n2\n3\n4"
+
+
+async def test_it_works_in_the_projects_directory(agent: Session, tmp_path: Path) -> None:
+    await agent.turn("say hello")
+    assert agent.heard.messages[0]["cwd"] == str(tmp_path)
+    assert os.getsid(agent.process.pid) == agent.process.pid
+
+
+@pytest.mark.parametrize("allow", [True, False])
+async def test_a_question_is_answered(agent: Session, allow: bool) -> None:
+    agent.process.prompt('ask Bash {"command": "make"}')
+    question = await agent.heard.next(Question)
+    assert (question.tool_name, json.loads(bytes(question.input))) == ("Bash", {"command": "make"})
+
+    agent.process.answer(question.question_id, Decision(allow, message="No."))
+    agent.process.answer(question.question_id, Decision(not allow))
+
+    assert (await agent.heard.next(TurnEnded)).ok
+    heard = json.loads(agent.heard.words)
+    assert heard == (
+        {"behavior": "allow", "updatedInput": {"command": "make"}} if allow else heard | {"message": "No."}
+    )
+    assert heard["behavior"] == ("allow" if allow else "deny")
+
+
+async def test_a_change_is_shown_and_written_as_the_person_made_it(agent: Session, tmp_path: Path) -> None:
+    file = tmp_path / "poem.txt"
+    file.write_text("one two\n")
+    agent.process.prompt("edit poem.txt two 2")
+    question = await agent.heard.next(Question)
+    assert question.proposal is not None
+    assert (question.proposal.old_text, question.proposal.new_text) == ("one two\n", "one 2\n")
+
+    given = json.loads(bytes(question.input)) | {"new_string": "zwei"}
+    agent.process.answer(question.question_id, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
+
+    await agent.heard.next(TurnEnded)
+    assert file.read_text() == "one zwei\n"
+
+
+async def test_a_mode_is_set_or_refused(agent: Session) -> None:
+    await agent.process.set_mode("plan")
+    await agent.process.set_model("opus")
+    with pytest.raises(AgentRefused, match=r"^There is no such mode\.$"):
+        await agent.process.set_mode("nonsense")
+
+
+async def test_a_mode_that_nobody_answers_for_is_refused_in_time(agent: Session) -> None:
+    agent.process.prompt("deaf")
+    await agent.heard.next(Line)
+    with pytest.raises(AgentRefused, match=r"did not answer within 0\.3 s"):
+        await agent.process.set_mode("plan")
+
+
+async def test_it_leaves_when_it_is_no_longer_needed(agent: Session) -> None:
+    await agent.turn("say hello")
+    await agent.process.stop()
+    assert agent.heard.events[-1] == Exited(0, "")
+    assert not lives(agent.process.pid)
+
+
+async def test_after_its_end_nothing_happens_any_more(agent: Session) -> None:
+    await agent.process.stop()
+    said = len(agent.heard.events)
+
+    agent.process.prompt("say hello")
+    agent.process.answer("q1", Decision(allow=True))
+    agent.process.interrupt()
+    with pytest.raises(AgentRefused, match="has ended"):
+        await agent.process.set_mode("plan")
+    await agent.process.stop()
+    await agent.process.kill()
+
+    assert len(agent.heard.events) == said
+
+
+async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    heard = Heard()
+
+    def hear(event: object) -> None:
+        if isinstance(event, SessionKnown):
+            raise RuntimeError("a fault of ours")
+        heard(event)  # type: ignore[arg-type]
+
+    launch = Launch(str(tmp_path), "08445e35-194e-42db-84a7-b7a55484f1b6")
+    process = await bad_agent().start(launch, hear)
+    process.prompt("say hello")
+    assert (await heard.next(TurnEnded)).ok
+    await process.stop()
+    assert "a fault of ours" in caplog.text
+
+
+# What it may do wrong.
+
+
+async def test_junk_between_the_messages_is_passed_over(agent: Session) -> None:
+    assert (await agent.turn("junk")).ok
+    assert [message["type"] for message in agent.heard.messages] == ["system", "result"]
+
+
+async def test_junk_explains_a_death_that_nothing_else_explains(agent: Session) -> None:
+    ended = await agent.turn("junk-and-die")
+    assert ended.error == "The bad agent ended with exit code 4 before it was done: Killed by a hook"
+
+
+@pytest.mark.parametrize("command", ["bad-utf8", "surrogate", "odd", "unknown"])
+async def test_strange_messages_are_passed_on_as_valid_ones(agent: Session, command: str) -> None:
+    assert (await agent.turn(command)).ok
+    for line in agent.heard.all(Line):
+        json.loads(line.data.decode(), parse_constant=pytest.fail)
+    count = {"bad-utf8": 3, "surrogate": 3, "odd": 9, "unknown": 4}
+    assert len(agent.heard.all(Line)) == count[command]
+
+
+async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
+    assert (await agent.turn("line 20000000", patience=4 * PATIENCE)).ok
+    assert [len(line.data) for line in agent.heard.all(Line)][1] == 20_000_000 - 1
+
+
+async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
+    ended = await agent.turn("endless-line", patience=4 * PATIENCE)
+    assert ended.error == f"The bad agent said a line of more than {LINE_LIMIT // 2**20} MB, and was ended."
+    assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
+
+
+async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
+    ended = await agent.turn("die 3")
+    assert (ended.ok, ended.code) == (False, "EXECUTION_FAILED")
+    assert ended.error == "The bad agent ended with exit code 3 before it was done: Something broke."
+    assert await agent.heard.next(Exited) == Exited(3, "Something broke.")
+    assert agent.heard.words == "I was about to"
+
+
+async def test_a_death_takes_the_questions_with_it(agent: Session) -> None:
+    agent.process.prompt("ask-and-die")
+    question = await agent.heard.next(Question)
+    assert await agent.heard.next(QuestionGone) == QuestionGone(question.question_id, "The bad agent has ended")
+    assert not (await agent.heard.next(TurnEnded)).ok
+    assert (await agent.heard.next(Exited)).code == 3
+
+
+async def test_a_torn_message_at_the_end_is_none(agent: Session) -> None:
+    ended = await agent.turn("torn")
+    assert ended.error is not None
+    assert 'exit code 0 before it was done: {"type": "assistant", "text": "no newl' in ended.error
+
+
+async def test_two_results_end_one_turn(agent: Session) -> None:
+    await agent.turn("twice")
+    await agent.turn("say hello")
+    assert len(agent.heard.all(TurnEnded)) == 2
+
+
+async def test_a_question_taken_back_is_gone(agent: Session) -> None:
+    await agent.turn("ask-and-withdraw")
+    assert agent.heard.all(QuestionGone) == [
+        QuestionGone(agent.heard.all(Question)[0].question_id, "decided elsewhere")
+    ]
+
+
+async def test_a_question_that_is_none_is_answered_with_an_error(agent: Session) -> None:
+    await agent.turn("ask-badly")
+    assert agent.heard.all(Question) == []
+    assert [answer["subtype"] for answer in json.loads(agent.heard.words)] == ["error", "error"]
+
+
+@pytest.mark.parametrize("command", ["close-stdout", "close-stdin"])
+async def test_an_agent_that_can_not_be_talked_to_any_more_is_ended(agent: Session, command: str) -> None:
+    ended = await agent.turn(command)
+    assert ended.error == "The bad agent closed its input or output but went on running, and was ended."
+    assert not lives(agent.process.pid)
+
+
+async def test_an_agent_that_does_not_read_costs_bounded_memory(
+    agent: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drawbridge.server.agents.process.STDIN_LIMIT", 1_000_000)
+    await agent.turn("say hello")
+    agent.process.prompt("deaf")
+    await agent.heard.next(Line)
+    with pytest.raises(AgentRefused):
+        await agent.process.set_model("x" * 2_000_000)
+    ended = await agent.heard.next(TurnEnded)
+    assert ended.error == "The bad agent does not read what it is told, and was ended."
+
+
+async def test_the_end_of_stderr_is_kept(agent: Session) -> None:
+    assert (await agent.turn("stderr 1000000")).ok
+    await agent.process.stop()
+    stderr = agent.heard.all(Exited)[0].stderr
+    assert stderr.endswith("eee\nlast words")
+    assert STDERR_LIMIT - 100 < len(stderr) <= STDERR_LIMIT
+
+
+async def test_a_flood_lets_others_have_their_turn(agent: Session, tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path, times=HASTE) as other:
+        await other.turn("say hello")
+        agent.process.prompt("flood")
+        await until(lambda: len(agent.heard.events) > 10_000)
+        assert (await other.turn("say hello")).ok
+        await agent.process.kill()
+    assert not lives(agent.process.pid)
+
+
+async def test_an_agent_that_dies_at_once_says_why(tmp_path: Path) -> None:
+    async with session(bad_agent("die-at-once"), tmp_path) as agent:
+        ended = await agent.turn("say hello")
+    assert ended.error == "The bad agent ended with exit code 7 before it was done: I can't even begin."
+
+
+# Interrupt, stop and kill.
+
+
+async def test_an_interrupt_that_is_not_heard_leaves_the_turn_open(agent: Session) -> None:
+    agent.process.prompt("silent")
+    await agent.heard.next(Line)
+    agent.process.interrupt()
+    assert agent.process.busy
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("half", -signal.SIGINT),
+        ("silent", -signal.SIGINT),
+        ("deaf", -signal.SIGINT),
+        ("stubborn", -signal.SIGKILL),
+        ("ask", 0),
+    ],
+)
+async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, code: int) -> None:
+    agent.process.prompt(command)
+    await agent.heard.next(SessionKnown)
+    if command != "silent":
+        await agent.heard.next(Question if command == "ask" else Line)
+
+    await agent.process.kill()
+
+    ended = agent.heard.all(TurnEnded)
+    assert [(turn.ok, turn.interrupted) for turn in ended] == [(False, True)]
+    exited = agent.heard.events[-1]
+    assert isinstance(exited, Exited)
+    assert exited.code == code or command == "ask"
+    assert not lives(agent.process.pid)
+
+
+async def test_between_two_prompts_a_stubborn_agent_goes_too(tmp_path: Path) -> None:
+    async with session(bad_agent("stubborn"), tmp_path, times=HASTE) as agent:
+        await until(lambda: "bad_agent" in command_line(agent.process.pid), "the agent in its place")
+        await until(lambda: ignores(agent.process.pid, signal.SIGTERM), "its deafness")
+        await agent.process.stop()
+    assert agent.heard.events == [Exited(-signal.SIGKILL, "")]
+
+
+async def test_who_stops_waiting_does_not_stop_the_end(agent: Session) -> None:
+    agent.process.prompt("stubborn")
+    await agent.heard.next(Line)
+
+    waiting = asyncio.create_task(agent.process.kill())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert (await agent.heard.next(Exited)).code == -signal.SIGKILL
+
+
+async def test_many_may_end_it_at_once(agent: Session) -> None:
+    agent.process.prompt("half")
+    await agent.heard.next(Line)
+    await asyncio.gather(agent.process.stop(), agent.process.kill(), agent.process.kill())
+    assert len(agent.heard.all(Exited)) == len(agent.heard.all(TurnEnded)) == 1
+
+
+@pytest.mark.parametrize("command", ["child", "child-and-die"])
+async def test_what_it_started_ends_with_it(agent: Session, command: str) -> None:
+    """The child has a session of its own, ignores signals, and may hold the agent's pipes."""
+    ended = await agent.turn(command)
+    child = int(agent.heard.words)
+    assert ended.ok == lives(child) or command == "child-and-die"
+
+    began = time.monotonic()
+    await agent.process.kill()
+
+    assert not lives(child)
+    assert agent.heard.all(Exited)
+    assert time.monotonic() - began < PATIENCE
+
+
+async def test_what_somebody_else_started_lives_on(agent: Session, tmp_path: Path) -> None:
+    async with session(bad_agent(), tmp_path, times=HASTE) as other:
+        await other.turn("child")
+        child = int(other.heard.words)
+        await agent.turn("say hello")
+        await agent.process.kill()
+        assert lives(child)
+        assert lives(other.process.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+@pytest.mark.parametrize("command", ["half", "say"])
+async def test_a_server_that_is_killed_takes_its_agents_with_it(tmp_path: Path, command: str) -> None:
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, str(Path(__file__).with_name("server_to_kill.py")), command, str(tmp_path), stdout=-1
+    )
+    assert server.stdout is not None
+    async with asyncio.timeout(2 * PATIENCE):
+        pid = int(await server.stdout.readline())
+    assert lives(pid)
+
+    server.kill()
+    await server.communicate()
+
+    await until(lambda: not lives(pid), "the end of the agent")
+
+
+@pytest.fixture(scope="module")
+def uvloop() -> Any:
+    """It keeps a pipe from its first loop on."""
+    module = pytest.importorskip("uvloop")
+    module.new_event_loop().close()
+    return module
+
+
+@pytest.mark.parametrize("command", ["say hello", "die 3", "child-and-die", "stubborn", "close-stdout", "line 1000000"])
+def test_the_faster_event_loop_does_the_same(uvloop: Any, tmp_path: Path, command: str) -> None:
+    async def meet() -> Heard:
+        async with session(bad_agent(), tmp_path, times=HASTE) as agent:
+            agent.process.prompt(command)
+            await agent.heard.next(Line if command == "stubborn" else TurnEnded)
+        return agent.heard
+
+    heard = uvloop.run(meet())
+
+    codes = {"say hello": 0, "die 3": 3, "child-and-die": 5, "stubborn": -9, "close-stdout": -15, "line 1000000": 0}
+    assert heard.events[-1].code == codes[command]
+    assert len(heard.all(TurnEnded)) == 1
+    if command == "child-and-die":
+        assert not lives(int(heard.words))
+
+
+# Starting.
+
+
+async def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnusable, match="directory is not there any more") as caught:
+        async with session(bad_agent(), tmp_path / "gone"):
+            pass
+    assert caught.value.code == "INVALID_PATH"
+
+
+async def test_a_program_that_can_not_be_run_says_so(tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_text("no program at all")
+    program.chmod(0o755)
+    async with session(Demo([str(program)], name="bad"), tmp_path) as agent:
+        ended = await agent.turn("say hello")
+    assert ended.error is not None
+    assert "agent can't be run: Exec format error" in ended.error
+
+
+def test_the_misbehaviours_are_written_down() -> None:
+    program = BAD_AGENT.read_text()
+    described = program.partition('"""')[2].partition('"""')[0]
+    acts = [
+        line[8:].partition("(")[0].replace("_", "-") for line in program.splitlines() if line.startswith("def act_")
+    ]
+    assert len(acts) > 30
+    assert [act for act in acts if f"\n    {act} " not in described and f"\n    {act}\n" not in described] == []
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def ignores(pid: int, number: int) -> bool:
+    """The starter is deaf to nothing; the agent is, once it is in its place."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(ignored.split()[1], 16) & (1 << (number - 1)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from typing import Any
 
 from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
-from drawbridge.door import Door, Exchange, WebSocket
+from drawbridge.door import AS_THE_BRIDGE, Door, Exchange, Terms, WebSocket
 from drawbridge.wire.gate import Gate, Head, Refusal
 from tests.waiting import PATIENCE
 from tests.wire.bytes_of import request
@@ -120,12 +121,12 @@ class Client:
 class House:
     """A door with a site behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms = AS_THE_BRIDGE, tls: ssl.SSLContext | None = None) -> None:
         self.site = Site()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
-        self.door = Door(self.site, self.listener)
+        self.door = Door(self.site, self.listener, terms, tls)
         self._clients: list[Client] = []
 
     async def client(self) -> Client:

@@ -33,7 +33,7 @@ class Server:
         self.ready = ready
         self.data = data
         self.url: str = ready["url"]
-        self.token = Path(ready["token_file"]).read_text().strip() if ready["token_file"] else None
+        self.token = Path(ready["token_file"]).read_text().strip() if ready["token_file"] else ""
         self._errors = errors
 
     @property
@@ -52,6 +52,10 @@ class Server:
         """Its exit code, and what it had said on stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
+        return await self.ended(within)
+
+    async def ended(self, within: float = PATIENCE + 5) -> tuple[int | None, str]:
+        """It ends by itself, or was told to."""
         async with asyncio.timeout(within):
             await self.process.communicate()
         return self.process.returncode, self.errors

@@ -45,7 +45,9 @@ class WireClient:
         await self.tell(type, data, project_id, request_id)
         return await self._find(lambda message: message.get("request_id") == request_id, type, 0)
 
-    async def hear(self, type: str, update_type: str | None = None, **fields: Any) -> Message:
+    async def hear(
+        self, type: str, update_type: str | None = None, *, patience: float = PATIENCE, **fields: Any
+    ) -> Message:
         """The next one of this kind with these in its data; what comes before it is passed over."""
 
         def wanted(message: Message) -> bool:
@@ -55,7 +57,7 @@ class WireClient:
             inner = data["data"] if type == "update" else data
             return message["type"] == type and all(inner.get(name) == value for name, value in fields.items())
 
-        found = await self._find(wanted, f"{type} {update_type or ''} {fields or ''}", self._at)
+        found = await self._find(wanted, f"{type} {update_type or ''} {fields or ''}", self._at, patience)
         self._at = self.heard.index(found, self._at) + 1
         return found
 
@@ -83,8 +85,10 @@ class WireClient:
         with contextlib.suppress(asyncio.CancelledError):
             await self._reader
 
-    async def _find(self, wanted: Callable[[Message], bool], what: str, start: int) -> Message:
-        async with asyncio.timeout(PATIENCE):
+    async def _find(
+        self, wanted: Callable[[Message], bool], what: str, start: int, patience: float = PATIENCE
+    ) -> Message:
+        async with asyncio.timeout(patience):
             while True:
                 for message in self.heard[start:]:
                     if wanted(message):

@@ -163,7 +163,7 @@ def _listen(host: str, port: int) -> socket.socket:
             address, family=family, backlog=128, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
         )
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         raise NoPort(
             f"Port {port} of {host} can't be had: {why}. Nothing was started; end what listens there, or choose another "
             "with --port."

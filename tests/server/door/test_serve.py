@@ -1,0 +1,404 @@
+"""The command: it says where it is, refuses what would be unsafe, ends in good order, and leaves nothing in its own way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from drawbridge.server.tls import own_certificate
+from tests.server.processes import STARTING, Server, refused, serving, start
+from tests.server.wire_client import connected
+from tests.waiting import PATIENCE
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A directory for a project, and the root it lies in beside it."""
+    directory = tmp_path / "roots" / "code"
+    directory.mkdir(parents=True)
+    return directory
+
+
+# ready
+
+
+async def test_it_says_where_it_is_and_is_there(data: Path) -> None:
+    async with serving(data) as server:
+        assert set(server.ready) == {"event", "url", "token_file", "fingerprint", "pid"}
+        assert server.ready["event"] == "ready"
+        assert re.fullmatch(r"wss://127\.0\.0\.1:\d+/ws", server.url)
+        assert Path(server.ready["token_file"]) == data / "token"
+        assert server.ready["pid"] == server.process.pid
+        der = ssl.PEM_cert_to_DER_cert((data / "tls" / "cert.pem").read_text())
+        assert server.ready["fingerprint"].replace(":", "").lower() == hashlib.sha256(der).hexdigest()
+        async with server.client() as client:
+            hello = (await client.ask("hello", {"client": "test"}))["data"]
+            assert hello["agents"] == ["claude", "demo"]
+
+
+async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, "--port", "0", "--data-dir", data, "--allow", code.parent)
+        assert process.stdout is not None
+        async with asyncio.timeout(STARTING):
+            shown = (await process.stdout.readuntil(b"Ctrl-C ends")).decode()
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(PATIENCE):
+            await process.communicate()
+    for expected in ("is ready", "wss://127.0.0.1:", str(data / "token"), "SHA-256", str(code.parent), "claude, demo"):
+        assert expected in shown
+    assert (data / "token").read_text().strip() not in shown
+    assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
+
+
+async def test_the_next_start_has_the_same_token_and_certificate(data: Path) -> None:
+    async with serving(data) as server:
+        before = server.token, server.ready["fingerprint"]
+    async with serving(data) as server:
+        assert (server.token, server.ready["fingerprint"]) == before
+
+
+async def test_everything_in_the_data_directory_is_the_owners_alone(data: Path, code: Path) -> None:
+    async with serving(data, "--allow", code.parent) as server, server.client() as client:
+        project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": "/quick"}, project)
+        await client.hear("update", "run_finished")
+        open_to_others = [path for path in data.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()]
+        assert open_to_others == []
+        assert data.stat().st_mode & 0o777 == 0o700
+        await client.ask("project_delete", project_id=project)
+
+
+async def test_without_settings_it_is_in_the_platforms_place_and_the_home_is_allowed(home: Path) -> None:
+    (home / "code").mkdir()
+    (home / ".config" / "x").mkdir(parents=True)
+    place = home / ".local" / "share" / "drawbridge"
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, "--json", "--port", "0")
+        assert process.stdout is not None
+        async with asyncio.timeout(STARTING):
+            ready = json.loads(await process.stdout.readline())
+        assert ready["token_file"] == str(place / "token")
+        tls = ssl.create_default_context(cafile=str(place / "tls" / "cert.pem"))
+        async with connected(ready["url"], (place / "token").read_text().strip(), tls) as client:
+            made = await client.ask("project_create", {"path": str(home / "code"), "agent": "demo"})
+            assert made["type"] == "update"
+            for path in (home / ".config" / "x", home.parent, Path("/etc")):
+                answer = await client.ask("project_create", {"path": str(path), "agent": "demo"})
+                assert answer["data"]["code"] == "INVALID_PATH"
+        process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            await process.communicate()
+
+
+# settings
+
+
+async def test_a_given_certificate_is_used(data: Path, tmp_path: Path) -> None:
+    given = own_certificate(tmp_path / "given", ["localhost", "127.0.0.1"])
+    async with serving(data, "--cert", given.certificate, "--key", given.key) as server:
+        assert server.ready["fingerprint"] == given.fingerprint
+        tls = ssl.create_default_context(cafile=str(given.certificate))
+        async with connected(server.url, server.token, tls) as client:
+            assert (await client.ask("health_check"))["data"]["status"] == "ok"
+        assert not (data / "tls").exists()
+
+
+async def test_on_loopback_it_can_do_without_tls_and_token(data: Path) -> None:
+    async with serving(data, "--no-tls", "--insecure-no-auth") as server:
+        assert server.url.startswith("ws://127.0.0.1:")
+        assert server.ready["token_file"] is None
+        assert server.ready["fingerprint"] is None
+        async with server.client() as client:
+            assert (await client.ask("health_check"))["data"]["status"] == "ok"
+
+
+async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[serve]\nlog_level = "loud"\nprot = 5\n')
+    code, said = await refused(
+        *("--config", config, "--data-dir", data, "--port", "70000", "--host", "0.0.0.0", "--no-tls"),
+        *(
+            "--insecure-no-auth",
+            "--allow",
+            tmp_path / "missing",
+            "--allow",
+            config,
+            "--agent-path",
+            "claude=/no/claude",
+        ),
+        *("--agent-path", "hal=/bin/sh", "--public-host", "not a name", "--cert", config, "--log-file", "/nowhere/x"),
+        DRAWBRIDGE_SERVE_MAX_RUNS="many",
+    )
+    assert code == 2
+    assert said.count("\n") == 1
+    assert said.startswith("drawbridge serve: Nothing was started. ")
+    for expected in (
+        f"{config}: [serve] log_level must be one of",
+        f"{config}: [serve] prot is no setting",
+        "--port must lie between 0 and 65535",
+        "DRAWBRIDGE_SERVE_MAX_RUNS must be a whole number",
+        "--no-tls goes with a loopback address only, not with 0.0.0.0",
+        "--insecure-no-auth goes with a loopback address only, not with 0.0.0.0",
+        f"--allow: {tmp_path / 'missing'} is no directory",
+        f"--allow: {config} is no directory",
+        "--agent-path: /no/claude is no program",
+        "--agent-path: no program can be named for hal",
+        "--public-host: not a name is no name of a machine",
+        "--cert and --key go together",
+        "--log-file: /nowhere/x can't be written",
+    ):
+        assert expected in said, said
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is no address"),
+        (["--host", "203.0.113.1"], "can't be had"),
+        (["--agent-path", "claude"], "--agent-path must look like AGENT=PATH"),
+        (["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"], "can't be used: no such file"),
+        (["--cert", "c", "--key", "k", "--no-tls"], "--cert and --no-tls exclude each other"),
+        (["--max-queue", "0"], "--max-queue must lie between"),
+    ],
+)
+async def test_a_setting_that_can_not_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
+    code, said = await refused("--data-dir", data, "--port", "0", *arguments)
+    assert code in (2, 3)
+    assert expected.lower() in said.lower()
+    assert "Traceback" not in said
+
+
+async def test_the_specifications_variables_count_on_demand_only(data: Path, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    given = own_certificate(tmp_path / "given", ["127.0.0.1"])
+    bare = {"PORT": str(port), "DATA_DIR": str(data), "CERT_FILE": str(given.certificate), "KEY_FILE": str(given.key)}
+    with tempfile.TemporaryFile() as errors:
+        process = await start(errors, "--json", "--spec-env", **bare)
+        assert process.stdout is not None
+        async with asyncio.timeout(STARTING):
+            ready = json.loads(await process.stdout.readline())
+        process.terminate()
+        await process.communicate()
+    assert ready["url"] == f"wss://127.0.0.1:{port}/ws"
+    assert ready["token_file"] == str(data / "token")
+    assert ready["fingerprint"] == given.fingerprint
+    other = tmp_path / "other"
+    async with serving(other, **bare) as server:
+        assert str(port) not in server.url
+        assert server.ready["token_file"] == str(other / "token")
+
+
+async def test_a_port_that_is_taken_is_said(data: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, said = await refused("--data-dir", data, "--port", str(taken.getsockname()[1]))
+    assert code == 3
+    assert "can't be had: address already in use. Nothing was started" in said
+
+
+async def test_a_data_directory_that_can_not_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, said = await refused("--data-dir", tmp_path / "file" / "data", "--port", "0")
+    assert code == 3
+    assert "can't be made a private directory" in said
+
+
+async def test_all_addresses_of_the_machine_serve_its_names(data: Path) -> None:
+    async with serving(data, "--host", "0.0.0.0", "--public-host", "my.example") as server:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        assert server.url == f"wss://my.example:{port}/ws"
+        url = f"wss://127.0.0.1:{port}/ws"
+        async with connected(url, server.token, server.tls, server_hostname="my.example") as client:
+            assert (await client.ask("health_check"))["data"]["status"] == "ok"
+
+
+# one at a time
+
+
+async def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(data: Path) -> None:
+    async with serving(data) as server:
+        code, said = await refused("--data-dir", data, "--port", "0")
+        assert code == 3
+        assert f"(process {server.process.pid})" in said
+        assert "Nothing was started" in said
+        async with server.client() as client:
+            assert (await client.ask("health_check"))["data"]["status"] == "ok"
+
+
+async def test_kill_9_leaves_nothing_that_stops_the_next_start(data: Path, code: Path) -> None:
+    async with serving(data, "--allow", code.parent) as server:
+        async with server.client() as client:
+            project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+            await client.ask("execute", {"prompt": "/slow 60"}, project)
+            await client.ask("project_join", project_id=project)
+        await server.end(signal.SIGKILL)
+    async with serving(data, "--allow", code.parent) as server, server.client() as client:
+        [listed] = (await client.ask("project_list"))["data"]["projects"]
+        assert (listed["id"], listed["state"]) == (project, "IDLE")
+        history = (await client.ask("get_messages", {"limit": 1000}, project))["data"]["messages"]
+        assert [record["seq"] for record in history] == list(range(1, len(history) + 1))
+        assert history[-1]["message"]["subtype"] == "run_finished"
+        assert history[-1]["message"]["message"]["outcome"] == "interrupted"
+
+
+def test_the_lock_is_the_kernels_and_not_a_file_that_may_stay(tmp_path: Path) -> None:
+    """What an earlier server left, with the number of a process that lives, is no reason not to start."""
+    path = tmp_path / "server.lock"
+    path.write_text(str(os.getpid()))
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# the end
+
+
+@contextlib.asynccontextmanager
+async def at_work(data: Path, code: Path, prompt: str = "/slow 60") -> AsyncIterator[tuple[Server, Any, str]]:
+    async with serving(data, "--allow", code.parent) as server, server.client() as client:
+        project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": prompt}, project)
+        await client.hear("agent_message", direction="claude")
+        yield server, client, project
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_ends_it_in_good_order_within_ten_seconds(data: Path, code: Path, number: int) -> None:
+    async with at_work(data, code) as (server, client, _):
+        began = time.monotonic()
+        server.process.send_signal(number)
+        await client.hear("update", "run_finished", outcome="interrupted")
+        assert await client.close_code() == 1001
+        assert "ending" in (client.connection.close_reason or "")
+        returned, said = await server.ended()
+        assert returned == 0, said
+        assert time.monotonic() - began < 10
+        assert "Traceback" not in said
+
+
+async def test_an_open_question_is_withdrawn_at_the_end(data: Path, code: Path) -> None:
+    async with at_work(data, code, "change something") as (server, client, _):
+        asked = await client.hear("permission_request")
+        server.process.terminate()
+        await client.hear("update", "permission_withdrawn", approval_id=asked["data"]["approval_id"])
+        await client.hear("update", "run_finished", outcome="interrupted")
+        assert await client.close_code() == 1001
+
+
+async def test_clients_that_do_not_answer_hold_nothing_up(data: Path) -> None:
+    async with serving(data, "--no-tls") as server:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+        headers = {"Authorization": f"Bearer {server.token}"}
+        connection = await connect(server.url, additional_headers=headers, proxy=None)
+        connection.transport.pause_reading()
+        returned, _ = await server.end()
+        assert returned == 0
+        connection.transport.abort()
+        for one in silent:
+            one.close()
+
+
+async def test_a_second_signal_ends_it_at_once(data: Path, code: Path) -> None:
+    async with at_work(data, code) as (server, client, _):
+        server.process.terminate()
+        await client.hear("update", "run_finished")
+        server.process.send_signal(signal.SIGINT)
+        server.process.send_signal(signal.SIGTERM)
+        returned, _ = await server.ended(within=2)
+        assert returned in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+
+
+# the log
+
+
+async def test_its_log_can_be_json_with_correlation_ids_and_holds_no_secret(data: Path, code: Path) -> None:
+    arguments = ("--allow", code.parent, "--log-format", "json", "--log-level", "debug")
+    async with serving(data, *arguments) as server:
+        async with server.client() as client:
+            answer = await client.ask("project_create", {"path": "/etc"})
+            project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+            await client.ask("project_join", project_id=project)
+            await client.ask("execute", {"prompt": "/quick my secret prompt"}, project)
+            await client.hear("update", "run_finished")
+        await server.end()
+        lines = [json.loads(line) for line in server.errors.splitlines()]
+        assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+        correlation_id = answer["data"]["correlation_id"]
+        assert any(line.get("correlation_id") == correlation_id for line in lines)
+        assert server.token not in server.errors
+        assert "my secret prompt" not in server.errors
+
+
+async def test_what_a_client_calls_itself_can_not_forge_a_line_of_the_log(data: Path) -> None:
+    async with serving(data) as server:
+        async with server.client() as client:
+            await client.ask("hello", {"client": "x\n12:00:00 info    server: all is well\x1b[2J"})
+        await server.end()
+        assert "\x1b" not in server.errors
+        assert not any(line.startswith("12:00:00 info    server: all is well") for line in server.errors.splitlines())
+
+
+async def test_it_can_log_into_a_file(data: Path, tmp_path: Path) -> None:
+    async with serving(data, "--log-file", tmp_path / "server.log") as server:
+        async with server.client() as client:
+            await client.ask("hello")
+        await server.end()
+        assert server.errors == ""
+    assert "is connected from" in (tmp_path / "server.log").read_text()
+
+
+# stats
+
+
+async def test_statistics_come_by_themselves_until_they_are_declined(data: Path, code: Path) -> None:
+    async with serving(data, "--allow", code.parent) as server, server.client() as client:
+        project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+        stats = (await client.hear("update", "stats", patience=15))["data"]["data"]
+        assert stats["projects"] == 1
+        assert stats["active_sessions"] == 1
+        assert stats["project_states"] == {project: "IDLE"}
+        assert stats["memory_mb"] > 10
+        assert stats["cpu_percent"] >= 0
+
+
+async def test_what_it_does_not_know_is_said_with_its_usage() -> None:
+    code, said = await refused("--unknown")
+    assert code == 2
+    assert said.startswith("usage: ")
+
+
+async def test_the_token_file_may_be_replaced_between_starts(data: Path) -> None:
+    data.mkdir(mode=0o700)
+    (data / "token").write_text("t" * 40)
+    async with serving(data) as server, server.client() as client:
+        assert server.token == "t" * 40
+        assert (await client.ask("health_check"))["data"]["status"] == "ok"
+    (data / "token").write_text("short")
+    code, said = await refused("--data-dir", data, "--port", "0")
+    assert (code, "holds no token" in said) == (2, True)

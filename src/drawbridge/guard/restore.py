@@ -9,9 +9,10 @@ import os
 import posix
 import time
 
-from drawbridge.errors import Refused, UnusableFile
+from drawbridge.errors import NotPrivate, Refused, UnusableFile
 from drawbridge.guard import ask, copies, find, rule, state
 from drawbridge.guard.kept import kept_by
+from drawbridge.terminal import harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,24 +24,30 @@ MOST_SHOWN = 30
 
 def run(which: str, settings: Mapping[str, Any]) -> int:
     """``which``: "" lists; a number of that list or a file's path restores. The exit code."""
-    directory = state.directory(posix.environ, "guard", "copies")
+    try:
+        directory = state.directory(posix.environ, "guard", "copies")
+    except OSError as error:
+        raise NotPrivate(f"The copies can't be looked at: {error}. Nothing was changed.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)
-        _restore(copy, directory, settings)
-        print(f"{copy.path} holds again what was replaced at {copy.when}. What it held until now is the newest copy.")
+        was_there = _restore(copy, directory, settings)
+        print(
+            f"{harmless(copy.path)} holds again what was replaced at {copy.when}."
+            + (" What it held until now is the newest copy." if was_there else "")
+        )
     elif not listed:
         print("No copies: nothing was replaced in an editor yet.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
-            print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {copy.path}")
+            print(f"{number:3}  {copy.when}  {copy.size:9,} bytes  {harmless(copy.path)}")
         if len(listed) > MOST_SHOWN:
             print(f"     and {len(listed) - MOST_SHOWN} older ones: name the file to restore its newest copy")
     return 0
 
 
 def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
-    if which.isdigit() and 1 <= int(which) <= len(listed):
+    if which.isascii() and which.isdigit() and 1 <= int(which) <= len(listed):
         return listed[int(which) - 1]
     path = os.path.realpath(which)
     for copy in listed:
@@ -51,19 +58,20 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
     )
 
 
-def _restore(copy: copies.Copy, directory: str, settings: Mapping[str, Any]) -> None:
-    """Writes the file, after a copy of what it holds, and has the editors show it."""
+def _restore(copy: copies.Copy, directory: str, settings: Mapping[str, Any]) -> bool:
+    """Writes the file, after a copy of what it holds, and has the editors show it. Whether there was something to copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in kept_by(rule.snapshot(sockets, [copy.path], settings), "any"):
         raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Nothing was changed; save or drop them first.")
     try:
-        if os.path.exists(copy.path):
+        if was_there := os.path.exists(copy.path):
             _copy(copy.path, os.path.join(directory, f"{time.time_ns() // 1_000_000}.{os.getpid()}") + copy.path)
         _copy(copy.file, copy.path)
     except OSError as error:
         why = (error.strerror or "unknown reason").lower()
         raise UnusableFile(f"{copy.path} can't be written: {why}. The copy is still at {copy.file}.") from None
     ask.ask(sockets, "refresh_buffer", {"file_path": copy.path}, 2_000)
+    return was_there
 
 
 def _copy(source: str, target: str) -> None:

@@ -37,7 +37,7 @@ def _save(kept: list[Kept]) -> tuple[str, str]:
         answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, SAVE_DEADLINE)
         result = answers[0].result if answers else None
         if not isinstance(result, dict) or result.get("saved") is not True:
-            why = result.get("reason") if isinstance(result, dict) else "no answer"
+            why = (result.get("reason") if isinstance(result, dict) else None) or "no answer"
             return "", f"{one.editor} could not save {base_names([one.name])}: {why}."
     return _news(kept), ""
 

@@ -1,0 +1,274 @@
+"""What a prompt and a session begin with: the selection, and the files whose text on disk is older than what is seen."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.guard import prompt
+
+from .conftest import Guard
+from .editors import Editor
+from .payloads import KEPT, recorded
+
+SUBMIT = recorded("claude", "UserPromptSubmit")
+START = recorded("claude", "SessionStart")
+MOVED = recorded("claude", "CwdChanged")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+    (project / ".git").mkdir()
+    return project
+
+
+@pytest.fixture
+def ask(guard: Guard, project: Path) -> Callable[..., dict[str, Any]]:
+    """What the agent is told in addition; {} for nothing. Paths are shown from the project."""
+
+    def ask(payload: dict[str, Any], cwd: Path = project, agent: str = "claude", **settings: Any) -> dict[str, Any]:
+        answer = guard.say(payload | {"cwd": str(cwd)}, agent=agent, **settings)
+        told: dict[str, Any] = answer.get("hookSpecificOutput", {})
+        if told:
+            assert told.pop("hookEventName") == payload["hook_event_name"]
+        return told
+
+    return ask
+
+
+def selecting(guard: Guard, project: Path, content: str = "one\ntwo", **changes: Any) -> Editor:
+    """A Neovim in the project, in which the person has selected something in a.py."""
+    selection = {"file_path": str(project / "a.py"), "start_line": 3, "end_line": 4, "content": content} | changes
+
+    def snapshot(params: dict[str, Any]) -> dict[str, Any]:
+        said = {"editor": "Neovim 0.12.4", "pid": 1, "files": [], "folders": [str(project)], "connected": []}
+        return said | ({"selection": selection} if "selection" in params["want"] else {})
+
+    return guard.neovim(answers={"snapshot": snapshot})
+
+
+def test_a_prompt_carries_what_is_selected(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    neovim = selecting(guard, project, language="python")
+    assert ask(SUBMIT) == {
+        "additionalContext": f"Selected by the person in {project}/a.py, lines 3-4:\n```python\none\ntwo\n```"
+    }
+    assert neovim.asked[0][1]["session"] == SUBMIT["session_id"]
+
+
+def test_it_can_be_left_out(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    neovim = selecting(guard, project)
+    assert ask(SUBMIT, selection=False) == {}
+    assert "selection" not in neovim.asked[0][1]["want"]
+
+
+def test_no_event_but_a_prompt_asks_for_it(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    neovim = selecting(guard, project)
+    ask(START)
+    ask(MOVED)
+    assert all("selection" not in params["want"] for params in neovim.params_of("snapshot"))
+
+
+@pytest.mark.parametrize("content", ["```", "````\nx\n```", "`" * 30, "a `b` c", "~~~"])
+def test_no_selection_ends_its_own_fence(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], content: str
+) -> None:
+    selecting(guard, project, content)
+    head, fence, *lines, last = ask(SUBMIT)["additionalContext"].split("\n")
+    assert head.endswith(":")
+    assert "\n".join(lines) == content
+    assert fence == last
+    assert set(fence) == {"`"}
+    assert fence not in content
+
+
+@given(st.text("`~ab \n", max_size=60))
+def test_no_text_at_all_ends_its_fence(content: str) -> None:
+    told = prompt._fenced("a.py", {"content": content, "start_line": 1, "end_line": 1})
+    fence = told.split("\n")[1]
+    assert len(fence) >= 3
+    assert told.endswith(f"\n{fence}\n{content}\n{fence}")
+    assert not re.search(f"^{fence}", content, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"), [("c++", "c++"), ("a\n```\nevil", "aevil"), (17, "17"), (None, ""), ("", "")]
+)
+def test_the_language_is_one_word(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], language: Any, shown: str
+) -> None:
+    selecting(guard, project, "x", language=language)
+    assert ask(SUBMIT)["additionalContext"].split("\n")[1] == f"```{shown}"
+
+
+def test_a_long_selection_is_cut_and_said_to_be(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    selecting(guard, project, "x" * 100_000)
+    told = ask(SUBMIT)["additionalContext"]
+    assert "lines 3-4 (the beginning):" in told
+    assert 8_000 < len(told) < 8_500
+
+
+def test_so_is_one_that_the_editor_has_cut(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    selecting(guard, project, "x", truncated=True)
+    assert "(the beginning)" in ask(SUBMIT)["additionalContext"]
+
+
+@pytest.mark.parametrize("name", [".env", "server.key"])
+def test_a_secret_is_not_handed_over(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], name: str
+) -> None:
+    selecting(guard, project, file_path=str(project / name))
+    assert ask(SUBMIT) == {}
+    assert ask(SUBMIT, ignore=("*.txt",)) != {}
+
+
+def test_an_agent_that_is_connected_as_an_ide_has_it_from_there(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    selection = {"file_path": str(project / "a.py"), "start_line": 1, "end_line": 1, "content": "x"}
+    said = {"editor": "Neovim 0.12.4", "pid": 1, "files": [], "folders": [str(project)], "selection": selection}
+    neovim = guard.neovim(answers={"snapshot": said | {"connected": [os.getppid()]}})
+    assert ask(SUBMIT) == {}
+    neovim.answers["snapshot"] = said | {"connected": [os.getpid(), 1, 0]}
+    assert ask(SUBMIT) != {}
+
+
+@pytest.mark.parametrize("selection", [17, [], {}, {"content": 17}, {"content": None, "file_path": "x"}])
+def test_nonsense_is_no_selection(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], selection: Any
+) -> None:
+    said = {"editor": "Neovim", "pid": 1, "files": [], "folders": [str(project), 17], "connected": ["x"]}
+    guard.neovim(answers={"snapshot": said | {"selection": selection}})
+    assert ask(SUBMIT) == {}
+    assert guard.log == []
+
+
+# Which editors a session is about.
+
+
+@pytest.mark.parametrize("where", ["", "sub", "..", "../other"])
+def test_an_editor_counts_if_it_works_in_the_project(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], where: str
+) -> None:
+    """In it, below it or above it; for a file of the project anywhere."""
+    folder = project / where
+    folder.mkdir(exist_ok=True)
+    elsewhere = str(project.parent / "else" / "b.py")
+    selection = {"file_path": elsewhere, "start_line": 1, "end_line": 1, "content": "x"}
+    said = {"editor": "Neovim", "pid": 1, "files": [], "folders": [str(folder)], "selection": selection}
+    neovim = guard.neovim(answers={"snapshot": said})
+    assert bool(ask(SUBMIT)) is (where != "../other")
+    neovim.answers["snapshot"] = said | {"selection": selection | {"file_path": str(project / "a.py")}}
+    assert ask(SUBMIT)
+    assert ask(SUBMIT, project / "sub")  # the session is in a directory of the project
+
+
+def test_the_project_is_the_repository_else_the_directory(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    guard.neovim({str(project / "a.py"): KEPT})
+    assert "a.py" in ask(SUBMIT, project / "sub")["additionalContext"]
+    (project / ".git").rmdir()
+    assert ask(SUBMIT, project / "sub") == {}
+    assert "a.py" in ask(SUBMIT, project)["additionalContext"]
+
+
+def test_a_link_to_the_project_leads_there(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(project)
+    guard.neovim({str(project / "a.py"): KEPT})
+    assert "a.py" in ask(SUBMIT, tmp_path / "link")["additionalContext"]
+
+
+# Files with unsaved changes.
+
+
+def test_files_with_unsaved_changes_are_listed_once_with_all_their_editors(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    a, b = str(project / "a.py"), str(project / "b.py")
+    guard.neovim({a: {"modified": True}, b: {}}, pid=1)
+    guard.vscode({a: KEPT, b: KEPT}, pid=2)
+    guard.neovim({a: KEPT}, pid=3)
+    head, *lines = ask(SUBMIT)["additionalContext"].split("\n")
+    assert head == "Files with unsaved changes in an editor (what is on disk is older than what the person sees):"
+    found = {line.partition(" (")[0]: set(re.findall(r"[(,] ?([\w .]+)", line)) for line in lines}
+    assert found == {f"- {a}": {"Neovim 0.12.4", "VS Code 1.139.1"}, f"- {b}": {"VS Code 1.139.1"}}
+
+
+def test_secrets_and_files_of_other_projects_are_not_listed(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    others = [project / ".env", project.parent / "other" / "a.py", Path(f"{project}-2") / "a.py"]
+    guard.neovim(dict.fromkeys(map(str, others), KEPT))
+    for payload in (SUBMIT, START):
+        assert ask(payload) in ({}, {"watchPaths": []})
+
+
+def test_very_many_are_counted(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    guard.neovim({str(project / f"{number}.py"): KEPT for number in range(50)})
+    lines = ask(SUBMIT)["additionalContext"].split("\n")
+    assert len(lines) == 22
+    assert lines[-1] == "- and 30 more"
+
+
+def test_both_are_told_together(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    selecting(guard, project)
+    guard.neovim({str(project / "b.py"): KEPT})
+    selected, unsaved = ask(SUBMIT)["additionalContext"].split("\n\n")
+    assert selected.startswith("Selected by the person in")
+    assert unsaved.startswith("Files with unsaved changes")
+
+
+def test_a_session_begins_with_them_and_with_what_to_watch(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    a, b, env = (str(project / name) for name in ("a.py", "b.py", ".env"))
+    guard.neovim({a: KEPT, b: {}, env: {}, "/elsewhere/c.py": {}}, pid=1)
+    guard.vscode({b: {}}, pid=2)
+    told = ask(START)
+    assert told["watchPaths"] == [a, b] or told["watchPaths"] == [b, a]
+    assert f"- {a} (Neovim 0.12.4)" in told["additionalContext"]
+    assert set(ask(MOVED)) == {"watchPaths"}
+
+
+def test_not_too_many_are_watched(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+    guard.neovim({str(project / f"{number}.py"): {} for number in range(300)})
+    assert len(ask(START)["watchPaths"]) == 100
+
+
+@pytest.mark.parametrize(("agent", "event"), [("gemini", "SessionStart"), ("codex", "SessionStart")])
+def test_other_agents_watch_nothing(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], agent: str, event: str
+) -> None:
+    guard.neovim({str(project / "a.py"): {}})
+    assert ask(recorded(agent, event), agent=agent) == {}
+    guard.neovim({str(project / "b.py"): KEPT})
+    assert set(ask(recorded(agent, event), agent=agent)) == {"additionalContext"}
+
+
+@pytest.mark.parametrize(("agent", "event"), [("gemini", "BeforeAgent"), ("codex", "UserPromptSubmit")])
+def test_their_prompts_carry_the_same(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], agent: str, event: str
+) -> None:
+    selecting(guard, project)
+    assert "Selected by the person" in ask(recorded(agent, event), agent=agent)["additionalContext"]
+
+
+def test_a_hung_editor_keeps_no_prompt_waiting_and_is_not_mentioned(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
+    guard.neovim(manner=lambda *_: iter(()))
+    guard.neovim({str(project / "b.py"): KEPT})
+    assert "b.py" in ask(SUBMIT, deadline=60)["additionalContext"]

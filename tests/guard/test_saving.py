@@ -1,0 +1,117 @@
+"""The person's text first: waited for, or saved for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from drawbridge.guard import saving
+
+from . import editors
+from .conftest import Guard
+from .payloads import KEPT, A, edit, recorded
+
+SAVED = (
+    "The person's unsaved changes of a.py were saved just before this call: what was read earlier may be older than what "
+    "is on disk now."
+)
+
+
+def let_through(answer: dict[str, Any]) -> str:
+    """What the agent is told with it."""
+    output = answer["hookSpecificOutput"]
+    assert set(output) == {"hookEventName", "additionalContext"}
+    told: str = output["additionalContext"]
+    return told
+
+
+def test_a_call_goes_on_as_soon_as_the_person_has_saved(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    timer = threading.Timer(0.15, lambda: neovim.files.update({A: {}}))
+    timer.start()
+    assert let_through(guard.say(edit(), answer="wait")) == SAVED
+    timer.join()
+    assert neovim.told == ["Claude Code waits 30 s for you to save a.py"]
+    assert guard.log == []
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "LOOK_EVERY", 0.02)
+
+
+def test_looking_at_another_file_is_no_save(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    timer = threading.Timer(0.1, lambda: neovim.files.update({A: {"modified": True}}))
+    timer.start()
+    assert "It was not saved within 0.3 s." in guard.denial(edit(), answer="wait", wait=0.3)
+    timer.join()
+
+
+def test_who_does_not_save_is_kept(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    began = time.monotonic()
+    reason = guard.denial(edit(), answer="wait", wait=0.3)
+    assert 0.3 <= time.monotonic() - began < 3
+    assert "Nothing was written. It was not saved within 0.3 s." in reason
+    assert len(neovim.told) == 2
+    assert guard.log == ["claude: Edit: kept /ws/a.py (wait)"]
+
+
+def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT})
+    timer = threading.Timer(0.1, lambda: setattr(neovim, "manner", editors.silent))
+    timer.start()
+    assert "It was not saved" in guard.denial(edit(), answer="wait", wait=0.3, deadline=50)
+    timer.join()
+
+
+def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:
+    one, other = guard.neovim({A: KEPT}, pid=1), guard.vscode({A: KEPT}, pid=2)
+    one.files[A] = KEPT
+    timers = [
+        threading.Timer(seconds, lambda editor=editor: editor.files.update({A: {}}))
+        for seconds, editor in ((0.1, one), (0.4, other))
+    ]
+    for timer in timers:
+        timer.start()
+    began = time.monotonic()
+    assert let_through(guard.say(edit(), answer="wait"))
+    assert time.monotonic() - began >= 0.4
+    for timer in timers:
+        timer.join()
+
+
+def test_the_buffer_is_saved_for_the_person(guard: Guard) -> None:
+    neovim = guard.neovim({A: KEPT}, answers={"save_buffer": {"saved": True}})
+    assert let_through(guard.say(edit(), answer="save")) == SAVED
+    assert neovim.params_of("save_buffer") == [{"file_path": A}]
+    assert neovim.told == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"saved": False, "reason": "the file on disk is newer"}, "the file on disk is newer"),
+        (None, "no answer"),
+        ({}, "no answer"),
+        ("x", "no answer"),
+    ],
+)
+def test_what_can_not_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> None:
+    guard.neovim({A: KEPT}, answers={"save_buffer": answer})
+    assert f"Neovim 0.12.4 could not save a.py: {why}." in guard.denial(edit(), answer="save")
+
+
+def test_gemini_cli_can_not_be_told_but_goes_on(guard: Guard) -> None:
+    guard.neovim({A: KEPT}, answers={"save_buffer": {"saved": True}})
+    assert guard.say(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
+
+
+def test_a_file_that_need_not_be_kept_is_not_saved_either(guard: Guard) -> None:
+    neovim = guard.neovim({A: {"modified": True}})
+    assert guard.say(edit(), answer="save") == {}
+    assert "save_buffer" not in neovim.methods

@@ -50,12 +50,8 @@ async def step(what: str, server: Server, project: str, people: list[Client], mo
             else:
                 model.accepted.append(run)
                 model.requests[request] = run
-        case "kill":
-            await server.does(page, "agent_kill", project)
-        case "interrupt":
-            await server.does(page, "agent_interrupt", project)
-        case "new session":
-            await server.does(page, "agent_new_session", project)
+        case "kill" | "interrupt" | "new session":
+            await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
             await server.does(page, "set_mode", project, mode="plan")
         case "delete" if server.core.projects.get(project).busy:

@@ -48,8 +48,12 @@ def command(*flags: str) -> list[str]:
     return [sys.executable, "-m", "drawbridge", "hook", *flags]
 
 
+def as_json(payload: dict[str, Any]) -> bytes:
+    return json.dumps(payload).encode()
+
+
 def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
     """``data`` None: stdin is closed."""
-    given = json.dumps(data).encode() if isinstance(data, dict) else data
+    given = as_json(data) if isinstance(data, dict) else data
     done = subprocess.run(words, input=given, capture_output=True, timeout=20, **options, env=os.environ)
     return Ended(done.returncode, done.stdout, done.stderr.decode())

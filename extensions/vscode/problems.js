@@ -4,6 +4,9 @@
 const MOST = 20;
 const MOST_REMEMBERED = 200;
 
+/** Milliseconds by which VS Code tells of a report later than it was made, at most: it collects them. */
+const TOLD_LATER = 50;
+
 /**
  * @typedef {{line: number, severity: string, message: string, source: ?string, code: ?string}} Problem the line is 1-based
  */
@@ -82,7 +85,7 @@ class Problems {
   _note(uri) {
     const document = this._vscode.workspace.textDocuments.find((one) => String(one.uri) === String(uri));
     if (!document) return;
-    this._reported.set(String(uri), performance.now());
+    this._reported.set(String(uri), performance.now() - TOLD_LATER);
     this._served.add(document.languageId);
   }
 

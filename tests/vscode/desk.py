@@ -9,6 +9,11 @@ from typing import Any
 
 from .rig import Lines, VSCode, Window, wait_until
 
+NOTEBOOK = """{"cells": [
+ {"cell_type": "code", "execution_count": null, "id": "1", "metadata": {}, "outputs": [], "source": ["one"]}
+], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+"""
+
 # Bodies of async functions in the extension host.
 SHOW = """
 const { path, column } = argument;
@@ -19,6 +24,16 @@ INSERT = """
 const { path, text } = argument;
 const edit = new vscode.WorkspaceEdit();
 edit.insert(vscode.Uri.file(path), new vscode.Position(0, 0), text);
+await vscode.workspace.applyEdit(edit);
+"""
+SHOW_BY_KIND = "await vscode.commands.executeCommand('vscode.open', vscode.Uri.file(argument), { preview: false })"
+SHOW_NOTEBOOK = """
+await vscode.window.showNotebookDocument(await vscode.workspace.openNotebookDocument(vscode.Uri.file(argument)));
+"""
+EDIT_NOTEBOOK = """
+const notebook = vscode.workspace.notebookDocuments.find(({ uri }) => uri.fsPath === argument);
+const edit = new vscode.WorkspaceEdit();
+edit.insert(notebook.cellAt(0).document.uri, new vscode.Position(0, 0), 'mine');
 await vscode.workspace.applyEdit(edit);
 """
 DOCUMENT = """
@@ -58,11 +73,32 @@ class Desk:
         self.window.run(SHOW, {"path": str(path), "column": column})
         return path
 
+    def opens_notebook(self, path: Path) -> None:
+        self.window.run(SHOW_NOTEBOOK, str(path))
+        wait_until(lambda: self.state(path), "the notebook")
+
+    def edits_notebook(self, path: Path) -> None:
+        """Puts "mine" before what the first cell holds."""
+        self.window.run(EDIT_NOTEBOOK, str(path))
+        wait_until(lambda: self.state(path)["modified"], "the modification")
+
+    def opens_by_kind(self, path: Path) -> None:
+        """In the editor that VS Code has for such files: ``*.canvas`` is the probe's."""
+        self.window.run(SHOW_BY_KIND, str(path))
+        wait_until(lambda: self.state(path), path.name)
+
+    def draws(self, path: Path) -> None:
+        """Modifies a canvas."""
+        self.window.run("kept.draw(argument)", str(path))
+        wait_until(lambda: self.state(path)["modified"], "the modification")
+
     def types(self, text: str) -> None:
         """Into the editor in front; returns once it is told to be modified."""
         wait_until(lambda: self.window.sees(".editor-instance .monaco-editor.focused"), "an editor with the cursor")
         self.window.types(text)
-        code = "const it = vscode.window.activeTextEditor?.document; return it?.isDirty && it.getText().includes(argument)"
+        code = (
+            "const it = vscode.window.activeTextEditor?.document; return it?.isDirty && it.getText().includes(argument)"
+        )
         self.window.until(code, text)
 
     def inserts(self, path: Path, text: str) -> None:
@@ -110,5 +146,6 @@ class Desk:
 
     def clear(self) -> None:
         assert self.window.run(CLEAR) == []
+        self.socket = self.window.sockets()[0]
         with contextlib.suppress(AssertionError):  # nothing may be open for long; the next test waits for its own
             wait_until(lambda: self.snapshot(want=["open"])["open"] == [], "all closed", timeout=1)

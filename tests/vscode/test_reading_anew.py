@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .desk import Desk
+from .desk import NOTEBOOK, Desk
 from .rig import VSCode, wait_until
-from .test_what_is_open import EDIT_NOTEBOOK, NOTEBOOK, SHOW_NOTEBOOK
 
 NOTHING = {"success": True, "reloaded": [], "kept": []}
 
@@ -203,10 +202,10 @@ def test_a_copy_that_can_not_be_written_is_said(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("content", "written"),
     [
-        ("one\r\ntwo\r\n".encode(), "eins\r\nzwei\r\n".encode()),
+        (b"one\r\ntwo\r\n", b"eins\r\nzwei\r\n"),
         ("\ufeffone\n".encode(), "\ufeffeins\n".encode()),
-        ("one\ntwo".encode(), b""),
-        (b"", "eins".encode()),
+        (b"one\ntwo", b""),
+        (b"", b"eins"),
         ("\U0001f600 one\n".encode(), "\U0001f600 eins\n".encode()),
     ],
     ids=["CRLF", "byte-order mark", "emptied", "was empty", "beyond 16 bits"],
@@ -221,15 +220,13 @@ def test_a_copy_holds_every_byte(desk: Desk, backups: Path, content: bytes, writ
 
 def test_a_notebook_is_read_anew_or_left_alone(desk: Desk, backups: Path) -> None:
     path = desk.file("a.ipynb", NOTEBOOK)
-    desk.window.run(SHOW_NOTEBOOK, str(path))
-    wait_until(lambda: desk.state(path), "the notebook")
+    desk.opens_notebook(path)
     path.write_text(NOTEBOOK.replace("one", "theirs"))
     (file,) = desk.ask("refresh_buffer", file_path=str(path), backups=str(backups))["reloaded"]
     assert Path(file["backup"]).read_text() == NOTEBOOK
     cell = "return vscode.workspace.notebookDocuments.find(({ uri }) => uri.fsPath === argument).cellAt(0).document.getText()"
     assert desk.window.run(cell, str(path)) == "theirs"
-    desk.window.run(EDIT_NOTEBOOK, str(path))
-    wait_until(lambda: desk.state(path)["modified"], "the modification")
+    desk.edits_notebook(path)
     path.write_text(NOTEBOOK.replace("one", "theirs again"))
     assert desk.ask("refresh_buffer")["kept"] == [{"name": str(path)}]
     assert desk.window.run(cell, str(path)) == "minetheirs"
@@ -237,10 +234,8 @@ def test_a_notebook_is_read_anew_or_left_alone(desk: Desk, backups: Path) -> Non
 
 def test_an_editor_of_another_kind_with_unsaved_changes_is_told(desk: Desk) -> None:
     path = desk.file("a.canvas")
-    desk.window.run("await vscode.commands.executeCommand('vscode.open', vscode.Uri.file(argument))", str(path))
-    wait_until(lambda: desk.state(path), "the canvas")
-    desk.window.run("kept.draw(argument)", str(path))
-    wait_until(lambda: desk.state(path)["modified"], "the modification")
+    desk.opens_by_kind(path)
+    desk.draws(path)
     assert desk.ask("refresh_buffer") == NOTHING
     path.write_text("theirs")
     assert desk.ask("refresh_buffer", file_path=str(path))["kept"] == [{"name": str(path)}]

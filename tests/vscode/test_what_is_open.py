@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
-from .desk import Desk
+from .desk import NOTEBOOK, Desk
 from .rig import Lines, VSCode, wait_until
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
     "a5f645400000000049454e44ae426082"
 )
-NOTEBOOK = """{"cells": [{"cell_type": "code", "execution_count": null, "id": "1", "metadata": {}, "outputs": [], "source": ["one"]}],
- "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
-"""
-SHOW_NOTEBOOK = """
-await vscode.window.showNotebookDocument(await vscode.workspace.openNotebookDocument(vscode.Uri.file(argument)));
-"""
-EDIT_NOTEBOOK = """
-const notebook = vscode.workspace.notebookDocuments.find(({ uri }) => uri.fsPath === argument);
-const edit = new vscode.WorkspaceEdit();
-edit.insert(notebook.cellAt(0).document.uri, new vscode.Position(0, 0), 'mine');
-await vscode.workspace.applyEdit(edit);
-"""
-
-
-OPEN = "await vscode.commands.executeCommand('vscode.open', vscode.Uri.file(argument), { preview: false })"
 
 
 def told(modified: bool, current: bool, visible: bool) -> dict[str, bool]:
@@ -145,11 +129,9 @@ def test_a_file_in_a_diff_behind_and_as_text_in_front_is_one_file(desk: Desk) ->
 
 def test_a_notebook_counts(desk: Desk) -> None:
     path = desk.file("a.ipynb", NOTEBOOK)
-    desk.window.run(SHOW_NOTEBOOK, str(path))
-    wait_until(lambda: desk.state(path), "the notebook")
+    desk.opens_notebook(path)
     assert states(desk.state(path)) == told(False, True, True)
-    desk.window.run(EDIT_NOTEBOOK, str(path))
-    wait_until(lambda: desk.state(path)["modified"], "the modification")
+    desk.edits_notebook(path)
     assert desk.snapshot(want=["unsaved"])["unsaved"] == [{"name": str(path)} | told(True, True, True)]
     assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}
     assert "mineone" in path.read_text()
@@ -159,12 +141,10 @@ def test_a_notebook_counts(desk: Desk) -> None:
 def test_an_editor_of_another_kind_counts(desk: Desk) -> None:
     picture, canvas = desk.file("a.png", PNG), desk.file("a.canvas")
     for path in (picture, canvas):
-        desk.window.run(OPEN, str(path))
-        wait_until(lambda path=path: desk.state(path), path.name)
+        desk.opens_by_kind(path)
     assert states(desk.state(picture)) == told(False, False, False)
     assert states(desk.state(canvas)) == told(False, True, True)
-    desk.window.run("kept.draw(argument)", str(canvas))
-    wait_until(lambda: desk.state(canvas)["modified"], "the modification")
+    desk.draws(canvas)
     assert desk.ask("buffer_status", file_path=str(canvas)) == {"is_current": True, "has_unsaved_changes": True}
     assert desk.ask("save_buffer", file_path=str(canvas)) == {"saved": True}
     assert canvas.read_text() == "drawn"
@@ -201,7 +181,9 @@ def test_many_questions_at_once_are_all_answered(desk: Desk) -> None:
             lines.send(question.encode() * 3)
         for number, lines in enumerate(connections):
             answers = [lines.receive() for _ in range(3)]
-            assert [(answer["id"], answer["result"]["files"][0]["name"]) for answer in answers] == [(number, str(path))] * 3
+            assert [(answer["id"], answer["result"]["files"][0]["name"]) for answer in answers] == [
+                (number, str(path))
+            ] * 3
     finally:
         for lines in connections:
             lines.close()
@@ -211,18 +193,3 @@ def test_a_file_outside_the_folders_counts(desk: Desk, vscode: VSCode) -> None:
     path = desk.opens(desk.file(str(vscode.directory / "outside" / "a.py")))
     desk.types("mine ")
     assert states(desk.state(path)) == told(True, True, True)
-
-
-def test_a_window_without_a_folder_guards_files_too(vscode: VSCode, desk: Desk) -> None:
-    path = desk.file("single.py")
-    with contextlib.closing(vscode.window()) as window:
-        (socket,) = window.sockets()
-        lonely = Desk(window, vscode, desk.folder)
-        assert lonely.socket == socket
-        lonely.opens(path)
-        lonely.types("mine ")
-        found = lonely.snapshot(path, want=["open"])
-        assert states(found["files"][0]) == told(True, True, True)
-        assert found["folders"] == []
-        assert desk.state(path) is None
-        lonely.clear()

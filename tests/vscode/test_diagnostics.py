@@ -1,0 +1,97 @@
+"""``diagnostics``: what an edit brought, as a language server (here: the probe) reports it to a real VS Code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .desk import Desk
+from .rig import wait_until
+
+REPORT = """
+kept.reports ??= vscode.languages.createDiagnosticCollection('probe');
+const problems = argument.problems.map(([line, message, severity, code]) => {
+  const range = new vscode.Range(line - 1, 0, line - 1, 3);
+  const problem = new vscode.Diagnostic(range, message, vscode.DiagnosticSeverity[severity]);
+  return Object.assign(problem, { source: 'lint', code });
+});
+kept.reports.set(vscode.Uri.file(argument.path), problems);
+"""
+CLEAR = "kept.reports?.clear()"
+
+
+@pytest.fixture
+def path(desk: Desk) -> Path:
+    path = desk.opens(desk.file("a.lua"))
+    reports(desk, path, (1, "unused name", "Warning", "E1"))
+    desk.window.run(CLEAR)
+    return path
+
+
+def reports(desk: Desk, path: Path, *problems: tuple[int, str, str, Any]) -> None:
+    desk.window.run(REPORT, {"path": str(path), "problems": problems})
+    code = "return vscode.languages.getDiagnostics(vscode.Uri.file(argument)).length"
+    wait_until(lambda: desk.window.run(code, str(path)) == len(problems), "the report")
+
+
+def found(desk: Desk, path: Path) -> Any:
+    return desk.ask("diagnostics", file_path=str(path))
+
+
+def writes(desk: Desk, path: Path, text: str) -> None:
+    path.write_text(text)
+    desk.ask("refresh_buffer", file_path=str(path))
+
+
+def test_what_came_with_the_edit_is_told_and_what_was_there_is_not(desk: Desk, path: Path) -> None:
+    reports(desk, path, (1, "old", "Error", None), (2, "gone soon", "Warning", None))
+    desk.snapshot(path, remember=True)
+    writes(desk, path, "zero\none\ntwo\nthree\n")
+    new = [(4, "new", "Warning", "E7"), (3, "worse", "Error", {"value": "E8", "target": None})]
+    reports(desk, path, (2, "old", "Error", None), *new)
+    assert found(desk, path)["new"] == [
+        {"line": 3, "severity": "error", "message": "worse", "source": "lint", "code": "E8"},
+        {"line": 4, "severity": "warning", "message": "new", "source": "lint", "code": "E7"},
+    ]
+
+
+def test_hints_are_not_told(desk: Desk, path: Path) -> None:
+    desk.snapshot(path, remember=True)
+    reports(desk, path, (1, "a hint", "Hint", None), (2, "an information", "Information", None))
+    assert found(desk, path)["new"] == []
+
+
+def test_at_most_twenty_are_told(desk: Desk, path: Path) -> None:
+    desk.snapshot(path, remember=True)
+    reports(desk, path, *((1, f"problem {number}", "Error", None) for number in range(30)))
+    assert len(found(desk, path)["new"]) == 20
+
+
+def test_it_is_pending_until_the_server_has_reported_on_the_change(desk: Desk, path: Path) -> None:
+    desk.snapshot(path, remember=True)
+    assert found(desk, path) == {"new": [], "pending": False}
+    writes(desk, path, "changed\n")
+    assert found(desk, path) == {"new": [], "pending": True}
+    reports(desk, path, (1, "new", "Error", None))
+    wait_until(lambda: found(desk, path)["pending"] is False, "the end of it")
+
+
+def test_it_is_not_pending_where_nobody_reports(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.nobodys"))
+    desk.snapshot(path, remember=True)
+    writes(desk, path, "changed\n")
+    assert found(desk, path) == {"new": [], "pending": False}
+
+
+def test_what_was_not_remembered_has_nothing_new(desk: Desk, path: Path) -> None:
+    reports(desk, path, (1, "old", "Error", None))
+    assert found(desk, path) == {"new": [], "pending": False}
+
+
+def test_a_file_that_is_not_open_is_reported_on_too(desk: Desk, path: Path) -> None:
+    other = desk.file("other.lua")
+    desk.snapshot(other, remember=True)
+    reports(desk, other, (1, "new", "Error", None))
+    assert [problem["message"] for problem in found(desk, other)["new"]] == ["new"]

@@ -1,0 +1,228 @@
+"""``buffer_text``, ``save_buffer`` and ``merge_buffer`` in a real VS Code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .desk import Desk
+from .rig import VSCode, wait_until
+
+THEIRS = "one\ntwo\nthree\nfour\n"
+FORMATTER = """
+kept.formatter = vscode.languages.registerDocumentFormattingEditProvider('python', {
+  provideDocumentFormattingEdits: (document) => [vscode.TextEdit.insert(document.lineAt(0).range.end, '  # formatted')],
+});
+await vscode.workspace.getConfiguration('editor').update('formatOnSave', true, true);
+"""
+NO_FORMATTER = """
+kept.formatter.dispose();
+await vscode.workspace.getConfiguration('editor').update('formatOnSave', undefined, true);
+"""
+
+
+def edit(start: int, end: int, *lines: str) -> dict[str, Any]:
+    return {"start": start, "end": end, "lines": list(lines)}
+
+
+def text_and_version(desk: Desk, path: Path) -> tuple[str, int]:
+    answer = desk.ask("buffer_text", file_path=str(path))
+    return answer["text"], answer["version"]
+
+
+def merge(desk: Desk, path: Path, *edits: dict[str, Any], version: int | None = None) -> Any:
+    if version is None:
+        version = text_and_version(desk, path)[1]
+    return desk.ask("merge_buffer", file_path=str(path), version=version, edits=list(edits))
+
+
+@pytest.fixture
+def merged(desk: Desk) -> Path:
+    """Has the person's first line and the agent's fourth one; the agent's is on disk too."""
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    path.write_text(THEIRS)
+    assert merge(desk, path, edit(3, 3, "four")) == {"merged": True}
+    assert desk.document(path) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
+    return path
+
+
+def saves(desk: Desk, path: Path) -> None:
+    desk.window.presses("Control+s")
+    wait_until(lambda: not desk.document(path)["dirty"], "the save")
+
+
+# buffer_text
+
+
+def test_the_text_is_the_one_that_a_save_would_write(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.txt", "\ufeffone\r\ntwo\r\n"))
+    desk.types("mine ")
+    assert text_and_version(desk, path)[0] == "\ufeffmine one\r\ntwo\r\n"
+    saves(desk, path)
+    assert path.read_bytes().decode() == "\ufeffmine one\r\ntwo\r\n"
+
+
+def test_the_version_changes_with_every_change(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.py"))
+    first = text_and_version(desk, path)[1]
+    assert text_and_version(desk, path)[1] == first
+    desk.types("m")
+    second = text_and_version(desk, path)[1]
+    desk.does("undo")
+    wait_until(lambda: not desk.document(path)["dirty"], "the undo")
+    assert len({first, second, text_and_version(desk, path)[1]}) == 3
+
+
+def test_there_is_no_text_of_what_is_not_open_as_text_or_too_large(desk: Desk) -> None:
+    nothing = {"text": None}
+    assert desk.ask("buffer_text", file_path=str(desk.file("a.py"))) == nothing
+    large = desk.opens(desk.file("large.txt", "x" * 99 + "\n" + ("y" * 99 + "\n") * 41_999))
+    assert desk.ask("buffer_text", file_path=str(large)) == nothing
+
+
+# save_buffer
+
+
+def test_unsaved_changes_are_saved_on_request(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}
+    assert path.read_text() == "mine one\ntwo\nthree\n"
+    assert not desk.state(path)["modified"]
+    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}, "there is nothing to save any more"
+
+
+def test_a_file_behind_another_is_saved_without_coming_to_the_front(desk: Desk) -> None:
+    path, front = desk.opens(desk.file("a.py")), desk.opens(desk.file("front.py"))
+    desk.inserts(path, "mine ")
+    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": True}
+    assert path.read_text() == "mine one\ntwo\nthree\n"
+    assert desk.state(front)["current"]
+
+
+def test_a_newer_file_on_disk_is_never_written_over(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    path.write_text("theirs\n")
+    answer = desk.ask("save_buffer", file_path=str(path))
+    assert answer == {"saved": False, "reason": "it has changed on disk since it was opened"}
+    assert path.read_text() == "theirs\n"
+    assert desk.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
+    assert desk.notices() == []
+
+
+def test_what_is_not_open_is_not_saved(desk: Desk) -> None:
+    path = desk.file("a.py")
+    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open here"}
+
+
+# merge_buffer
+
+
+def test_one_undo_takes_a_merge_back(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    path.write_text("zero\none\n2\nthree\nfour\n")
+    edits = [edit(0, 0, "zero"), edit(1, 2, "2"), edit(3, 3, "four")]
+    assert merge(desk, path, *edits) == {"merged": True}
+    assert desk.text(path) == "zero\nmine one\n2\nthree\nfour\n"
+    desk.window.presses("Control+z")
+    desk.shows(path, "mine one\ntwo\nthree\n")
+    assert desk.document(path)["dirty"]
+
+
+def test_a_merged_file_is_saved_without_a_question(desk: Desk, merged: Path) -> None:
+    saves(desk, merged)
+    assert merged.read_text() == "mine one\ntwo\nthree\nfour\n"
+    assert desk.notices() == []
+
+
+def test_a_merged_file_is_saved_on_request(desk: Desk, merged: Path) -> None:
+    assert desk.ask("save_buffer", file_path=str(merged)) == {"saved": True}
+    assert merged.read_text() == "mine one\ntwo\nthree\nfour\n"
+
+
+def test_a_merged_file_is_formatted_and_saved_without_a_question(desk: Desk, merged: Path) -> None:
+    desk.window.run(FORMATTER)
+    try:
+        saves(desk, merged)
+    finally:
+        desk.window.run(NO_FORMATTER)
+    assert merged.read_text() == "mine one  # formatted\ntwo\nthree\nfour\n"
+    assert desk.notices() == []
+
+
+def test_a_merged_file_in_another_encoding_keeps_it(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.txt", "\ufeffone\r\ntwo\r\n"))
+    desk.types("mine ")
+    path.write_bytes("\ufeffone\r\ntwo\r\nthree\r\n".encode())
+    assert merge(desk, path, edit(2, 2, "three")) == {"merged": True}
+    saves(desk, path)
+    assert path.read_bytes() == "\ufeffmine one\r\ntwo\r\nthree\r\n".encode()
+    assert desk.notices() == []
+
+
+def test_a_file_that_is_written_again_after_the_merge_is_not_written_over(desk: Desk, merged: Path) -> None:
+    merged.write_text("theirs again\n")
+    desk.window.presses("Control+s")
+    wait_until(desk.notices, "VS Code's question")
+    assert "newer" in desk.notices()[0]
+    assert merged.read_text() == "theirs again\n"
+    assert desk.document(merged) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
+
+
+def test_what_was_merged_is_not_told_again(desk: Desk, merged: Path) -> None:
+    assert desk.ask("refresh_buffer")["kept"] == []
+    merged.write_text("theirs again\n")
+    assert [file["name"] for file in desk.ask("refresh_buffer")["kept"]] == [str(merged)]
+
+
+def test_a_merge_into_a_file_behind_another_leaves_that_in_front(desk: Desk) -> None:
+    path, front = desk.opens(desk.file("a.py")), desk.opens(desk.file("front.py"))
+    desk.inserts(path, "mine ")
+    assert merge(desk, path, edit(2, 3)) == {"merged": True}
+    assert desk.text(path) == "mine one\ntwo\n"
+    assert desk.state(front)["current"]
+
+
+def test_a_text_that_was_changed_meanwhile_is_not_merged_into(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    version = text_and_version(desk, path)[1]
+    desk.types("more ")
+    answer = merge(desk, path, edit(3, 3, "four"), version=version)
+    assert answer == {"merged": False, "reason": "it was changed meanwhile"}
+    assert desk.text(path) == "mine more one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [None, {}, [edit(2, 1)], [edit(0, 9)], [edit(1, 2, "B"), edit(0, 1)], [edit(0, 1, "a\nb")], [{"start": 0}], ["x"]],
+)
+def test_edits_that_make_no_sense_change_nothing(desk: Desk, edits: Any) -> None:
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    version = text_and_version(desk, path)[1]
+    answer = desk.asked("merge_buffer", file_path=str(path), version=version, edits=edits)
+    assert answer["error"]["code"] == -32602
+    assert "edits" in answer["error"]["message"]
+    assert text_and_version(desk, path) == ("mine one\ntwo\nthree\n", version)
+
+
+def test_what_can_not_be_merged_into_is_said(desk: Desk, vscode: VSCode) -> None:
+    closed, clean = desk.file("closed.py"), desk.opens(desk.file("clean.py"))
+    assert merge(desk, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
+    answer = merge(desk, clean, edit(0, 1, "x"))
+    assert answer == {"merged": False, "reason": "it has no unsaved changes any more"}
+    assert desk.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
+
+
+def test_bytes_that_are_no_text_are_not_merged(desk: Desk) -> None:
+    path = desk.opens(desk.file("a.py"))
+    desk.types("mine ")
+    answer = merge(desk, path, edit(0, 1, "caf\udce9"))
+    assert answer == {"merged": False, "reason": "what is to come in is not UTF-8"}
+    assert desk.text(path) == "mine one\ntwo\nthree\n"

@@ -49,9 +49,7 @@ class GuardedDesk(Desk):
             command, cwd=self.project, env=environment, text=True, capture_output=True, timeout=20, check=False
         )
 
-    def nvim(
-        self, *files: Path, program: Path | None = None, plugin: bool = False, cwd: Path | None = None
-    ) -> Neovim:
+    def nvim(self, *files: Path, program: Path | None = None, plugin: bool = False, cwd: Path | None = None) -> Neovim:
         """``drawbridge nvim``; without our plugin, or with it, and a bridge that is up. The newest Neovim unless told."""
         directory = cwd or self.project
         environment = claude_rig.environment(self.model) | {
@@ -92,11 +90,10 @@ class GuardedDesk(Desk):
             "claude -p", headless.claude_command(*flags), cwd=cwd or self.project, environment=environment
         )
 
-    def lonely_claude(self) -> Claude:
+    def lonely_claude(self, *flags: str) -> Claude:
         """The CLI on a terminal, connected to no editor; it asks before it writes."""
-        return Claude.start(
-            self.tmux, programs.claude(), project=self.project, environment=claude_rig.environment(self.model)
-        )
+        environment = claude_rig.environment(self.model)
+        return Claude.start(self.tmux, programs.claude(), *flags, project=self.project, environment=environment)
 
     def hook(self, agent: str = "claude", **payload: Any) -> tuple[dict[str, Any], float]:
         """What the installed guard says to one call, made as the agent makes it, and the seconds that it took."""

@@ -25,12 +25,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "VALIDATION_FAILED": Kind(
         "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
     ),
-    "MESSAGE_SIZE_LIMIT": Kind("It is larger than a message may be; send it up by `blob_put`, or ask for pages."),
+    "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
     # who asks
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
-    "PERMISSION_DENIED": Kind("It lies outside of what this server allows."),
-    "CONNECTION_LIMIT": Kind("Too many clients are connected.", retryable=True),
-    "RATE_LIMITED": Kind("Too many requests in a short time; `details.retry_after_seconds` says when.", retryable=True),
     # projects
     "INVALID_PATH": Kind(
         "The path can't be a project's or is not to be seen: absolute, existing, inside an allowed root."

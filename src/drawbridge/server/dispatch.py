@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, WorldError
 from drawbridge.server import directories, messages
 from drawbridge.server import protocol as say
 from drawbridge.server.blobs import Blobs, no_blob, piece
@@ -127,6 +128,14 @@ class Dispatch:
             return await (own or getattr(self._core, name))(command, client)
         except ClientError:
             raise
+        except (HistoryNotWritten, HistoryUnreadable) as error:
+            logger.error("%s", error)
+            full = isinstance(error, HistoryNotWritten) and error.disk_full
+            raise ClientError("DISK_SPACE_LOW" if full else "FILE_OPERATION", str(error)) from None
+        except WorldError as error:
+            logger.error("%s", error)
+            text = "A file of the server's could not be read or written; its log says which. Nothing else was changed."
+            raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("a fault of ours in %s", name)
             text = "A fault of the server's own; its log says more under the correlation id."

@@ -81,7 +81,7 @@ class ServerSite:
         return client
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        exchange.answer(200, b"ok\n")
+        exchange.answer(200, b'{"status":"ok"}', [("Content-Type", "application/json")])
 
     # what a client asks
 

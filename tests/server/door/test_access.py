@@ -222,7 +222,7 @@ async def test_there_is_nothing_else_but_a_word_of_health(server: Server) -> Non
         connection.close()
         return answer.status, body
 
-    assert await asyncio.to_thread(get, "/health") == (200, b"ok\n")
+    assert await asyncio.to_thread(get, "/health") == (200, b'{"status":"ok"}')
     assert (await asyncio.to_thread(get, "/health", Host="evil.example"))[0] == 403
     assert (await asyncio.to_thread(get, "/ws"))[0] == 400
     assert (await asyncio.to_thread(get, "/projects"))[0] == 404

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from drawbridge.errors import HistoryNotWritten, NotPrivate
 from drawbridge.server import protocol as say
 from drawbridge.server.client import INBOX
 from drawbridge.server.client_errors import CODES, ClientError
@@ -286,6 +287,24 @@ async def test_a_fault_of_ours_tells_nothing_of_the_inside_and_is_in_the_log_und
     assert "/secret/path" not in json.dumps(answer)
     assert "FileNotFoundError" not in json.dumps(answer)
     assert "/secret/path" in caplog.text
+    assert (await client.ask("project_list"))["type"] == "project_list"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (HistoryNotWritten("The disk is full. Nothing was kept.", disk_full=True), "DISK_SPACE_LOW"),
+        (HistoryNotWritten("The disk fails. Nothing was kept."), "FILE_OPERATION"),
+        (NotPrivate("/secret/path can't be written."), "FILE_OPERATION"),
+    ],
+)
+async def test_what_the_disk_refuses_is_said_without_a_path(
+    server: Server, client: WireClient, fault: Exception, code: str
+) -> None:
+    server.core.fault = fault
+    error = (await client.ask("set_mode", {"mode": "x"}, "p1"))["data"]
+    assert (error["code"], error["retryable"]) == (code, True)
+    assert "/secret" not in error["message"]
     assert (await client.ask("project_list"))["type"] == "project_list"
 
 

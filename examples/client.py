@@ -1,0 +1,90 @@
+"""A small client of `drawbridge serve`: runs one prompt, shows what the agent says, answers its questions at the terminal.
+
+    python examples/client.py URL DATA_DIRECTORY PROJECT_DIRECTORY AGENT PROMPT
+
+`drawbridge serve` shows the URL, and where the token is: in its data directory. Needs the package `websockets`.
+A lost connection costs nothing: it comes back by itself and goes on behind what it has seen.
+"""
+
+import asyncio
+import json
+import ssl
+import sys
+import uuid
+from pathlib import Path
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+
+class Client:
+    def __init__(self, directory, agent, prompt):
+        self.directory, self.agent, self.prompt = directory, agent, prompt
+        self.request_id = str(uuid.uuid4())  # an execute with the same one never runs twice
+        self.project = self.run = None
+        self.seq = None  # the cursor: everything up to it has been heard
+        self.outcomes, self.answered = {}, set()
+
+    async def talk(self, socket):
+        """Until the run has ended; how it did."""
+        self.socket = socket
+        await self.say("project_list")
+        while self.run not in self.outcomes:
+            message = json.loads(await socket.recv())
+            self.seq = message.get("seq", self.seq)
+            await self.hear(message["type"], message["data"])
+        return self.outcomes[self.run]
+
+    async def say(self, type, request_id=None, **data):
+        message = {"type": type, "project_id": self.project, "request_id": request_id, "data": data}
+        await self.socket.send(json.dumps(message))
+
+    async def hear(self, type, data):
+        match type, data:
+            case "project_list", {"projects": projects}:
+                self.project = next((one["id"] for one in projects if one["path"] == self.directory), None)
+                if self.project is None:
+                    await self.say("project_create", path=self.directory, agent=self.agent)
+                else:
+                    await self.say("project_join", after_seq=self.seq)
+            case "update", {"update_type": "project_state", "data": {"id": project}} if self.project is None:
+                self.project = project
+                await self.say("project_join")
+            case "update", {"update_type": "project_joined", "data": {"open_approvals": questions}}:
+                await self.say("execute", self.request_id, prompt=self.prompt)
+                for question in questions:
+                    await self.ask(question)
+            case "accepted", {"run_id": run}:
+                self.run = run
+            case "agent_message", {"direction": "claude", "messages": [{"type": "assistant", "message": said}]}:
+                for part in said["content"]:
+                    print(part.get("text") or f"[{part.get('name', part['type'])}]")
+            case "permission_request", question:
+                await self.ask(question)
+            case "update", {"update_type": "run_finished", "data": {"run_id": run, "outcome": outcome}}:
+                self.outcomes[run] = outcome
+            case "error", {"code": code, "message": text} if code != "APPROVAL_RESOLVED":  # another client was quicker
+                raise SystemExit(f"{code}: {text}")
+
+    async def ask(self, question):
+        if question["approval_id"] not in self.answered:
+            shown = f"{question['tool_name']} {json.dumps(question['input'])[:500]}? [y/n] "
+            yes = (await asyncio.to_thread(input, shown)).lower().startswith("y")
+            decision = "allow" if yes else "deny"
+            await self.say("permission_response", approval_id=question["approval_id"], decision=decision)
+            self.answered.add(question["approval_id"])
+
+
+async def main(url, data, *what):
+    client = Client(*what)
+    headers = {"Authorization": f"Bearer {(Path(data) / 'token').read_text().strip()}"}
+    tls = ssl.create_default_context(cafile=Path(data) / "tls" / "cert.pem") if url.startswith("wss:") else None
+    async for socket in connect(url, additional_headers=headers, ssl=tls, proxy=None):
+        try:
+            return await client.talk(socket)
+        except ConnectionClosed:
+            continue  # connect() tries again, in longer and longer intervals
+
+
+if __name__ == "__main__":
+    print(asyncio.run(main(*sys.argv[1:6])))

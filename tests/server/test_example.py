@@ -1,0 +1,80 @@
+"""The client in examples/ does what its page says, also when the server dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.processes import Server, serving
+from tests.waiting import PATIENCE
+
+CLIENT = Path(__file__).resolve().parent.parent.parent / "examples" / "client.py"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    directory = tmp_path / "roots" / "code"
+    directory.mkdir(parents=True)
+    return directory
+
+
+@contextlib.asynccontextmanager
+async def example(server: Server, code: Path, prompt: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", str(CLIENT), server.url, str(server.data), str(code), "demo", prompt),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def until_asked(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        return (await process.stdout.readuntil(b"[y/n] ")).decode()
+
+
+@pytest.mark.parametrize(("answer", "changed"), [("y", True), ("n", False)])
+async def test_it_runs_a_prompt_and_puts_the_agents_question_to_the_person(
+    tmp_path: Path, code: Path, answer: str, changed: bool
+) -> None:
+    async with (
+        serving(tmp_path / "data", "--allow", code.parent) as server,
+        example(server, code, "please change something") as process,
+    ):
+        await until_asked(process)
+        assert list(code.iterdir()) == []
+        async with asyncio.timeout(PATIENCE):
+            said, _ = await process.communicate(f"{answer}\n".encode())
+        assert said.decode().splitlines()[-1] == "completed"
+        assert bool(list(code.iterdir())) is changed
+
+
+async def test_it_comes_back_to_a_server_that_was_killed_and_hears_how_its_run_ended(
+    tmp_path: Path, code: Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = (tmp_path / "data", "--allow", code.parent, "--port", str(port))
+    async with serving(*arguments) as server, example(server, code, "/slow 60") as process:
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            await process.stdout.readline()
+        await server.end(signal.SIGKILL)
+        async with serving(*arguments):
+            async with asyncio.timeout(4 * PATIENCE):
+                said, _ = await process.communicate()
+        assert said.decode().splitlines()[-1] == "interrupted"

@@ -130,17 +130,30 @@ def test_a_failed_command_is_named(checkout: Path) -> None:
         bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
 
 
-def test_an_installed_bridge_brings_the_whole_neovim_side(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names of what a wheel holds."""
+    directory = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
     subprocess.run(build, cwd=bootstrap.ROOT, check=True, capture_output=True, timeout=30)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        packed = set(archive.namelist())
+        return set(archive.namelist())
+
+
+def test_an_installed_bridge_brings_the_whole_neovim_side(packed: set[str]) -> None:
     for folder in ("lua", "plugin"):
         files = [file.relative_to(bootstrap.ROOT) for file in (bootstrap.ROOT / folder).rglob("*.lua")]
         assert files
         assert {f"drawbridge/runtime/{file}" for file in files} <= packed
     assert "drawbridge/py.typed" in packed
+
+
+def test_an_installed_drawbridge_brings_the_whole_vs_code_side(packed: set[str]) -> None:
+    folder = bootstrap.ROOT / "extensions" / "vscode"
+    files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
+    assert files
+    assert {f"drawbridge/runtime/vscode/{file}" for file in files} <= packed
 
 
 def test_an_unknown_verb_shows_the_verbs() -> None:

@@ -8,6 +8,7 @@
     check     lint, format, types
     format    put the code into the one format
     bench     measure
+    vsix      pack the VS Code extension into dist/
     lock      write the lock files anew from pyproject.toml
     programs  fetch the real programs that the tests talk to, into .cache/programs
     clean     remove everything that the verbs above made
@@ -17,6 +18,7 @@ What follows the verb is handed on: ``test -k selection``, ``serve --port 12345`
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -55,6 +57,9 @@ def check(_arguments: list[str]) -> None:
     python = str(bootstrap.ensure("dev"))
     for tool in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
         step([python, "-m", *tool])
+    node = CACHE / "programs" / "node" / "node"
+    for script in sorted((ROOT / "extensions").rglob("*.js")) if node.exists() else ():
+        step([str(node), "--check", str(script)])
 
 
 def format_code(_arguments: list[str]) -> None:
@@ -63,6 +68,17 @@ def format_code(_arguments: list[str]) -> None:
 
 def bench(arguments: list[str]) -> None:
     become([bootstrap.ensure("dev"), "-m", "bench", *arguments])
+
+
+def vsix(_arguments: list[str]) -> None:
+    sys.path.insert(0, str(ROOT / "src"))
+    from drawbridge.setup.vsix import pack
+
+    folder = ROOT / "extensions" / "vscode"
+    version = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
+    target = ROOT / "dist" / f"drawbridge-{version}.vsix"
+    pack(folder, target)
+    bootstrap.say(f"packed {target.relative_to(ROOT)}; `code --install-extension` takes it")
 
 
 def lock(arguments: list[str]) -> None:
@@ -93,6 +109,8 @@ def programs(_arguments: list[str]) -> None:
     for name in ("gemini", "mcp-conformance"):
         step(["bash", f"tools/install-{name}.sh", str(target / name), node])
     _mcp_client(target / "mcp-client")
+    for name in ("browser", "code-server"):
+        step(["bash", f"tools/install-{name}.sh", str(target / name)])
 
 
 def _mcp_client(directory: Path) -> None:
@@ -126,7 +144,7 @@ def become(command: list[str | Path]) -> None:
     os.execv(command[0], [str(part) for part in command])
 
 
-VERBS = {verb.__name__: verb for verb in (setup, serve, test, slow, check, bench, lock, programs, clean)}
+VERBS = {verb.__name__: verb for verb in (setup, serve, test, slow, check, bench, vsix, lock, programs, clean)}
 VERBS["format"] = format_code
 
 

@@ -7,6 +7,7 @@ same folder always gives the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import zipfile
@@ -32,21 +33,21 @@ def pack(extension_dir: Path, target: Path) -> None:
     Raises ``UnusableFile`` where ``extension_dir`` holds no extension, ``NotWritable`` where ``target`` can't be written.
     """
     package = _package(extension_dir)
-    files = {f"extension/{file.relative_to(extension_dir).as_posix()}": file for file in _files(extension_dir)}
-    texts = {"extension.vsixmanifest": _manifest(package), "[Content_Types].xml": _content_types()}
+    content = {"extension.vsixmanifest": _manifest(package).encode(), "[Content_Types].xml": _content_types().encode()}
+    for file in _files(extension_dir):
+        content[f"extension/{file.relative_to(extension_dir).as_posix()}"] = file.read_bytes()
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(temporary, "w") as archive:
-            for name, text in texts.items():
-                _add(archive, name, text.encode())
-            for name, file in files.items():
-                _add(archive, name, file.read_bytes())
+            for name, data in content.items():
+                _add(archive, name, data)
         temporary.replace(target)
     except OSError as error:
         raise NotWritable(f"{target} can't be written: {error.strerror}. Name a place that is yours.") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it has become the target
+            temporary.unlink()
 
 
 def _package(extension_dir: Path) -> dict[str, Any]:

@@ -149,17 +149,16 @@ class Agent:
         number = int(rest) if rest.strip().isdecimal() else None
         match command:
             case "/help":
-                return self._tell(HELP, pause=0)
+                return self._tell(HELP, pace=0)
             case "/quick":
-                return self._tell("Done.", pause=0)
+                return self._tell("Done.", pace=0)
             case "/lines":
                 for line in range(number or 100):
-                    self._tell(f"Line {line + 1}", pause=0)
+                    self._tell(f"Line {line + 1}", pace=0)
                 return "Said."
             case "/slow":
-                return self._tell(
-                    "On and on and on I talk, and wait for you to interrupt me. " * 50, lasts=number or 20
-                )
+                text = " ".join(["On and on I talk, and wait for you to interrupt me."] * 50)
+                return self._tell(text, pace=(number or 20) / text.count(" "))
             case "/ask":
                 return self._ask()
             case "/fail":
@@ -231,11 +230,11 @@ class Agent:
 
     # What it says.
 
-    def _tell(self, text: str, pause: float = WORD_SECONDS, lasts: float | None = None) -> str:
-        """Word by word where partial messages are wanted, then the whole."""
+    def _tell(self, text: str, pace: float | None = None) -> str:
+        """Word by word where partial messages are wanted, then the whole. ``pace``: seconds a word."""
         self._wait(0)
         words = text.split(" ")
-        pause = lasts / len(words) if lasts is not None else pause
+        pace = WORD_SECONDS if pace is None else pace
         if self._partial:
             self._event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
         try:
@@ -243,8 +242,8 @@ class Agent:
                 if self._partial:
                     piece = word if number == 0 else f" {word}"
                     self._event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
-                if pause:
-                    self._wait(pause)
+                if pace:
+                    self._wait(pace)
         except Interrupted:
             self._assistant({"type": "text", "text": " ".join(words[: number + 1])})
             raise

@@ -77,10 +77,7 @@ def _read(path: Path) -> str | None:
 
 
 def _ending(text: str) -> str:
-    """So many of its last lines that they stand there only once."""
+    """So many of its last lines that they stand nowhere before."""
     lines = text.splitlines(keepends=True)
-    for number in range(1, len(lines) + 1):
-        ending = "".join(lines[-number:])
-        if text.count(ending) == 1:
-            return ending
-    return text
+    endings = ("".join(lines[-number:]) for number in range(1, len(lines) + 1))
+    return next((ending for ending in endings if text.find(ending) + len(ending) == len(text)), text)

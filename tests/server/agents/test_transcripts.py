@@ -1,0 +1,144 @@
+"""What the real CLI said is said again, without it: the stream is understood as it was, and answered as it was.
+
+The first prompt of a transcript, the answers and the commands are read off our own recorded lines. How they are recorded
+anew says test_real_claude.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.server.agents.claude import Conversation, Replied, Said
+from drawbridge.server.agents.port import Decision, Line, Question, QuestionGone, SessionKnown, TurnEnded
+
+from .recording import TRANSCRIPTS, load
+
+POEM = {"/project/poem.txt": "one\ntwo\nthree\n"}
+
+Message = dict[str, Any]
+
+
+def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
+    """All that is heard when the transcript is played; our lines are compared on the way."""
+    lines = load(name)
+    ids = (message["uuid"] for message in ours(lines) if message["type"] == "user")
+    monkeypatch.setattr("drawbridge.server.agents.claude.uuid.uuid4", lambda: uuid.UUID(next(ids)))
+    # A transcript may hold two processes' lines: each counts its commands anew.
+    conversation = Conversation("Claude Code", POEM.get, resumed=name == "resume")
+    heard: list[Said] = []
+    for line in lines:
+        message = line["line"]
+        if line["from"] == "claude":
+            heard += conversation.received(json.dumps(message).encode())
+        else:
+            say(conversation, message)
+            assert [json.loads(said) for said in conversation.outgoing().splitlines()] == [message]
+    return heard
+
+
+def ours(lines: list[Message]) -> Iterator[Message]:
+    return (line["line"] for line in lines if line["from"] == "drawbridge")
+
+
+def say(conversation: Conversation, message: Message) -> None:
+    """Do what was done when we said ``message``."""
+    match message:
+        case {"type": "user", "message": {"content": str(words)}}:
+            assert conversation.prompt(words) == []
+        case {"type": "control_response", "response": {"request_id": id, "response": {"behavior": "allow", **rest}}}:
+            conversation.answer(id, Decision(allow=True, updated_input=Raw(json.dumps(rest["updatedInput"]).encode())))
+        case {"type": "control_response", "response": {"request_id": id, "response": {"message": str(why)}}}:
+            conversation.answer(id, Decision(allow=False, message=why))
+        case {"type": "control_request", "request": {"subtype": "interrupt"}}:
+            conversation.interrupt()
+        case {"type": "control_request", "request": {"subtype": "set_permission_mode", "mode": mode}}:
+            conversation.set_mode(mode)
+        case {"type": "control_request", "request": {"subtype": "set_model", "model": model}}:
+            conversation.set_model(model)
+        case _:
+            pytest.fail(f"nobody says that: {message}")
+
+
+def all_of(kind: type[Any], heard: list[Said]) -> list[Any]:
+    return [event for event in heard if isinstance(event, kind)]
+
+
+NAMES = sorted({re.sub(r"^[\d.]+-", "", path.stem) for path in TRANSCRIPTS.glob("*.jsonl")})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = played(name, monkeypatch)
+
+    lines = load(name)
+    said = [line["line"] for line in lines if line["from"] == "claude"]
+    passed_on = [message for message in said if not message["type"].startswith("control_")]
+    assert [json.loads(line.data) for line in all_of(Line, heard)] == passed_on
+    prompts = [message for message in ours(lines) if message["type"] == "user"]
+    assert len(all_of(TurnEnded, heard)) == len(prompts)
+    questions = [message for message in said if message["type"] == "control_request"]
+    assert [question.question_id for question in all_of(Question, heard)] == [
+        asked["request_id"] for asked in questions
+    ]
+    assert len(all_of(SessionKnown, heard)) == {"clear": 2, "bad-session": 0}.get(name, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("prompt", ["ok"]),
+        ("streaming", ["ok"]),
+        ("two-prompts", ["ok", "ok"]),
+        ("resume", ["ok", "ok"]),
+        ("clear", ["ok", "ok", "ok"]),
+        ("allow", ["ok"]),
+        ("deny", ["ok"]),
+        ("allow-edited", ["ok"]),
+        ("ask-user", ["ok"]),
+        ("own-turn", ["ok", "ok"]),
+        ("modes", ["ok"]),
+        ("interrupt", ["interrupted", "ok"]),
+        ("interrupt-question", ["interrupted", "ok"]),
+        ("bad-session", ["SESSION_NOT_FOUND"]),
+        ("not-logged-in", ["AGENT_NOT_LOGGED_IN"]),
+        ("api-error", ["EXECUTION_FAILED", "ok"]),
+        ("max-turns", ["EXECUTION_FAILED"]),
+        ("budget", ["EXECUTION_FAILED"]),
+    ],
+)
+def test_every_turn_ends_as_it_did(name: str, ends: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = all_of(TurnEnded, played(name, monkeypatch))
+    assert ["ok" if turn.ok else "interrupted" if turn.interrupted else turn.code for turn in turns] == ends
+    assert all(turn.cost_usd is not None and turn.cost_usd >= 0 for turn in turns)
+    assert sum(turn.cost_usd > 0 for turn in turns) == sum(end == "ok" for end in ends) - (name == "clear") + (
+        name in ("interrupt", "interrupt-question", "max-turns", "budget")
+    )
+
+
+def test_a_change_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    (question,) = all_of(Question, played("allow", monkeypatch))
+    assert question.proposal.new_text == "one\n2\nthree\n"
+
+
+def test_a_question_that_was_taken_back_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = played("interrupt-question", monkeypatch)
+    (question,) = all_of(Question, heard)
+    assert all_of(QuestionGone, heard) == [QuestionGone(question.question_id, "interrupted")]
+
+
+def test_modes_are_taken_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = all_of(Replied, played("modes", monkeypatch))
+    assert [reply.error is None for reply in replies] == [True, True, False, False]
+
+
+def test_there_is_a_transcript_of_every_session_that_is_named() -> None:
+    program = (Path(__file__).parent / "test_real_claude.py").read_text()
+    assert sorted(re.findall(r'^@recorded\("([a-z-]+)"', program, re.MULTILINE)) == NAMES

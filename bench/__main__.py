@@ -16,6 +16,7 @@ import psutil
 from tests.ide.gemini_rig import Cli
 from tests.programs import nvim, nvim_version
 
+from bench import guard
 from bench.rig import Agent, BridgedNeovim, ready_line, start_bridge
 
 ROUNDS = 15
@@ -128,6 +129,7 @@ async def main() -> None:
     binary = nvim()
     version = ".".join(map(str, nvim_version(binary)))
     print(f"Python {platform.python_version()}, Neovim {version}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    guard.rows(binary, row)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         await start_ratio(directory)

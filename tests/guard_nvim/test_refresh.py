@@ -262,6 +262,20 @@ async def test_folds_that_neovim_computes_stay_closed(at: Desk, fold: str) -> No
     assert await at.person.lua("return { vim.fn.foldclosed(7), vim.fn.foldclosed(3) }") == [closed + 1, -1]
 
 
+@pytest.mark.parametrize(
+    ("new", "cursor"),
+    [("ONE TWO", [1, 4]), ("one, two", [1, 5]), ("new\none two", [2, 4]), ("two", [1, 0]), ("one t", [1, 4]), ("xyz", [1, 2])],
+)
+async def test_the_cursor_stays_at_its_word(at: Desk, new: str, cursor: list[int]) -> None:
+    path = await at.opened("a.py", "one two\nthree\n")
+    await at.keys("w")
+    path.write_text(new + "\nthree\n")
+
+    await at.asks("refresh_buffer", file_path=path)
+
+    assert await at.person.call("nvim_win_get_cursor", 0) == cursor
+
+
 async def test_the_cursor_is_on_the_nearest_line_where_its_own_is_gone(at: Desk) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("G")

@@ -104,25 +104,39 @@ local function in_window(window, run)
   return window == api.nvim_get_current_win() and run() or api.nvim_win_call(window, run)
 end
 
+local function line_at(buf, row)
+  return api.nvim_buf_get_lines(buf, row, row + 1, false)[1] or ''
+end
+
 --- Runs `change` and lets every window of the buffer show the same text as before, as far as it is still there.
 local function keep_views(buf, change)
   local space, views = api.nvim_create_namespace('drawbridge_guard'), {}
+  local function mark(row, column, options)
+    return api.nvim_buf_set_extmark(buf, space, row, column, options)
+  end
   for _, window in ipairs(fn.win_findbuf(buf)) do
     local view = in_window(window, fn.winsaveview)
-    local line = api.nvim_buf_get_lines(buf, view.lnum - 1, view.lnum, false)[1] or ''
+    local line = line_at(buf, view.lnum - 1)
+    local column = math.min(view.col, #line)
     views[window] = {
       view = view,
-      top = api.nvim_buf_set_extmark(buf, space, view.topline - 1, 0, {}),
-      cursor = api.nvim_buf_set_extmark(buf, space, view.lnum - 1, math.min(view.col, #line), {}),
+      byte = line:byte(column + 1),
+      top = mark(view.topline - 1, 0, {}),
+      cursor = mark(view.lnum - 1, column, {}),
+      column = mark(view.lnum - 1, column, { right_gravity = false }), -- stays where a replaced text begins
     }
   end
   local ok, problem = pcall(change)
   for window, kept in pairs(views) do
-    local view = kept.view
-    local top = api.nvim_buf_get_extmark_by_id(buf, space, kept.top, {})
-    local cursor = api.nvim_buf_get_extmark_by_id(buf, space, kept.cursor, {})
+    local function place(id)
+      return api.nvim_buf_get_extmark_by_id(buf, space, id, {})
+    end
+    local view, top, cursor, column = kept.view, place(kept.top), place(kept.cursor), place(kept.column)
     if top[1] and cursor[1] and api.nvim_win_is_valid(window) and api.nvim_win_get_buf(window) == buf then
-      view.topline, view.lnum, view.col = top[1] + 1, cursor[1] + 1, cursor[2]
+      view.topline, view.lnum = top[1] + 1, cursor[1] + 1
+      local at = column[1] == cursor[1] and column[2] or cursor[2]
+      -- Inside a text that was replaced, the same column is as good a guess as any.
+      view.col = line_at(buf, cursor[1]):byte(at + 1) == kept.byte and at or view.col
       in_window(window, function()
         fn.winrestview(view)
       end)

@@ -1,7 +1,7 @@
 --- A notice of one line. Longer ones, and two at once, would end in "Press ENTER".
 local function fitted(text)
   local room = math.max(vim.v.echospace, 10)
-  return fn.strdisplaywidth(text) <= room and text or fn.strcharpart(text, 0, room - 3) .. '...'
+  return fn.strdisplaywidth(text) <= room and text or fn.printf('%.' .. room - 3 .. 'S...', text)
 end
 
 local function show()

@@ -82,6 +82,6 @@ end
 if want.selection or want.connected then
   local link = package.loaded['drawbridge.link']
   local bridge = link and link.state()
-  result.connected = bridge and bridge.pids or {}
+  result.connected, result.agents = bridge and bridge.pids or {}, bridge and bridge.agents or {}
 end
 return answer(result)

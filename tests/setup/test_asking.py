@@ -112,6 +112,18 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     assert "BeforeTool" in path.read_text()
 
 
+def test_what_a_settings_file_brings_along_does_nothing_to_the_terminal(
+    terminal: Callable[..., Terminal], home: Path
+) -> None:
+    path = home / ".gemini" / "settings.json"
+    path.parent.mkdir()
+    path.write_text('{\n\t// \x1b[2J\u202e\n\t"a": 1\n}')
+    setup = terminal("gemini")
+    setup.wait_for(r"Do this\?")
+    assert r"     // \x1b[2J\u202e" in re.sub(r"\x1b\[[0-9;]*m", "", setup.screen)
+    assert "\x1b[2J" not in setup.screen
+
+
 def test_no_answer_is_a_no_and_yes_is_not_asked_for(terminal: Callable[..., Terminal], home: Path) -> None:
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")

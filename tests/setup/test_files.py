@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.errors import NotWritable, UnusableFile
-from drawbridge.setup.files import Change, coloured, read
+from drawbridge.setup.files import Change, read
 from tests.setup.conftest import everything_below
 
 
@@ -110,4 +110,3 @@ def test_a_difference_is_shown_as_every_other_and_says_where_a_line_end_is_missi
     change = Change(Path("/s"), b"a\r\nb", b"a\r\nc\r\n")
     assert change.lines() == ["--- /s", "+++ /s", "@@ -1,2 +1,2 @@", " a", "-b", "\\ No newline at end of file", "+c"]
     assert Change(Path("/s"), None, b"x\n").lines()[:2] == ["--- /dev/null", "+++ /s"]
-    assert list(coloured(["--- /s", "-b", "+c", " a"])) == ["--- /s", "\x1b[31m-b\x1b[0m", "\x1b[32m+c\x1b[0m", " a"]

@@ -126,8 +126,11 @@ def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
     assert running.exists(), "somebody still works on it"
 
 
-def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(setup: Setup, guard: Path) -> None:
-    (guard / "guard" / "hook.py").write_text("import nowhere\n")
+@pytest.mark.parametrize("module", ["hook", "seldom_used"])
+def test_a_guard_that_does_not_run_is_not_installed_and_the_settings_stay(
+    module: str, setup: Setup, guard: Path
+) -> None:
+    (guard / "guard" / f"{module}.py").write_text("import nowhere\n")
     before = everything_below(Path.home())
     said = setup("claude")
     assert said.code == 3

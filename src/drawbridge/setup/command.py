@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from drawbridge import settings
 from drawbridge.errors import BadSetting
 from drawbridge.setup import files, guard, notes
 from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.plan import Plan
+from drawbridge.terminal import Terminal, harmless
 
 Chosen: TypeAlias = argparse.Namespace
+
+STYLES = {"-": "removed", "+": "added", "@": "path"}
 
 
 def run(chosen: Chosen) -> int:
@@ -67,7 +69,7 @@ def _ask_mode(chosen: Chosen, project: Path | None) -> bool | None:
     wanted: bool | None = getattr(chosen, "ask_mode", None)
     if chosen.target != "claude" or wanted is not None or not _asking(chosen) or notes.asks(project):
         return wanted
-    print(notes.NO_MODE)
+    _say(notes.NO_MODE)
     return _yes("Set it?") or None
 
 
@@ -84,32 +86,37 @@ def _yes(question: str) -> bool:
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
-        print()
+        _say("")
         return False
 
 
 def _show(plan: Plan) -> None:
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    terminal = Terminal(sys.stdout)
     for step in plan.steps:
-        for line in files.coloured(step.lines()) if coloured else step.lines():
-            print(line)
+        for line in step.lines():
+            style = "context" if line.startswith(("---", "+++")) else STYLES.get(line[:1], "context")
+            terminal.write(terminal.plain(line.replace("\t", "    "), style) + "\n")
 
 
 def _report(chosen: Chosen, plan: Plan, said: dict[str, Any]) -> None:
     if chosen.json:
-        print(json.dumps(said))
+        _say(json.dumps(said))
         return
     if not plan.steps:
-        print(plan.nothing)
+        _say(plan.nothing)
     elif said["applied"]:
         for facts in said["files"]:
             if facts["backup"]:
-                print(f"As it was before, {facts['path']} is kept in {facts['backup']}.")
-        print(plan.done)
+                _say(f"As it was before, {facts['path']} is kept in {facts['backup']}.")
+        _say(plan.done)
     else:
-        print("Nothing was changed.")
+        _say("Nothing was changed.")
     for note in plan.notes:
-        print(f"Note: {note}", file=sys.stderr)
+        _say(f"Note: {note}", sys.stderr)
+
+
+def _say(line: str, stream: TextIO | None = None) -> None:
+    Terminal(stream or sys.stdout).write(harmless(line) + "\n")
 
 
 def _facts(step: files.Step) -> dict[str, Any]:

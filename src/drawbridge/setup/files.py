@@ -8,7 +8,6 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,9 +15,6 @@ from typing import Protocol
 from drawbridge.errors import NotWritable, UnusableFile
 
 NEW_FILE = 0o600
-
-REMOVED, ADDED, PLACE, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
-"""What a terminal is told for a line that goes, one that comes, and where they are."""
 
 
 class Step(Protocol):
@@ -100,13 +96,6 @@ def read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise UnusableFile(f"{path} can't be read: {_why(error)}. Nothing was changed.") from None
-
-
-def coloured(lines: list[str]) -> Iterator[str]:
-    colours = {"-": REMOVED, "+": ADDED, "@": PLACE}
-    for line in lines:
-        colour = colours.get(line[:1]) if not line.startswith(("---", "+++")) else None
-        yield f"{colour}{line}{PLAIN}" if colour else line
 
 
 def missing_directories(path: Path) -> list[Path]:

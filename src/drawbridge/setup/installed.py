@@ -30,8 +30,21 @@ from drawbridge.settings import HOOK
 from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
-PARTS = ("__init__.py", "errors.py", "privacy.py", "guard", "text")
+PARTS = ("__init__.py", "errors.py", "privacy.py", "terminal.py", "guard", "text")
 """What of the package the guard is made of. It imports nothing else but the standard library."""
+
+TRY = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+import compileall, importlib, os, py_compile
+unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+compileall.compile_dir(sys.argv[1], quiet=1, invalidation_mode=unchecked)
+for name in os.listdir(os.path.join(sys.argv[1], "drawbridge", "guard")):
+    if name.endswith(".py"):
+        importlib.import_module("drawbridge.guard." + name[:-3])
+from drawbridge.guard.hook import run
+"""
+"""Makes the bytecode, which is taken as it is later (a copy never changes), and loads all that a call may ever load."""
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to renew or
@@ -138,12 +151,7 @@ def _compile(copy: Path, interpreter: Interpreter) -> None:
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return
-    script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import compileall, py_compile;"
-        "compileall.compile_dir(sys.argv[1], quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH);"
-        "from drawbridge.guard.hook import run"
-    )
-    command = [interpreter.path, "-I", "-S", "-c", script, str(copy)]
+    command = [interpreter.path, "-I", "-S", "-c", TRY, str(copy)]
     try:
         subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
     except subprocess.CalledProcessError as error:

@@ -1,0 +1,169 @@
+"""What a run changed, seen and taken back; the person's own git is never touched. With the real git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.checkpoints import Changed, Checkpoints, NoCheckpoint
+
+RUN = "run_1"
+
+
+def git(directory: Path, *words: str) -> str:
+    name = ["-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "init.defaultBranch=main"]
+    return subprocess.run(["git", *name, *words], cwd=directory, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with a commit, something staged, something changed and something ignored."""
+    directory = tmp_path / "ws"
+    directory.mkdir()
+    git(directory, "init", "-q")
+    (directory / ".gitignore").write_text("*.log\n")
+    (directory / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 21)))
+    (directory / "old.txt").write_text("old\n")
+    git(directory, "add", ".")
+    git(directory, "commit", "-q", "-m", "first")
+    (directory / "staged.txt").write_text("staged\n")
+    git(directory, "add", "staged.txt")
+    (directory / "mine.txt").write_text("mine, not added\n")
+    (directory / "noise.log").write_text("noise\n")
+    return directory
+
+
+async def a_run(project: Path) -> Checkpoints:
+    """Changes one file, adds one, deletes one."""
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take(RUN, "before")
+    text = (project / "poem.txt").read_text()
+    (project / "poem.txt").write_text(text.replace("line 3\n", "LINE 3\n"))
+    (project / "new.bin").write_bytes(b"\0\xff\n")
+    (project / "old.txt").unlink()
+    assert await checkpoints.take(RUN, "after")
+    return checkpoints
+
+
+def everything(project: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in project.iterdir() if file.is_file()}
+
+
+def own_git(project: Path) -> list[str]:
+    questions = ("status --porcelain", "branch -v", "stash list", "diff --cached", "log --oneline")
+    return [git(project, *words.split(" ")) for words in questions]
+
+
+async def test_a_run_tells_which_files_it_changed_and_how(project: Path) -> None:
+    changes = await (await a_run(project)).changes(RUN)
+    assert {(file.path, file.change) for file in changes.files} == {
+        ("poem.txt", "changed"), ("new.bin", "added"), ("old.txt", "deleted")
+    }  # fmt: skip
+    assert "-line 3\n+LINE 3\n" in changes.diff
+
+
+async def test_a_revert_restores_exactly(project: Path) -> None:
+    before = everything(project)
+    checkpoints = await a_run(project)
+    assert everything(project) != before
+    await checkpoints.revert(RUN)
+    assert everything(project) == before
+
+
+async def test_what_the_person_changed_elsewhere_since_stays(project: Path) -> None:
+    checkpoints = await a_run(project)
+    text = (project / "poem.txt").read_text()
+    (project / "poem.txt").write_text(text.replace("line 18\n", "my line 18\n"))
+    await checkpoints.revert(RUN)
+    assert (project / "poem.txt").read_text() == "".join(
+        f"{'my ' if number == 18 else ''}line {number}\n" for number in range(1, 21)
+    )
+
+
+async def test_the_same_lines_changed_since_are_refused_by_name_and_nothing_is_touched(project: Path) -> None:
+    checkpoints = await a_run(project)
+    text = (project / "poem.txt").read_text()
+    (project / "poem.txt").write_text(text.replace("LINE 3\n", "my line 3\n"))
+    before = everything(project)
+    with pytest.raises(Changed) as refused:
+        await checkpoints.revert(RUN)
+    assert refused.value.paths == ("poem.txt",)
+    assert everything(project) == before
+
+
+async def test_a_file_that_is_there_again_is_not_overwritten(project: Path) -> None:
+    checkpoints = await a_run(project)
+    (project / "old.txt").write_text("mine now\n")
+    with pytest.raises(Changed) as refused:
+        await checkpoints.revert(RUN)
+    assert refused.value.paths == ("old.txt",)
+    assert (project / "old.txt").read_text() == "mine now\n"
+
+
+async def test_the_persons_index_branches_and_stash_are_never_touched(project: Path) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    before = own_git(project)
+    await checkpoints.take(RUN, "before")
+    await checkpoints.take(RUN, "after")
+    assert own_git(project) == before
+
+
+async def test_no_hook_of_the_repository_runs(project: Path) -> None:
+    for name in ("pre-commit", "post-commit", "reference-transaction", "post-index-change"):
+        hook = project / ".git" / "hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {project}/ran-{name}\n")
+        hook.chmod(0o755)
+    await a_run(project)
+    assert list(project.glob("ran-*")) == []
+
+
+async def test_a_repository_without_a_commit_has_checkpoints_too(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "poem.txt").write_text("line 3\n")
+    (tmp_path / "old.txt").write_text("old\n")
+    before = everything(tmp_path)
+    await (await a_run(tmp_path)).revert(RUN)
+    assert everything(tmp_path) == before
+
+
+async def test_a_project_inside_a_repository_concerns_its_own_files_only(project: Path) -> None:
+    inner = project / "inner"
+    inner.mkdir()
+    (inner / "poem.txt").write_text("line 3\n")
+    (inner / "old.txt").write_text("old\n")
+    checkpoints = await a_run(inner)
+    (project / "poem.txt").write_text("mine\n")
+    changes = await checkpoints.revert(RUN)
+    assert {file.path for file in changes.files} == {"poem.txt", "new.bin", "old.txt"}
+    assert (inner / "old.txt").read_text() == "old\n"
+    assert (project / "poem.txt").read_text() == "mine\n"
+
+
+async def test_names_with_spaces_umlauts_and_line_breaks(project: Path) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    names = ["two words.txt", "übung.txt", "line\nbreak.txt", "-rf"]
+    for name in names:
+        (project / name).write_text(name)
+    await checkpoints.take(RUN, "after")
+    assert {file.path for file in (await checkpoints.changes(RUN)).files} == set(names)
+    await checkpoints.revert(RUN)
+    assert [name for name in names if (project / name).exists()] == []
+
+
+async def test_outside_of_git_there_is_none_and_that_is_said(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, "proj_1")
+    assert not await checkpoints.take(RUN, "before")
+    with pytest.raises(NoCheckpoint):
+        await checkpoints.changes(RUN)
+    with pytest.raises(NoCheckpoint):
+        await checkpoints.revert(RUN)
+
+
+async def test_a_run_that_has_not_ended_has_none_yet(project: Path) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    with pytest.raises(NoCheckpoint):
+        await checkpoints.changes(RUN)

@@ -141,7 +141,8 @@ class Desk:
         return self.snapshot(path)["files"][0]
 
     def notices(self) -> Sequence[str]:
-        """What the person can read in the corner."""
+        """What the person can read in the corner, opened: VS Code itself pops up only a few in a row."""
+        self.does("notifications.showList")
         return self.window.sees(".notification-list-item-message")
 
     def clear(self) -> None:

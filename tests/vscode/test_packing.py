@@ -1,4 +1,4 @@
-"""The ``.vsix`` that ``make vsix`` and ``drawbridge setup vscode`` pack; that VS Code installs it, every other test here shows."""
+"""The ``.vsix`` that ``make vsix`` and ``drawbridge setup vscode`` pack. That VS Code installs it, every other test shows."""
 
 from __future__ import annotations
 

@@ -69,12 +69,10 @@ async def test_it_comes_back_to_a_server_that_was_killed_and_hears_how_its_run_e
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     arguments = (tmp_path / "data", "--allow", code.parent, "--port", str(port))
-    async with serving(*arguments) as server, example(server, code, "/slow 60") as process:
-        assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            await process.stdout.readline()
+    async with serving(*arguments) as server, example(server, code, "please change") as process:
+        await until_asked(process)
         await server.end(signal.SIGKILL)
         async with serving(*arguments):
             async with asyncio.timeout(4 * PATIENCE):
-                said, _ = await process.communicate()
+                said, _ = await process.communicate(b"y\n")
         assert said.decode().splitlines()[-1] == "interrupted"

@@ -42,77 +42,92 @@ def lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def test_the_example_of_the_specification_line_by_line(directory: Path, tmp_path: Path) -> None:
     data, options = tmp_path / "data", ("--allow", tmp_path / "wip")
     async with serving(data, *options) as server:
-        # Initial connection and project creation
         async with server.client() as client:  # 1
-            await client.tell("project_list")  # 2
-            assert await client.next() == {"type": "project_list", "data": {"projects": []}}  # 3
-            await client.tell("project_create", {"path": str(directory), "agent": "demo"})  # 4
-            created = await client.next()  # 5
-            assert (created["type"], created["data"]["update_type"]) == ("update", "project_state")
-            project = created["project_id"]
-            assert created["data"]["data"]["state"] == "IDLE"
-            await client.tell("project_join", {"project_id": project})  # 6
-            joined = await client.next()  # 7
-            assert joined["project_id"] == project
-            assert joined["data"]["update_type"] == "project_joined"
-            assert joined["data"]["data"]["path"] == str(directory)
-            await client.tell("execute", {"prompt": "/quick Create hello world"}, project)  # 8
-            state = await client.hear("update", "project_state", state="EXECUTING")  # 9
-            assert state["project_id"] == project
-            said = await client.hear("agent_message", direction="claude")  # 10
-            assert said["project_id"] == project
-            session = said["data"]["session_id"]
-            assert session
-            assert said["data"]["messages"][0]["type"] == "system"
-        # Client disconnects: 11, 12, 13. Client reconnects
+            project, session = await creates_a_project_and_executes(client, directory)
+        # The client disconnects, the agent goes on: 11, 12, 13
         async with server.client() as client:  # 14
-
-            async def idle() -> dict[str, Any]:
-                await client.tell("project_list")  # 15
-                [one] = (await client.hear("project_list"))["data"]["projects"]  # 16
-                return dict(one)
-
-            listed = await idle()
-            while listed["state"] != "IDLE":
-                listed = await idle()
-            assert (listed["id"], listed["path"], listed["session_id"]) == (project, str(directory), session)
-            for name in ("created_at", "last_active", "first_message_time", "last_message_time"):
-                assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", listed[name]), name
-            assert listed["message_count"] >= 4
-            await client.tell("project_join", {"project_id": project})  # 17
-            await client.hear("update", "project_joined")  # 18
-            await client.tell("get_messages", {"since": "2024-01-27T10:02:00Z"}, project)  # 19
-            history = (await client.hear("message_history"))["data"]  # 20
-            assert [record["seq"] for record in history] == list(range(1, listed["message_count"] + 1))
-            assert [record["direction"] for record in history][:2] == ["client", "server"]
-            assert history[0]["message"]["message"] == {"prompt": "/quick Create hello world"}
-            # Multiple clients
+            await comes_back(client, project, session, directory)
             async with server.client() as other:  # 21
-                await other.ask("project_join", {"project_id": project})
-                heard = await run_of(client, project, "/quick one")
-                await other.hear("update", "run_finished")
-                await until(lambda: lines(other.heard) == lines(heard))  # 22
-                assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation goes on"
-            # Starting a new session
-            await client.tell("agent_new_session", project_id=project)  # 23
-            reset = await client.hear("update", "session_reset")  # 24
-            fields = {"old_session_id": session, "new_session_id": "", "project_id": project}
-            assert reset["data"]["data"] == fields
-            state = await client.hear("update", "project_state")  # 25
-            assert state["data"]["data"]["state"] == "IDLE"
-            assert state["data"]["data"]["session_id"] == ""
-            assert state["data"]["data"]["path"] == str(directory)
-            heard = await run_of(client, project, "/quick Start fresh context")  # 26
-            new_session = {line["session_id"] for line in lines(heard)}
-            assert new_session
-            assert session not in new_session  # 27
+                await both_hear_the_same(client, other, project, session)
+            new_session = await starts_a_new_session(client, project, session, directory)
         await server.end(signal.SIGKILL)  # 28
     async with serving(data, *options) as server, server.client() as client:  # 29, 30, 31
-        await client.tell("project_list")  # 32
-        [listed] = (await client.next())["data"]["projects"]  # 33
-        assert {listed["session_id"]} == new_session
-        assert listed["state"] == "IDLE"
-        await client.tell("project_join", {"project_id": project})  # 34
-        await client.hear("update", "project_joined")
-        heard = await run_of(client, project, "/quick Continue where we left off")  # 35
-        assert {line["session_id"] for line in lines(heard)} == new_session  # 36
+        await continues_where_it_left_off(client, project, new_session)
+
+
+async def creates_a_project_and_executes(client: WireClient, directory: Path) -> tuple[str, str]:
+    await client.tell("project_list")  # 2
+    assert await client.next() == {"type": "project_list", "data": {"projects": []}}  # 3
+    await client.tell("project_create", {"path": str(directory), "agent": "demo"})  # 4
+    created = await client.next()  # 5
+    assert (created["type"], created["data"]["update_type"]) == ("update", "project_state")
+    project = created["project_id"]
+    assert created["data"]["data"]["state"] == "IDLE"
+    await client.tell("project_join", {"project_id": project})  # 6
+    joined = await client.next()  # 7
+    assert joined["project_id"] == project
+    assert joined["data"]["update_type"] == "project_joined"
+    assert joined["data"]["data"]["path"] == str(directory)
+    await client.tell("execute", {"prompt": "/quick Create hello world"}, project)  # 8
+    state = await client.hear("update", "project_state", state="EXECUTING")  # 9
+    assert state["project_id"] == project
+    said = await client.hear("agent_message", direction="claude")  # 10
+    assert said["project_id"] == project
+    assert said["data"]["messages"][0]["type"] == "system"
+    assert said["data"]["session_id"]
+    return project, said["data"]["session_id"]
+
+
+async def comes_back(client: WireClient, project: str, session: str, directory: Path) -> None:
+    async def list_() -> dict[str, Any]:
+        await client.tell("project_list")  # 15
+        [one] = (await client.hear("project_list"))["data"]["projects"]  # 16
+        return dict(one)
+
+    listed = await list_()
+    while listed["state"] != "IDLE":
+        listed = await list_()
+    assert (listed["id"], listed["path"], listed["session_id"]) == (project, str(directory), session)
+    for name in ("created_at", "last_active", "first_message_time", "last_message_time"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", listed[name]), name
+    assert listed["message_count"] >= 4
+    await client.tell("project_join", {"project_id": project})  # 17
+    await client.hear("update", "project_joined")  # 18
+    await client.tell("get_messages", {"since": "2024-01-27T10:02:00Z"}, project)  # 19
+    history = (await client.hear("message_history"))["data"]  # 20
+    assert [record["seq"] for record in history] == list(range(1, listed["message_count"] + 1))
+    assert history[0]["direction"] == "client"
+    assert history[0]["message"]["message"] == {"prompt": "/quick Create hello world"}
+
+
+async def both_hear_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
+    await other.ask("project_join", {"project_id": project})
+    heard = await run_of(client, project, "/quick one")
+    await other.hear("update", "run_finished")
+    await until(lambda: lines(other.heard) == lines(heard))  # 22
+    assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation goes on"
+
+
+async def starts_a_new_session(client: WireClient, project: str, session: str, directory: Path) -> set[str]:
+    await client.tell("agent_new_session", project_id=project)  # 23
+    reset = await client.hear("update", "session_reset")  # 24
+    fields = {"old_session_id": session, "new_session_id": "", "project_id": project}
+    assert reset["data"]["data"] == fields
+    state = (await client.hear("update", "project_state"))["data"]["data"]  # 25
+    assert (state["state"], state["session_id"], state["path"]) == ("IDLE", "", str(directory))
+    heard = await run_of(client, project, "/quick Start fresh context")  # 26
+    new_session = {line["session_id"] for line in lines(heard)}
+    assert len(new_session) == 1
+    assert session not in new_session  # 27
+    return new_session
+
+
+async def continues_where_it_left_off(client: WireClient, project: str, session: set[str]) -> None:
+    await client.tell("project_list")  # 32
+    [listed] = (await client.next())["data"]["projects"]  # 33
+    assert {listed["session_id"]} == session
+    assert listed["state"] == "IDLE"
+    await client.tell("project_join", {"project_id": project})  # 34
+    await client.hear("update", "project_joined")
+    heard = await run_of(client, project, "/quick Continue where we left off")  # 35
+    assert {line["session_id"] for line in lines(heard)} == session  # 36

@@ -1,0 +1,95 @@
+"""docs/protocols/client.md says what the server does: every message, field and code is on it, and its examples happen."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+
+import client_schema
+from drawbridge.server import protocol
+from drawbridge.server.agents.port import Options
+from drawbridge.server.client import TOO_SLOW, UNAUTHORIZED
+from drawbridge.server.client_errors import CODES
+from drawbridge.server.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
+from drawbridge.server.said import TYPES, UPDATES
+from drawbridge.server.site import TRY_LATER
+from tests.server.processes import serving
+
+PAGE = (client_schema.FILE.parent / "client.md").read_text()
+ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (yes|no) \| (.*?) \| (.*) \|$", PAGE, re.MULTILINE)
+
+
+def test_the_schema_is_what_the_types_say() -> None:
+    assert client_schema.FILE.read_text() == client_schema.text(), "run python tools/client_schema.py"
+
+
+def test_every_type_is_on_the_page() -> None:
+    for type in protocol.COMMANDS:
+        assert re.search(rf"^\|.*`{type}`", PAGE, re.MULTILINE), type
+    for type in TYPES:
+        assert f"`{type}`" in PAGE, type
+    for update in UPDATES:
+        assert f"`update/{update}`" in PAGE, update
+
+
+@pytest.mark.parametrize("type", protocol.COMMANDS)
+def test_every_field_of_a_request_is_in_its_row(type: str) -> None:
+    row = next(line for line in PAGE.splitlines() if re.match(rf"\| [^|]*`{type}`", line)).split("|")[2]
+    named = set(re.findall(r"[a-z_]+", row))
+    fields = set(protocol.COMMANDS[type].__struct_fields__) - {"request_id", "project_id"}
+    assert named == fields if type not in ("set_mode", "set_model") else fields <= named
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *UPDATES])
+def test_every_field_of_an_answer_is_on_the_page(kind: str) -> None:
+    schema = client_schema.schema()["$defs"]
+    found = schema.get(f"server.{kind}") or schema[f"server.update.{kind}"]
+    data = found["properties"]["data"]
+    data = data["properties"]["data"] if "properties" in data else data
+    if "$ref" in data:
+        fields = schema[data["$ref"].rpartition("/")[2]]["properties"]
+        assert [field for field in fields if not re.search(rf"\b{field}\b", PAGE)] == []
+
+
+def test_every_option_and_limit_is_on_the_page() -> None:
+    assert [option for option in Options.__struct_fields__ if f"`{option}`" not in PAGE] == []
+    for number in (MESSAGE_BYTES, FRAME_BYTES, PIECE_BYTES, BLOB_BYTES):
+        assert f"{number:,}" in PAGE
+    for code in (TOO_SLOW, UNAUTHORIZED, TRY_LATER):
+        assert f"| {code} |" in PAGE
+
+
+def test_every_code_is_explained_as_it_is() -> None:
+    assert [(code, retryable == "yes", meaning) for code, retryable, meaning, _ in ERRORS] == [
+        (code, kind.retryable, kind.meaning) for code, kind in CODES.items()
+    ]
+    assert all(example for *_, example in ERRORS)
+
+
+async def test_the_examples_of_errors_happen(tmp_path: Path) -> None:
+    directory = tmp_path / "roots" / "code"
+    (directory / "inner").mkdir(parents=True)
+    async with serving(tmp_path / "data", "--allow", tmp_path / "roots") as server:
+        headers = {"Authorization": f"Bearer {server.token}"}
+        async with connect(server.url, additional_headers=headers, ssl=server.tls, proxy=None) as connection:
+
+            async def ask(request: str) -> dict[str, object]:
+                await connection.send(request)
+                answer: dict[str, object] = json.loads(await connection.recv())
+                return answer
+
+            create = {"type": "project_create", "data": {"path": str(directory), "agent": "demo"}}
+            project = (await ask(json.dumps(create)))["project_id"]
+            tried = 0
+            for code, _, _, example in ERRORS:
+                for request in re.findall(r'`(\{"type".*?)`(?:;|$)', example):
+                    asked = request.replace('"P"', f'"{project}"').replace("DIRECTORY", str(directory))
+                    answer = await ask(asked)
+                    assert answer["type"] == "error", asked
+                    assert answer["data"]["code"] == code  # type: ignore[index]
+                    tried += 1
+            assert tried >= 13

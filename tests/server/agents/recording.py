@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -33,7 +33,7 @@ class Recorder:
     def __init__(self, project: Path, patch: pytest.MonkeyPatch) -> None:
         place = Path(os.environ["HOME"]).parent
         self._places = [(str(project), "/project"), (os.environ["HOME"], "/home"), (str(place), "")]
-        self._places += [(str(place).replace("/", "-"), "")]  # as the CLI names its own files
+        self._places += [(re.sub("[^A-Za-z0-9]", "-", str(place)), "")]  # as the CLI names its own files
         self._lines: list[dict[str, Any]] = []
         received, outgoing = Conversation.received, Conversation.outgoing
 
@@ -76,4 +76,15 @@ def load(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
-Record = Callable[[str, str], None]
+Test = TypeVar("Test", bound=Callable[..., Any])
+NAMED: dict[Callable[..., Any], tuple[str, str]] = {}
+
+
+def recorded(name: str, what: str) -> Callable[[Test], Test]:
+    """What happens in this test is to be kept as a transcript: its name, and a sentence about it."""
+
+    def remember(test: Test) -> Test:
+        NAMED[test] = (name, what)
+        return test
+
+    return remember

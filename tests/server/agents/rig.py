@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from msgspec import Raw
 
 from drawbridge.server.agents import process
 from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Agent, Event, Exited, Launch, Line, Options, TurnEnded
+from drawbridge.server.agents.port import Agent, Decision, Event, Exited, Launch, Line, Options, Question, TurnEnded
 from tests.waiting import PATIENCE
+
+LONG_PATIENCE = 4 * PATIENCE
+"""Seconds for what an agent says: the real one needs a quarter of one to start, and many times that where many do."""
 
 BAD_AGENT = Path(__file__).with_name("bad_agent.py")
 
@@ -41,9 +45,9 @@ class Heard:
         self.events.append(event)
         self._more.set()
 
-    async def next(self, kind: type[Said], patience: float = PATIENCE) -> Said:
+    async def next(self, kind: type[Said]) -> Said:
         """The next event of that kind; those before it are passed over."""
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(LONG_PATIENCE):
             while True:
                 while self._read < len(self.events):
                     event = self.events[self._read]
@@ -81,10 +85,16 @@ class Session:
         self.id = launch.session_id
         self.directory = Path(launch.directory)
 
-    async def turn(self, words: str, patience: float = PATIENCE) -> TurnEnded:
+    async def turn(self, words: str) -> TurnEnded:
         """A prompt, to its end."""
         self.process.prompt(words)
-        return await self.heard.next(TurnEnded, patience)
+        return await self.ended()
+
+    async def ended(self) -> TurnEnded:
+        return await self.heard.next(TurnEnded)
+
+    async def asked(self) -> Question:
+        return await self.heard.next(Question)
 
 
 @contextlib.asynccontextmanager
@@ -109,6 +119,12 @@ async def session(
         async with asyncio.timeout(2 * PATIENCE):
             await started.kill()
     assert isinstance(heard.events[-1], Exited)
+
+
+def changed(question: Question, **fields: Any) -> Decision:
+    """Yes, but with these fields of the input."""
+    given = json.loads(bytes(question.input)) | fields
+    return Decision(allow=True, updated_input=Raw(json.dumps(given).encode()))
 
 
 def lives(pid: int) -> bool:

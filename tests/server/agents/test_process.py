@@ -177,12 +177,12 @@ async def test_strange_messages_are_passed_on_as_valid_ones(agent: Session, comm
 
 
 async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
-    assert (await agent.turn("line 20000000", patience=4 * PATIENCE)).ok
+    assert (await agent.turn("line 20000000")).ok
     assert [len(line.data) for line in agent.heard.all(Line)][1] == 20_000_000 - 1
 
 
 async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
-    ended = await agent.turn("endless-line", patience=4 * PATIENCE)
+    ended = await agent.turn("endless-line")
     assert ended.error == f"The bad agent said a line of more than {LINE_LIMIT // 2**20} MB, and was ended."
     assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
 

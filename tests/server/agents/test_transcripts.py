@@ -140,5 +140,5 @@ def test_modes_are_taken_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_is_a_transcript_of_every_session_that_is_named() -> None:
-    program = (Path(__file__).parent / "test_real_claude.py").read_text()
+    program = "".join(path.read_text() for path in Path(__file__).parent.glob("test_real_*.py"))
     assert sorted(re.findall(r'^@recorded\("([a-z-]+)"', program, re.MULTILINE)) == NAMES

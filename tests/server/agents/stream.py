@@ -1,0 +1,54 @@
+"""A conversation without a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from drawbridge.server.agents.claude import Conversation, Said
+from drawbridge.server.agents.port import Attachment, TurnEnded
+
+Kind = TypeVar("Kind")
+
+
+class Stream:
+    """A conversation, the lines it has been sent, and what it made of them."""
+
+    def __init__(self, *, resumed: bool = False, files: dict[str, str] | None = None) -> None:
+        self.conversation = Conversation("The agent", (files or {}).get, resumed=resumed)
+        self.events: list[Said] = []
+
+    def say(self, **message: Any) -> list[Said]:
+        return self.raw(json.dumps(message).encode())
+
+    def raw(self, line: bytes) -> list[Said]:
+        said = self.conversation.received(line)
+        self.events += said
+        return said
+
+    def prompt(self, text: str = "Go", *attachments: Attachment) -> None:
+        self.events += self.conversation.prompt(text, attachments)
+
+    @property
+    def busy(self) -> bool:
+        return self.conversation.busy
+
+    def told(self) -> list[dict[str, Any]]:
+        """What was written to the agent since the last time."""
+        return [json.loads(line) for line in self.conversation.outgoing().splitlines()]
+
+    def result(self, **fields: Any) -> list[Said]:
+        return self.say(**({"type": "result", "subtype": "success", "is_error": False} | fields))
+
+    def ask(self, tool: str = "Bash", **request: Any) -> list[Said]:
+        given = {"subtype": "can_use_tool", "tool_name": tool, "input": {"command": "ls"}, "permission_suggestions": []}
+        return self.say(type="control_request", request_id="q1", request=given | request)
+
+    def all(self, kind: type[Kind]) -> list[Kind]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def ended(self, **fields: Any) -> TurnEnded:
+        """One turn that ends with this ``result``."""
+        self.prompt()
+        self.result(**fields)
+        return self.all(TurnEnded)[-1]

@@ -1,0 +1,194 @@
+"""The questions of ``claude`` and the commands that it is given, without a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.errors import BadArgument
+from drawbridge.server.agents.claude import Replied
+from drawbridge.server.agents.port import Decision, Question, QuestionGone
+
+from .stream import Stream
+
+
+def json_of(raw: Raw) -> Any:
+    return json.loads(bytes(raw))
+
+
+def test_a_question_has_the_agents_own_words() -> None:
+    stream = Stream()
+    line = (
+        b'{"request":{"tool_name":"Bash","input":{"n": 1.0,\r "z":"\\u00e4"},"subtype":"can_use_tool",'
+        b'"permission_suggestions":[{"type": "setMode"}]},"request_id":"q1","type":"control_request"}'
+    )
+
+    (question,) = stream.raw(line)
+
+    assert isinstance(question, Question)
+    assert (question.question_id, question.tool_name, question.proposal) == ("q1", "Bash", None)
+    assert bytes(question.input) == b'{"n": 1.0,\r "z":"\\u00e4"}'
+    assert bytes(question.suggestions) == b'[{"type": "setMode"}]'
+
+
+def test_a_question_about_a_file_shows_what_would_change() -> None:
+    stream = Stream(files={"/p/a.txt": "one\ntwo\n"})
+    stream.ask("Edit", input={"file_path": "/p/a.txt", "old_string": "two", "new_string": "2"})
+    (question,) = stream.all(Question)
+    assert question.proposal is not None
+    assert (question.proposal.path, question.proposal.old_text, question.proposal.new_text) == (
+        "/p/a.txt",
+        "one\ntwo\n",
+        "one\n2\n",
+    )
+
+
+@pytest.mark.parametrize("suggestions", [None, {}, "x", 5])
+def test_suggestions_are_a_list_in_any_case(suggestions: Any) -> None:
+    stream = Stream()
+    stream.ask(permission_suggestions=suggestions)
+    (question,) = stream.all(Question)
+    assert json_of(question.suggestions) == []
+
+
+def answered(decision: Decision, **request: Any) -> dict[str, Any]:
+    stream = Stream()
+    stream.ask(**request)
+    stream.conversation.answer("q1", decision)
+    (message,) = stream.told()
+    assert message["type"] == "control_response"
+    response = message["response"]
+    assert (response["subtype"], response["request_id"]) == ("success", "q1")
+    answer: dict[str, Any] = response["response"]
+    return answer
+
+
+def test_allowed_is_what_was_asked_for() -> None:
+    assert answered(Decision(allow=True)) == {"behavior": "allow", "updatedInput": {"command": "ls"}}
+
+
+def test_allowed_with_changes_is_what_the_person_made_of_it() -> None:
+    changed = Raw(b'{"command":\n "ls -l",\r\n "answers": {"Which?": "\xc3\xa4"}}')
+    assert answered(Decision(allow=True, updated_input=changed)) == {
+        "behavior": "allow",
+        "updatedInput": {"command": "ls -l", "answers": {"Which?": "ä"}},
+    }
+
+
+def test_denied_goes_with_the_persons_words() -> None:
+    assert answered(Decision(allow=False, message="Not now \ud800")) == {
+        "behavior": "deny",
+        "message": "Not now \ufffd",
+    }
+    assert "said no" in answered(Decision(allow=False))["message"]
+
+
+RULES = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}], "behavior": "allow"}
+DIRECTORIES = {"type": "addDirectories", "directories": ["/p"], "destination": "session"}
+MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [
+        ([RULES, DIRECTORIES, MODE], [RULES, DIRECTORIES]),
+        ([RULES], [RULES]),
+        ([MODE], [MODE]),
+        ([], None),
+        (["odd"], None),
+    ],
+)
+def test_to_remember_takes_the_narrowest_rules_that_the_agent_offers(offered: list[Any], taken: Any) -> None:
+    answer = answered(Decision(allow=True, remember=True), permission_suggestions=offered)
+    assert answer.get("updatedPermissions") == taken
+    assert "updatedPermissions" not in answered(Decision(allow=True), permission_suggestions=offered)
+    assert "updatedPermissions" not in answered(Decision(allow=False, remember=True), permission_suggestions=offered)
+
+
+def test_a_question_is_answered_once() -> None:
+    stream = Stream()
+    stream.ask()
+    for decision in (Decision(allow=False), Decision(allow=True), Decision(allow=False)):
+        stream.conversation.answer("q1", decision)
+    stream.conversation.answer("unknown", Decision(allow=True))
+
+    (message,) = stream.told()
+    assert message["response"]["response"]["behavior"] == "deny"
+
+
+@pytest.mark.parametrize("bad", [b"[]", b"null", b"5", b"{", b"", b'{"a": 1e999}', b'{"a": NaN}', b"\xff"])
+def test_a_changed_input_that_is_none_leaves_the_question_open(bad: bytes) -> None:
+    stream = Stream()
+    stream.ask()
+
+    with pytest.raises(BadArgument, match="updated_input"):
+        stream.conversation.answer("q1", Decision(allow=True, updated_input=Raw(bad)))
+
+    assert stream.told() == []
+    stream.conversation.answer("q1", Decision(allow=True))
+    assert len(stream.told()) == 1
+
+
+def test_a_question_that_the_agent_takes_back_is_gone() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.ask()
+    stream.told()
+
+    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionGone("q1", "decided elsewhere")]
+
+    stream.conversation.answer("q1", Decision(allow=True))
+    assert stream.told() == []
+    assert stream.say(type="control_cancel_request", request_id="q1") == []
+
+
+def test_a_question_that_an_interrupt_ends_says_so() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.ask()
+    stream.conversation.interrupt()
+    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionGone("q1", "interrupted")]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"subtype": "tickle"},
+        {"subtype": "can_use_tool", "input": {}},
+        {"subtype": "can_use_tool", "tool_name": "Bash", "input": [1]},
+        {"subtype": "can_use_tool", "tool_name": 5, "input": {}},
+        {"subtype": "can_use_tool", "tool_name": "Bash"},
+        "odd",
+        None,
+    ],
+)
+def test_what_we_can_not_answer_is_answered_with_an_error(request_: Any) -> None:
+    stream = Stream()
+
+    assert stream.say(type="control_request", request_id="q1", request=request_) == []
+
+    (message,) = stream.told()
+    assert (message["response"]["subtype"], message["response"]["request_id"]) == ("error", "q1")
+    assert stream.say(type="control_request", request_id=5, request=request_) == []
+    assert stream.told() == []
+
+
+# Commands.
+
+
+def test_a_mode_is_taken_or_refused() -> None:
+    stream = Stream()
+    first, second = stream.conversation.set_mode("plan"), stream.conversation.set_model("opus")
+    assert [message["request"] for message in stream.told()] == [
+        {"subtype": "set_permission_mode", "mode": "plan"},
+        {"subtype": "set_model", "model": "opus"},
+    ]
+
+    refused = {"subtype": "error", "request_id": second, "error": "No such model"}
+    assert stream.say(type="control_response", response=refused) == [Replied(second, "No such model")]
+    taken = {"subtype": "success", "request_id": first, "response": {}}
+    assert stream.say(type="control_response", response=taken) == [Replied(first)]
+    assert stream.say(type="control_response", response=taken) == []

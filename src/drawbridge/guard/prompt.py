@@ -88,6 +88,8 @@ def _selections(call: agents.Call, answers: list[ask.Answer], settings: Mapping[
     """Of editors that work in this project; an agent that is connected to one as an IDE has its selection from there."""
     project, hidden = _project(call), privacy(settings)
     told = connected_to(answers)
+    if call.agent == "gemini":  # it does not tell its process; where one is connected, this one is
+        told = [found for found in answers if agents.NAMES["gemini"] in _names(found, "agents")]
     for found in answers:
         selection = found.result.get("selection")
         if found in told or not isinstance(selection, dict) or not isinstance(selection.get("content"), str):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-LISTS = ("unsaved", "open", "folders", "connected")
+LISTS = ("unsaved", "open", "folders", "connected", "agents")
 
 
 def snapshot(

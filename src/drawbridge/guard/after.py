@@ -8,7 +8,7 @@ import os
 import time
 
 from drawbridge.guard import agents, ask, rule, state
-from drawbridge.guard.kept import Kept, base_names, entries, once, privacy
+from drawbridge.guard.kept import Kept, base_names, entries, notify, once, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 REFRESH_PATIENCE = 2_000
 """Milliseconds for an editor at work: the write has happened already, nobody waits for this but the agent's next step."""
-
-NOTICE_DEADLINE = 100
-"""Milliseconds."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04
@@ -70,11 +67,11 @@ def _about_kept(
         name, problem = base_names([one.name]), one.file.get("reason")
         if problem:
             state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, not shown: {problem}")
-            _tell(one, f"{name} has changed on disk{who} and can't be shown here: {problem}")
+            notify([one.socket], f"{name} has changed on disk{who} and can't be shown here: {problem}")
             continue
         why = merging.finish(call, one, environ) if merges else ""
         if why is None:
-            _tell(one, f"{agent}'s change of {name} was merged into your unsaved text: u takes it back")
+            notify([one.socket], f"{agent}'s change of {name} was merged into your unsaved text: u takes it back")
             yield (
                 f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
                 "not saved yet."
@@ -82,7 +79,7 @@ def _about_kept(
             continue
         reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor};{reason}")
-        _tell(one, f"{name} has changed on disk{who}; your unsaved text was not touched")
+        notify([one.socket], f"{name} has changed on disk{who}; your unsaved text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
@@ -92,10 +89,6 @@ def _about_kept(
     if merges:
         for one in left:
             merging.forget(call, one.name, environ)
-
-
-def _tell(one: Kept, message: str) -> None:
-    ask.ask([one.socket], "send_message", {"message": message, "file_path": one.name}, NOTICE_DEADLINE)
 
 
 def _about_diagnostics(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> list[str]:

@@ -91,7 +91,7 @@ def ask(
 class _Question:
     """One question as bytes, made once for each kind of editor that there is; the Lua only where a Neovim lacks it."""
 
-    __slots__ = ("_made", "_method", "_params", "_parts", "_text")
+    __slots__ = ("_made", "_method", "_parts", "_text")
 
     def __init__(self, method: str, params: dict[str, Any]) -> None:
         self._method = method

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 LARGEST_FILE = 4 * 1024 * 1024
+# Milliseconds.
 TEXT_DEADLINE = 300
-"""Milliseconds."""
+NOTICE_DEADLINE = 100
 
 MOST_NAMES = 8
 
@@ -43,6 +44,11 @@ def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
 
 def privacy(settings: Mapping[str, Any]) -> Privacy:
     return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
+
+
+def notify(sockets: Iterable[tuple[str, str]], text: str) -> None:
+    """A notice for the person; nobody waits for it to be shown."""
+    ask.ask(sockets, "send_message", {"message": text}, NOTICE_DEADLINE)
 
 
 def editor_name(found: ask.Answer) -> str:

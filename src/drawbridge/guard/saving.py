@@ -8,7 +8,7 @@ import time
 
 from drawbridge.guard import ask, rule
 from drawbridge.guard.agents import NAMES
-from drawbridge.guard.kept import base_names, kept_by
+from drawbridge.guard.kept import base_names, kept_by, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _wait(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[st
     seconds = settings["wait"]
     notice = f"{NAMES[call.agent]} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
     sockets, names = list(dict.fromkeys(one.socket for one in kept)), list(dict.fromkeys(one.name for one in kept))
-    ask.ask(sockets, "send_message", {"message": notice}, settings["deadline"])
+    notify(sockets, notice)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(LOOK_EVERY)

@@ -5,15 +5,12 @@ Off the hot path.
 from __future__ import annotations
 
 from drawbridge.guard import agents, ask, refusal, rule, state
-from drawbridge.guard.kept import Kept, kept_by, process
+from drawbridge.guard.kept import Kept, kept_by, notify, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-NOTICE_DEADLINE = 100
-"""Milliseconds; nobody waits for a notice to be shown."""
 
 
 def give(
@@ -72,4 +69,4 @@ def tell_editors(answers: list[ask.Answer], kept: list[Kept], text: str) -> None
         for file in rule.files(found) + rule.unsaved_files(found)
         if file["name"] in names
     }
-    ask.ask(sockets.values(), "send_message", {"message": text}, NOTICE_DEADLINE)
+    notify(sockets.values(), text)

@@ -131,6 +131,18 @@ def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: py
     assert all(line.isprintable() for line in guard.log)
 
 
+@pytest.mark.parametrize("broken", ["refusal.shown_difference", "verdict.tell_editors", "state.log", "verdict.kept_by"])
+def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    guard.neovim({A: KEPT})
+    monkeypatch.setattr(f"drawbridge.guard.{broken}", fails)
+    assert guard.denial(edit()) == hook.KEPT
+
+
 # As processes.
 
 

@@ -25,6 +25,7 @@ LARGEST_INPUT = 8 * 1024 * 1024
 
 PORTION = 1_048_576
 
+KEPT = "The file has unsaved changes in an editor, of which no more can be said here. Nothing was written."
 BAD_PATH = "The path holds a line break or a NUL byte. Nothing was written; name the file without it."
 
 
@@ -101,10 +102,18 @@ def _before_edit(
     policy = "any" if settings["answer"] == "merge" else rule.policy_for(call.tool, settings)
     for found in answers:
         if found.result is None or any(rule.is_kept(file, policy) for file in rule.files(found)):
-            from drawbridge.guard import verdict
+            break
+    else:
+        return agents.NO_OPINION
+    try:
+        from drawbridge.guard import verdict
 
-            return verdict.give(call, answers, policy, settings, environ)
-    return agents.NO_OPINION
+        return verdict.give(call, answers, policy, settings, environ)
+    except Exception as error:
+        if not any(rule.is_kept(file, policy) for found in answers for file in rule.files(found)):
+            raise
+        _failed(b"", call, error, settings, environ)
+        return agents.deny(call, KEPT)  # what is known to be unsaved is kept, whatever else of ours fails
 
 
 def _failed(

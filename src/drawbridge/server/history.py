@@ -187,7 +187,7 @@ class History:
         return (
             segment.count < MOST_RECORDS
             and segment.size + length <= LARGEST_FILE
-            and segment.day == record.time.isoformat()[:10]
+            and segment.day == record.time.date().isoformat()
             and segment.last_seq == self.last_seq
         )
 

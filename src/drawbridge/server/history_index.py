@@ -59,7 +59,7 @@ def load(directory: str) -> Index:
 
 def _makes_sense(segment: Segment) -> bool:
     lengths = {len(segment.block_seqs), len(segment.block_offsets), len(segment.block_times)}
-    return NAME.fullmatch(segment.name) is not None and len(lengths) == 1 and (lengths == {0}) == (segment.count == 0)
+    return len(lengths) == 1 and (lengths == {0}) == (segment.count == 0)
 
 
 def save(directory: str, index: Index) -> None:

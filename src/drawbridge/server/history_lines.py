@@ -63,12 +63,12 @@ def from_microseconds(since_1970: int) -> datetime:
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes) -> Record:
     """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value.
 
-    Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
+    ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
     """
     _check(message)
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
-    stamp = moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6].encode()
+    stamp = moment.isoformat(timespec="microseconds")[:26].encode()
     head = b'{"seq":%d,"timestamp":"%bZ","direction":"%b","message":' % (seq, stamp, direction.encode())
     return Record(seq, moment, direction, b"%b%b}" % (head, message))
 

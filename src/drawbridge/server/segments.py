@@ -88,7 +88,7 @@ class Segment(Struct):
 
     @property
     def day(self) -> str:
-        """YYYY-MM-DD, in UTC."""
+        """YYYY-MM-DD by UTC, when the file was begun."""
         return self.name[9:19]
 
 

@@ -128,6 +128,8 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["missing", "empty", "torn", "old"]))
     def damage_the_index(self, how: str) -> None:
         self.history.close()
+        if self.damaged:  # nobody knows any more which numbers the damaged lines had
+            self.given = max((kept.seq for kept in self.kept), default=0)
         if self.index.exists():
             data = self.index.read_bytes()
             if how == "missing":
@@ -187,7 +189,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def all_of_it_is_there(self) -> None:
         assert [record.seq for record in self.history.after(0)] == [kept.seq for kept in self.kept]
-        if self.damaged:  # a file without one good line, and no index: numbers may be skipped, none is given out again
+        if self.damaged:  # numbers may be skipped, none is given out again
             assert self.history.last_seq >= self.given
             self.next = self.history.last_seq + 1
         assert self.history.last_seq == self.next - 1
@@ -210,5 +212,5 @@ class AnyOrderForLong(AnyOrder):
     pass
 
 
-AnyOrderForLong.TestCase.settings = settings(max_examples=3_000, stateful_step_count=80)
+AnyOrderForLong.TestCase.settings = settings(max_examples=1_500, stateful_step_count=60)
 TestAnyOrderForLong = pytest.mark.slow(pytest.mark.timeout(3_600)(AnyOrderForLong.TestCase))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten, NotPrivate
+from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
 from drawbridge.server import history as module
 from drawbridge.server import history_index, segments
 from drawbridge.server.history import Damage, Record
@@ -169,6 +169,9 @@ def test_the_number_of_a_damaged_last_record_is_not_given_out_again(logs: Path) 
     no_index(logs)
     history = open_history(logs)
     assert (history.last_seq, history.count) == (30, 29)
+    assert history_index.load(str(logs)).segments[-1].size == path.stat().st_size, (
+        "the next start need not read it again"
+    )
     assert history.append("claude", b"1", at(31)).seq == 31
     assert all_seqs(history) == [*range(1, 30), 31]
     history.close()
@@ -176,9 +179,23 @@ def test_the_number_of_a_damaged_last_record_is_not_given_out_again(logs: Path) 
     assert all_seqs(open_history(logs)) == [*range(1, 30), 31]
 
 
-def test_a_file_of_nothing_but_damage_is_left_and_goes_before_no_record(logs: Path) -> None:
+def test_a_record_behind_lost_ones_is_in_a_file_of_its_own_and_found(logs: Path) -> None:
+    path = logs / files(logs)[-1]
+    path.write_bytes(b"".join(lines_of(path)[:7]))
+    history = open_history(logs)
+    assert history.append("claude", b"1", at(31)).seq == 31
+    history.close()
+    no_index(logs)
+    assert all_seqs(open_history(logs)) == [*range(1, 28), 31]
+
+
+@pytest.mark.parametrize("forget", [no_index, an_index])
+def test_a_file_of_nothing_but_damage_is_left_and_its_numbers_are_not_given_out_again(
+    logs: Path, forget: Callable[[Path], None]
+) -> None:
     path = logs / files(logs)[-1]
     path.write_bytes(b"x\n" * 10)
+    forget(logs)
     history = open_history(logs)
     assert all_seqs(history) == list(range(1, 21))
     assert history.append("claude", b"1", at(31)).seq > 30
@@ -226,7 +243,7 @@ def index_is_a_link(index: Path) -> None:
 
 def index_disagrees_with_itself(index: Path) -> None:
     loaded = history_index.load(str(index.parent))
-    loaded.segments[1].block_times.pop()
+    loaded.segments[1].block_offsets.pop()
     history_index.save(str(index.parent), loaded)
 
 
@@ -243,6 +260,9 @@ def test_an_index_that_cannot_be_trusted_is_made_again(logs: Path, damage: Calla
     assert (history.last_seq, history.count) == (30, 30)
     assert (history.first_time, history.last_time) == (at(1), at(30))
     assert all_seqs(history) == list(range(1, 31))
+    if not (logs / "index.json").is_dir():
+        assert not (logs / "index.json").is_symlink()
+        assert history_index.load(str(logs)).last_seq == 30
     assert history.append("claude", b"1", at(31)).seq == 31
 
 
@@ -361,6 +381,20 @@ def test_a_backup_made_of_hard_links_does_not_grow(tmp_path: Path) -> None:
     assert all_seqs(history) == [1, 2, 3, 4]
 
 
+def test_a_torn_end_is_not_cut_where_the_file_is_also_somebody_elses(
+    logs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    newest = logs / files(logs)[-1]
+    with newest.open("ab") as file:
+        file.write(b"torn")
+    os.link(newest, other := tmp_path_factory.mktemp("elsewhere") / "other")
+    before = other.read_bytes()
+    history = open_history(logs)
+    assert history.append("claude", b"1", at(31)).seq == 31
+    assert all_seqs(history) == list(range(1, 32))
+    assert other.read_bytes() == before
+
+
 def test_links_and_pipes_in_place_of_files_are_left_alone(
     tmp_path: Path, logs: Path, caplog: pytest.LogCaptureFixture, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -380,16 +414,27 @@ def test_links_and_pipes_in_place_of_files_are_left_alone(
     assert "messages_2026-11-21_12-00-32.jsonl is not a file" in caplog.text
 
 
-def test_a_file_that_becomes_a_link_is_not_followed(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("already_open", [True, False])
+def test_a_file_that_becomes_a_link_is_not_followed(
+    logs: Path, already_open: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_RECORDS", 20)  # so that it would be written into
+    history = open_history(logs)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret"
     newest = logs / files(logs)[-1]
     shutil.copy(newest, elsewhere)
     secret = elsewhere.read_bytes()
     newest.unlink()
     newest.symlink_to(elsewhere)
+    if already_open:
+        with pytest.raises(HistoryUnreadable):
+            history.read(after_seq=20)
+        with pytest.raises(HistoryNotWritten):
+            fill(history, 1)
     history = open_history(logs)
     assert all_seqs(history) == list(range(1, 21))
     fill(history, 1)
+    assert all_seqs(history) == [*range(1, 21), 31]
     assert elsewhere.read_bytes() == secret
 
 

@@ -7,11 +7,14 @@ import tracemalloc
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.server import history as module
-from drawbridge.server.history import History
+from drawbridge.server import history_pages
+from drawbridge.server.history import History, Record
+from drawbridge.server.segments import Report, Segment, read_block
 from tests.server.history.rig import NOON, all_seqs, at, fill, message, open_history, seqs
 
 
@@ -139,6 +142,48 @@ def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
     reader.join(30)
     assert not failed
     assert seen == list(range(1, 5_001))
+
+
+def test_a_page_shows_the_history_as_it_was_when_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = open_history(tmp_path)
+    fill(history, 400)
+
+    def read_late(*arguments: Any) -> list[Record]:
+        fill(history, 300)
+        return read_block(*arguments)
+
+    monkeypatch.setattr(history_pages, "read_block", read_late)
+    page = history.read(after_seq=100)
+    assert (seqs(page), page.has_more) == (list(range(101, 401)), False)
+    assert history.damage == ()
+
+
+@pytest.mark.parametrize(
+    ("cursor", "blocks"),
+    [
+        ({"after_seq": 900, "limit": 10}, 1),
+        ({"before_seq": 100, "limit": 10}, 1),
+        ({"since": at(900)}, 1),
+        ({"after_seq": 500, "limit": 100}, 2),
+        ({"since": at(1_000)}, 0),
+    ],
+)
+def test_a_page_reads_no_more_of_the_files_than_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cursor: dict[str, Any], blocks: int
+) -> None:
+    history = open_history(tmp_path)
+    fill(history, 1_000)
+    read: list[int] = []
+
+    def read_and_count(file: int, segment: Segment, block: int, report: Report) -> list[Record]:
+        read.append(block)
+        return read_block(file, segment, block, report)
+
+    monkeypatch.setattr(history_pages, "read_block", read_and_count)
+    history.read(**cursor)
+    assert len(read) == blocks
 
 
 def test_neither_opening_nor_a_page_holds_the_history_in_memory(tmp_path: Path) -> None:

@@ -82,9 +82,10 @@ def test_line_breaks_between_the_parts_of_a_message_do_not_break_the_line(tmp_pa
     history = open_history(tmp_path)
     history.append("claude", b'{\r\n  "a": [1,\n2]\n}\n')
     history.append("claude", b'{"b":"x\\ny"}')
-    first, second = read_independently(tmp_path)
-    assert (first["message"], second["message"]) == ({"a": [1, 2]}, {"b": "x\ny"})
-    assert all_seqs(history) == [1, 2]
+    history.append("claude", b"[3,\n4]")
+    first, second, third = read_independently(tmp_path)
+    assert (first["message"], second["message"], third["message"]) == ({"a": [1, 2]}, {"b": "x\ny"}, [3, 4])
+    assert all_seqs(history) == [1, 2, 3]
 
 
 def test_times_are_kept_in_utc_whatever_zone_they_come_in(tmp_path: Path) -> None:

@@ -14,7 +14,12 @@ from .rig import wait_until
 
 def hook(desk: Desk, event: str, tool: str, *flags: str, **tool_input: Any) -> Any:
     """What ``drawbridge hook`` answers Claude Code."""
-    call = {"session_id": "s", "transcript_path": "/t", "cwd": str(desk.folder), "hook_event_name": event}
+    call: dict[str, Any] = {
+        "session_id": "s",
+        "transcript_path": "/t",
+        "cwd": str(desk.folder),
+        "hook_event_name": event,
+    }
     call |= {"tool_name": tool, "tool_input": tool_input, "tool_use_id": "t1", "prompt": "hello"}
 
     command = [sys.executable, "-m", "drawbridge", "hook", "--socket-dir", str(desk.socket.parent), *flags]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 from tests import programs
 from tests.e2e_gemini import gemini_rig, gemini_stub
+from tests.e2e_gemini.gemini_rig import Gemini
 from tests.e2e_gemini.gemini_stub import GeminiStub, replace
 from tests.setup import headless
 from tests.setup.responses_stub import ResponsesStub, apply_patch, text
@@ -101,6 +104,13 @@ def test_one_that_has_the_selection_as_an_ide_is_not_told_it_again(desk: Guarded
 
     with GeminiStub() as model:
         model.will_say(gemini_stub.text("I see."))
-        headless.gemini(model, desk.project)
-    assert model.requests[0].editor is not None
-    assert SELECTED not in model.requests[0].told
+        environment = gemini_rig.environment(model)
+        gemini = Gemini.start(desk.tmux, programs.gemini(), project=desk.project, environment=environment)
+        gemini.wait_for_editor()
+        gemini.prompt("Look at this.")
+        request = model.wait_for_request(1)
+        os.kill(gemini.pane.pid, signal.SIGKILL)
+
+    assert request.editor is not None
+    assert request.editor["activeFile"]["selectedText"] == "two\nthree"
+    assert SELECTED not in request.told

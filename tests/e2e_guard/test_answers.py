@@ -100,4 +100,5 @@ def test_merge_leaves_alone_what_both_changed(desk: GuardedDesk) -> None:
     assert SUCCESS in told
     assert neovim.buffer(poem) == MINE
     assert "A merge was not possible: both changed line 4" in told
-    is_told_in_one_line(neovim, r"poem\.txt has changed on disk \(Claude Code\); your unsaved text was not touched")
+    assert "\n three\n-theirs\n+mine" in told
+    is_told_in_one_line(neovim, r"poem\.txt has changed on disk \(Claude Code\) and could not be merged; your unsaved")

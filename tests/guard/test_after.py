@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.guard import after
+
 from . import editors
 from .conftest import Guard
 from .payloads import KEPT, A, Payload, bash, edit, edited, recorded
@@ -119,7 +121,8 @@ def test_what_an_edit_made_worse_is_told(guard: Guard) -> None:
     assert neovim.params_of("snapshot")[0]["remember"] is True
 
 
-def test_a_language_server_is_waited_for(guard: Guard) -> None:
+def test_a_language_server_is_waited_for(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(after, "DIAGNOSTICS_SECONDS", 3)
     asked = []
 
     def soon(_params: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +232,7 @@ def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: G
     told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
     assert "were not touched. A merge was not possible: both changed line 2." in told
-    assert neovim.told == ["a.py has changed on disk (Claude Code); your unsaved text was not touched"]
+    assert neovim.told == ["a.py has changed on disk (Claude Code) and could not be merged; your unsaved text was not touched"]
 
 
 def test_what_the_person_types_meanwhile_is_merged_with(guard: Guard, project: Path) -> None:

@@ -79,16 +79,27 @@ def _about_kept(
             continue
         reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor};{reason}")
-        notify([one.socket], f"{name} has changed on disk{who}; your unsaved text was not touched")
+        failed = " and could not be merged" if why else ""
+        notify([one.socket], f"{name} has changed on disk{who}{failed}; your unsaved text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
                 f"{one.editor}, which were not touched.{reason} If the person saves there, that text replaces this one; "
                 "they have been told."
-            )
+            ) + _difference(one, settings, why)
     if merges:
         for one in left:
             merging.forget(call, one.name, environ)
+
+
+def _difference(one: Kept, settings: Mapping[str, Any], why: str) -> str:
+    """Both texts, for who has to bring them together."""
+    if not why:
+        return ""
+    from drawbridge.guard.refusal import shown_difference
+
+    shown = shown_difference([one], settings)
+    return f"\n\n{shown}" if shown else ""
 
 
 def _about_diagnostics(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 // Pages of a headless Chromium, for as long as standard input stays open. Takes a JSON object a line and answers each with one:
-//   {"open": url, "page": name}   then, of that page:   {"type": text} {"press": key} {"click": css} {"text": css} {"shot": file} {"close": true}
+//   {"open": url, "page": name}
+//   and then, of that page: {"type": text} {"press": key} {"click": css} {"text": css} {"shot": file} {"close": true}
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import { createRequire } from 'node:module';
 import readline from 'node:readline';

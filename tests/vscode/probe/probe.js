@@ -1,5 +1,5 @@
-// Runs what the tests ask for inside the extension host: a JSON object a line, {"id", "code", "argument"}, where `code` is the body
-// of an async function of `vscode`, `argument` and `kept` (an object that lives as long as the window).
+// Runs what the tests ask for inside the extension host: a JSON object a line, {"id", "code", "argument"}, where `code` is
+// the body of an async function of `vscode`, `argument` and `kept` (an object that lives as long as the window).
 'use strict';
 
 const fs = require('fs');

@@ -122,6 +122,8 @@ HOOK: Final = (
 """What ``drawbridge hook`` can be told; ``drawbridge setup`` writes it into the installed form."""
 
 
+CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dontAsk")
+
 SERVE: Final = (
     Setting("spec_env", "switch", False, "read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR too"),
     Setting("host", "text", "127.0.0.1", "the address to listen at; 0.0.0.0 or :: for all", metavar="ADDRESS"),
@@ -158,6 +160,31 @@ SERVE: Final = (
     Setting("run_timeout", "number", None, "seconds that a run may take in all", metavar="S", range=(1, 864_000)),
     Setting("warm", "number", 4, "agents kept ready between prompts (default: 4)", metavar="N", range=(0, 100)),
     Setting("warm_time", "number", 1_800, "seconds they are kept (default: 1800)", metavar="S", range=(1, 86_400)),
+    Setting(
+        "mode",
+        "list",
+        CLIENT_MODES,
+        "a permission mode that clients may ask for (default: all that ask)",
+        metavar="MODE",
+    ),
+    Setting("allow_skip_permissions", "switch", False, "clients may have an agent ask for nothing at all"),
+    Setting("allow_mcp_config", "switch", False, "clients may name MCP servers, which are programs that are started"),
+    Setting(
+        "allow_tool", "list", (), "what clients may allow beforehand, as Bash(git *) (default: all)", metavar="RULE"
+    ),
+    Setting("allow_model", "list", (), "a model that clients may ask for, as *sonnet* (default: all)", metavar="MODEL"),
+    Setting("max_turns", "number", None, "turns of an agent in one run, at most", metavar="N", range=(1, 100_000)),
+    Setting("max_budget", "number", None, "US dollars that one run may cost", metavar="USD", range=(1, 100_000)),
+    Setting("restricted", "switch", False, "every run without shell, code tools and the repository's settings"),
+    Setting(
+        "hours",
+        "text",
+        None,
+        "when agents may be started, as 8-22 (local time)",
+        metavar="FROM-TO",
+        pattern=r"([01]?\d|2[0-4])-([01]?\d|2[0-4])",
+    ),
+    Setting("checkpoints", "switch", True, "keep no checkpoints of git work trees", flag="--no-checkpoints"),
     Setting("fsync", "choice", "second", "when a message is on the disk itself", ("always", "second", "off")),
     Setting("json", "switch", False, "print the ready line as JSON"),
     Setting("log_level", "choice", "info", "how much is logged", LEVELS),

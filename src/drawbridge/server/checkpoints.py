@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from msgspec import Struct
+from drawbridge.server.messages import ChangedFile, RunChanges
 
 GIT_SECONDS: Final = 30.0
 LARGEST_DIFF: Final = 400_000
@@ -43,21 +43,6 @@ QUIET: Final = (
 )
 
 _NAMES = {"A": "added", "M": "changed", "D": "deleted", "T": "changed"}
-
-
-class ChangedFile(Struct, frozen=True):
-    """``path`` is relative to the project."""
-
-    path: str
-    change: Literal["added", "changed", "deleted"]
-
-
-class Changes(Struct, frozen=True):
-    """``diff`` is a unified diff, ``truncated`` where there is more of it."""
-
-    files: tuple[ChangedFile, ...]
-    diff: str
-    truncated: bool = False
 
 
 class NoCheckpoint(Exception):
@@ -101,7 +86,7 @@ class Checkpoints:
             await self._drop_old()
         return True
 
-    async def changes(self, run_id: str) -> Changes:
+    async def changes(self, run_id: str) -> RunChanges:
         """What the run changed."""
         before, after = await self._both(run_id)
         listed = await self._git("diff", "--name-status", "--no-renames", "-z", "--relative", before, after, "--", ".")
@@ -111,9 +96,9 @@ class Checkpoints:
             for mark, path in zip(words[::2], words[1::2], strict=False)
         )
         diff = await self._git("diff", "--no-renames", "--no-ext-diff", "--relative", before, after, "--", ".")
-        return Changes(files, diff[:LARGEST_DIFF], len(diff) > LARGEST_DIFF)
+        return RunChanges(run_id, files, diff[:LARGEST_DIFF], len(diff) > LARGEST_DIFF)
 
-    async def revert(self, run_id: str) -> Changes:
+    async def revert(self, run_id: str) -> RunChanges:
         """Takes back exactly what the run changed, and tells it. Raises ``Changed``, with nothing touched."""
         changes = await self.changes(run_id)
         before, after = await self._both(run_id)
@@ -167,7 +152,7 @@ class Checkpoints:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         process = await asyncio.create_subprocess_exec(
             "git", *QUIET, *words,
-            cwd=self._directory, env=kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | (environment or {}),
+            cwd=str(self._directory), env=kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | (environment or {}),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

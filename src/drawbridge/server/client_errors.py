@@ -28,6 +28,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
     # who asks
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
+    "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
     # projects
     "INVALID_PATH": Kind(
         "The path can't be a project's or is not to be seen: absolute, existing, inside an allowed root."
@@ -45,6 +46,10 @@ CODES: Final[Mapping[str, Kind]] = {
     "AGENT_TOO_OLD": Kind("The agent's program is older than what this server can talk to."),
     "AGENT_NOT_LOGGED_IN": Kind("The agent's program has no account to work with; log in on the server's machine."),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
+    "CHECKPOINT_NOT_FOUND": Kind("There is no checkpoint of this run: no git work tree, not ended yet, or too long ago."),
+    "CHANGED_SINCE": Kind(
+        "The same lines were changed after the run; `details.paths` says where. Nothing was taken back."
+    ),
     "SESSION_NOT_FOUND": Kind("The agent knows no conversation with this id."),
     # approvals and blobs
     "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),

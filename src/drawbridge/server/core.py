@@ -7,8 +7,10 @@ Each method takes a command of ``protocol`` and gives the answer for the client 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -17,14 +19,19 @@ from msgspec import Raw
 
 from drawbridge.server import messages, protocol, records, sessions
 from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
+from drawbridge.server.ceilings import Ceilings, within
+from drawbridge.server.checkpoints import GitFailed, NoCheckpoint
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import FsyncPolicy
 from drawbridge.server.house import House, Limits
 from drawbridge.server.messages import Answer
+from drawbridge.server.places import allowed
 from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 from drawbridge.server.run import Order
 from drawbridge.server.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
 
 PAGE = 200
 """Records that a client which catches up is sent at a time."""
@@ -51,8 +58,9 @@ class Core:
         blobs: Blobs,
         limits: Limits,
         fsync: FsyncPolicy,
+        ceilings: Ceilings,
     ) -> None:
-        self.house = House(agents, limits)
+        self.house = House(agents, limits, ceilings)
         self.projects = Projects(data, roots, self.house, fsync)
         self._blobs = blobs
         self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -194,21 +202,20 @@ class Core:
             by=client.name,
             request_id=command.request_id,
             agent=command.agent,
-            options=None if command.options == Options() else self._allowed(command.options),
+            options=self._allowed(command.options, project.data.options),
             attachments=attachments,
         )
         return project.execute(order, client, queue=command.queue)
 
-    def _allowed(self, options: Options) -> Options:
-        """Directories that an agent may be given beside its project: inside the allowed roots, like projects."""
-        from drawbridge.server.places import allowed
-
-        for index, given in enumerate(options.add_dirs):
+    def _allowed(self, options: Options, usual: Options) -> Options:
+        """What the run begins with: the client's wish, else what is usual in the project; never above the ceilings."""
+        asked = usual if options == Options() else options
+        for index, given in enumerate(asked.add_dirs):
             real = Path(given)
             if not real.is_absolute() or not real.is_dir() or not allowed(real.resolve(), self.projects.roots):
                 field = f"data.options.add_dirs[{index}]"
                 raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field=field)
-        return options
+        return within(self.house.ceilings, asked, datetime.now())
 
     async def agent_kill(self, command: protocol.AgentKill, client: Subscriber) -> Answer:
         return await self.projects.get(command.project_id).kill(client)
@@ -220,14 +227,32 @@ class Core:
     async def agent_new_session(self, command: protocol.AgentNewSession, client: Subscriber) -> Answer:
         return await self.projects.get(command.project_id).new_session(client)
 
+    async def run_changes(self, command: protocol.RunChanges, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        try:
+            changes = await project.checkpoints.changes(command.run_id)
+        except (NoCheckpoint, GitFailed) as error:
+            raise _no_checkpoint(error) from None
+        return Answer(type="run_changes", project_id=project.id, data=changes)
+
+    async def run_revert(self, command: protocol.RunRevert, client: Subscriber) -> Answer:
+        try:
+            return await self.projects.get(command.project_id).revert(command.run_id, client)
+        except (NoCheckpoint, GitFailed) as error:
+            raise _no_checkpoint(error) from None
+
     async def set_mode(self, command: protocol.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        await project.set_options(msgspec.structs.replace(project.data.options, permission_mode=command.mode))
+        options = msgspec.structs.replace(project.data.options, permission_mode=command.mode)
+        within(self.house.ceilings, options, datetime.now())
+        await project.set_options(options)
         return messages.OK
 
     async def set_model(self, command: protocol.SetModel, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        await project.set_options(msgspec.structs.replace(project.data.options, model=command.model))
+        options = msgspec.structs.replace(project.data.options, model=command.model)
+        within(self.house.ceilings, options, datetime.now())
+        await project.set_options(options)
         return messages.OK
 
     # Conversations.
@@ -257,6 +282,13 @@ class Core:
             updated = _object(self._blobs.take(command.updated_input_blob))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         return self.projects.get(command.project_id).answer(command.approval_id, decision, client)
+
+
+def _no_checkpoint(error: NoCheckpoint | GitFailed) -> ClientError:
+    if isinstance(error, GitFailed):
+        logger.error("%s", error)
+    text = str(error) if isinstance(error, NoCheckpoint) else "git could not say; the server's log has why."
+    return ClientError("CHECKPOINT_NOT_FOUND", text, field="data.run_id")
 
 
 def _object(data: bytes) -> Raw:

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from drawbridge.server.agents.port import Agent
+from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.subscriber import Frame, Subscriber
 
 
@@ -23,6 +24,8 @@ class Limits(Struct, frozen=True):
     """Without any output of the agent; stands still while a person is asked."""
     total_seconds: float | None = None
     warm_processes: int = 4
+    checkpoints: bool = True
+    """What the files are is kept before and after each run, where they are in a git work tree."""
     warm_seconds: float = 1800.0
 
 
@@ -89,9 +92,10 @@ class Warm:
 class House:
     """One server's."""
 
-    def __init__(self, agents: Mapping[str, Agent], limits: Limits) -> None:
+    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings) -> None:
         self.agents = agents
         self.limits = limits
+        self.ceilings = ceilings
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}

@@ -173,6 +173,30 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     code: str | None = None
 
 
+class ChangedFile(Struct, frozen=True):
+    """``path`` is relative to the project."""
+
+    path: str
+    change: Literal["added", "changed", "deleted"]
+
+
+class RunChanges(Struct, frozen=True):
+    """``diff``: unified; ``truncated`` where there is more of it, ``files`` are always all."""
+
+    run_id: str
+    files: tuple[ChangedFile, ...]
+    diff: str
+    truncated: bool
+
+
+class RunReverted(Struct, frozen=True):
+    """What the run had changed is as it was before."""
+
+    run_id: str
+    by: str
+    files: tuple[ChangedFile, ...]
+
+
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     approval_id: str
     by: str

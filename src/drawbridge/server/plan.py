@@ -15,6 +15,7 @@ import platformdirs
 
 from drawbridge.errors import BadSetting
 from drawbridge.server.access import HOST_NAME, is_loopback
+from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.house import Limits
 from drawbridge.server.tls import Certificate
 
@@ -38,6 +39,17 @@ class Plan:
         self.clients: int = values["max_clients"]
         self.fsync = values["fsync"]
         self.json: bool = values["json"]
+        self.ceilings = Ceilings(
+            modes=values["mode"],
+            skip_permissions=values["allow_skip_permissions"],
+            mcp_config=values["allow_mcp_config"],
+            tools=values["allow_tool"],
+            models=values["allow_model"],
+            max_turns=values["max_turns"],
+            max_budget_usd=None if values["max_budget"] is None else float(values["max_budget"]),
+            restricted=values["restricted"],
+            hours=_hours(values["hours"]),
+        )
         self.limits = Limits(
             projects=values["max_projects"],
             runs_at_once=values["max_runs"],
@@ -45,6 +57,7 @@ class Plan:
             idle_seconds=float(values["idle_timeout"]),
             total_seconds=None if values["run_timeout"] is None else float(values["run_timeout"]),
             warm_processes=values["warm"],
+            checkpoints=values["checkpoints"],
             warm_seconds=float(values["warm_time"]),
         )
 
@@ -124,3 +137,8 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _hours(text: str | None) -> tuple[int, int] | None:
+    first, _, last = (text or "").partition("-")
+    return (int(first), int(last)) if first else None

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import messages, metadata, records
 from drawbridge.server.agents import port
+from drawbridge.server.checkpoints import Changed, Checkpoints
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import History
 from drawbridge.server.house import House
@@ -48,7 +49,8 @@ class Project:
         self.questions = Questions()
         self.journal = Journal(directory, data, history, house)
         self._house = house
-        self._worker = Worker(self, data.path, house)
+        self.checkpoints = Checkpoints(self.path, data.id)
+        self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
         self._give_up_slot: Callable[[], None] = lambda: None
 
@@ -65,6 +67,11 @@ class Project:
     @property
     def busy(self) -> bool:
         return self.run is not None or bool(self.queue)
+
+    @property
+    def pending(self) -> set[asyncio.Task[None]]:
+        """What goes on beside the run at this moment."""
+        return self._worker.tasks
 
     def info(self) -> messages.ProjectInfo:
         return messages.ProjectInfo(**self._info())
@@ -182,6 +189,18 @@ class Project:
         # After the answer, as the specification has it.
         asyncio.get_running_loop().call_soon(self.publish_state)
         return messages.updated(records.RESET, fields, self.id, seq)
+
+    async def revert(self, run_id: str, asker: Subscriber) -> Answer:
+        """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
+        self._not_busy()
+        try:
+            changes = await self.checkpoints.revert(run_id)
+        except Changed as error:
+            text = f"The same lines were changed since, in {', '.join(error.paths[:5])}. Nothing was taken back."
+            raise ClientError("CHANGED_SINCE", text, details={"paths": error.paths}) from None
+        reverted = messages.RunReverted(run_id, asker.name, changes.files)
+        seq = self.journal.event(records.REVERTED, reverted, asker)
+        return messages.updated(records.REVERTED, reverted, self.id, seq)
 
     async def resume(self, session_id: str, *, fork: bool) -> None:
         """The next prompt goes on with that conversation, or with a copy of it."""

@@ -139,6 +139,18 @@ class AgentNewSession(ProjectCommand):
     pass
 
 
+class RunChanges(ProjectCommand, kw_only=True):
+    """What a run changed in the files of its project, where that is a git work tree."""
+
+    run_id: Identifier
+
+
+class RunRevert(ProjectCommand, kw_only=True):
+    """Takes back exactly what a run changed, or nothing."""
+
+    run_id: Identifier
+
+
 class SetMode(ProjectCommand, kw_only=True):
     mode: Identifier
 
@@ -214,6 +226,8 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "agent_kill": AgentKill,
     "agent_interrupt": AgentInterrupt,
     "agent_new_session": AgentNewSession,
+    "run_changes": RunChanges,
+    "run_revert": RunRevert,
     "set_mode": SetMode,
     "set_model": SetModel,
     "session_list": SessionList,

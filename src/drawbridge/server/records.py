@@ -29,6 +29,7 @@ FINISHED: Final = "run_finished"
 RESET: Final = "session_reset"
 SESSION: Final = "session_changed"
 KILLED: Final = "execution_killed"
+REVERTED: Final = "run_reverted"
 
 
 class Written(Struct):

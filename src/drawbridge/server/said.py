@@ -64,6 +64,7 @@ TYPES: Final[Mapping[str, Any]] = {
     "permission_request": say.PermissionRequest,
     "project_deleted": ProjectDeleted,
     "project_list": ProjectList,
+    "run_changes": say.RunChanges,
     "session_list": SessionList,
     "subscribed": say.Topics,
 }
@@ -78,6 +79,7 @@ UPDATES: Final[Mapping[str, Any]] = {
     "project_joined": say.ProjectJoined,
     "project_state": say.ProjectState,
     "run_finished": say.RunFinished,
+    "run_reverted": say.RunReverted,
     "run_started": say.RunStarted,
     "session_changed": say.SessionChanged,
     "session_reset": say.SessionReset,

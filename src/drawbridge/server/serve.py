@@ -61,23 +61,14 @@ async def _serve(
     stop = _stop_at_signals()
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agent_paths)
-    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync)
+    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings)
     await core.open()
     site = ServerSite(access, core)
     number = version("drawbridge")
     monitor = Monitor(plan.data, number, core.states, lambda: len(site.clients))
     site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health)
     tls = certificate.context() if certificate is not None else None
-    terms = Terms(
-        connections=plan.clients + SPARE_CONNECTIONS,
-        message_bytes=messages.MESSAGE_BYTES,
-        binary_as_text=False,
-        congested_bytes=64 * 1024,
-        kernel_bytes=128 * 1024,
-        ping_seconds=30.0,
-        farewell="the server is ending: connect again later",
-    )
-    async with Door(site, listener, terms, tls):
+    async with Door(site, listener, terms(plan.clients), tls):
         show(plan, listener.getsockname()[1], certificate, number, list(known), len(core.projects))
         async with _beside(monitor.run(site), _renew(plan, names, certificate, tls)):
             await stop.wait()
@@ -88,6 +79,19 @@ async def _serve(
             logger.error("not everything has ended within %g s", ENDING_SECONDS)
         await asyncio.sleep(0)  # what clients were told in this turn goes out before they are closed
     return 0
+
+
+def terms(clients: int) -> Terms:
+    """Of the door of a server with so many clients."""
+    return Terms(
+        connections=clients + SPARE_CONNECTIONS,
+        message_bytes=messages.MESSAGE_BYTES,
+        binary_as_text=False,
+        congested_bytes=64 * 1024,
+        kernel_bytes=128 * 1024,
+        ping_seconds=30.0,
+        farewell="the server is ending: connect again later",
+    )
 
 
 def _stop_at_signals() -> asyncio.Event:

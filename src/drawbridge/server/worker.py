@@ -9,11 +9,13 @@ import asyncio
 import logging
 import time
 import uuid
-from typing import Any, Protocol
+from collections.abc import Coroutine
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from drawbridge.server.agents import port
+from drawbridge.server.checkpoints import Checkpoints, GitFailed
 from drawbridge.server.house import House
 from drawbridge.server.run import Outcome, Run, State
 
@@ -52,7 +54,7 @@ class _Listener:
 class Worker:
     """At most one process at a time."""
 
-    def __init__(self, employer: Employer, directory: str, house: House) -> None:
+    def __init__(self, employer: Employer, directory: str, house: House, checkpoints: Checkpoints) -> None:
         self.id = employer.id
         self._employer = employer
         self._directory = directory
@@ -65,7 +67,9 @@ class Worker:
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
         self._watch: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._checkpoints = checkpoints
+        self._looking_back: asyncio.Task[None] | None = None
 
     def begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         """Gives ``run``'s prompt to the agent; its end is told by ``ended``, whatever happens."""
@@ -86,6 +90,7 @@ class Worker:
             return self._ended(
                 run, "failed", error={"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
             )
+        await self._checkpoint(run.id, "before")
         if run.state is State.RUNNING and self._process is not None:
             self._last_output = time.monotonic()
             self._look(run)
@@ -151,7 +156,19 @@ class Worker:
             self._watch.cancel()
         if self._process is not None:
             self._house.warm.keep(self)
+        self._looking_back = self.spawn(self._checkpoint(run.id, "after"))
         self._employer.ended(run, outcome, cost_usd, error)
+
+    async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
+        """Keeps what the files are now. One after the other: what follows a run is not part of it."""
+        if not self._house.limits.checkpoints:
+            return
+        if when == "before" and self._looking_back is not None:
+            await asyncio.wait([self._looking_back])
+        try:
+            await self._checkpoints.take(run_id, when)
+        except (GitFailed, OSError) as error:
+            logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
 
     # What the project wants of it.
 
@@ -216,20 +233,21 @@ class Worker:
         """The server ends: the process too, now."""
         if self._process is not None:
             await self._process.kill()
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         if self._watch is not None:
             self._watch.cancel()
 
-    def spawn(self, work: Any) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that is held on to, and whose failure is logged."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s: a task failed", self.id, exc_info=task.exception())
 

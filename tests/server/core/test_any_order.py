@@ -83,7 +83,7 @@ async def step(what: str, server: Server, project: str, people: list[Client], mo
 async def play(steps: list[str], folder: Path) -> None:
     people, model = [Client("phone"), Client("page")], Model()
     codes: list[str] = []
-    async with serving(folder, Limits(runs_at_once=1, queue=3)) as server:
+    async with serving(folder, Limits(runs_at_once=1, queue=3, checkpoints=False)) as server:
         project = await server.project(people[0])
         await server.does(people[1], "project_join", project)
         for what in steps:

@@ -81,7 +81,7 @@ async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Pat
 
 async def test_no_more_projects_than_the_owner_allows(tmp_path: Path) -> None:
     phone = Client()
-    async with serving(tmp_path, Limits(projects=1)) as server:
+    async with serving(tmp_path, Limits(projects=1, checkpoints=False)) as server:
         await server.project(phone, "one")
         (server.root / "two").mkdir()
         assert (await refused(server, phone, path=str(server.root / "two"))).code == "RESOURCE_LIMIT"

@@ -198,7 +198,7 @@ async def test_an_agent_that_cannot_be_started_says_why(tmp_path: Path) -> None:
 
 async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(tmp_path: Path) -> None:
     phone = Client()
-    async with serving(tmp_path, Limits(idle_seconds=0.05)) as server:
+    async with serving(tmp_path, Limits(idle_seconds=0.05, checkpoints=False)) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.asks("q1")
@@ -219,7 +219,7 @@ async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(t
 
 async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> None:
     phone = Client()
-    async with serving(tmp_path, Limits(runs_at_once=1)) as server:
+    async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")
         process = await server.running(phone, one)
         await server.does(phone, "execute", two, prompt="later")
@@ -234,7 +234,7 @@ async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> Non
 
 async def test_a_run_that_waits_for_its_slot_can_be_killed(tmp_path: Path) -> None:
     phone = Client()
-    async with serving(tmp_path, Limits(runs_at_once=1)) as server:
+    async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")
         process = await server.running(phone, one)
         await server.does(phone, "execute", two, prompt="later")
@@ -307,7 +307,7 @@ async def test_a_mode_that_the_agent_refuses_is_not_kept(tmp_path: Path) -> None
         await server.does(phone, "set_mode", project, mode="plan")
         assert process.modes == ["plan"]
         with pytest.raises(ClientError) as refused:
-            await server.does(phone, "set_mode", project, mode="refused")
+            await server.does(phone, "set_mode", project, mode="dontAsk")
         assert refused.value.code == "NOT_SUPPORTED"
         process.ends()
         await settled()

@@ -15,11 +15,14 @@ from msgspec import Raw
 
 from drawbridge.server import protocol
 from drawbridge.server.agents import port
+from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.core import Core
 from drawbridge.server.house import Limits
 from drawbridge.server.messages import Answer, encode
 from drawbridge.server.subscriber import Frame
+
+QUIET = Limits(checkpoints=False)
 
 
 class Process:
@@ -48,7 +51,7 @@ class Process:
         self.interrupts += 1
 
     async def set_mode(self, mode: str) -> None:
-        if mode == "refused":
+        if mode == "dontAsk":
             raise port.AgentRefused("there is no such mode")
         self.modes.append(mode)
 
@@ -155,7 +158,13 @@ class Server:
         self.agent = Agent()
         self.blobs = Blobs()
         self.core = Core(
-            folder / "data", [self.root.resolve()], {"claude": self.agent}, self.blobs, limits or Limits(), "off"
+            folder / "data",
+            [self.root.resolve()],
+            {"claude": self.agent},
+            self.blobs,
+            limits or QUIET,
+            "off",
+            Ceilings(),
         )
 
     async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""A client sees what a run changed and takes it back."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.ceilings import Ceilings
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.house import Limits
+from tests.server.core.twin import Client, Server, serving
+from tests.waiting import until
+
+
+def make_repository(directory: Path) -> None:
+    directory.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=directory, check=True)
+    (directory / "poem.txt").write_text("one\n")
+
+
+async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
+    """The project and the run: the agent adds a line to poem.txt."""
+    directory = server.root / "one"
+    if not directory.exists():
+        make_repository(directory)
+        await server.does(phone, "project_create", path=str(directory), join=True)
+    (project,) = [one.id for one in server.core.projects]
+    ended = len(phone.updates("run_finished"))
+    run = (await server.does(phone, "execute", project, prompt="go"))["data"]["run_id"]
+    prompts = ended + 1
+    await until(lambda: sum(len(process.prompts) for process in server.agent.processes) == prompts, "the prompt")
+    with (directory / "poem.txt").open("a") as poem:
+        poem.write(line)
+    server.agent.latest.ends()
+    await until(lambda: len(phone.updates("run_finished")) == prompts, "the end of the run")
+    await asyncio.gather(*server.core.projects.get(project).pending)
+    return project, run
+
+
+async def test_a_run_is_seen_and_taken_back_for_everybody(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        await server.does(page, "project_join", project)
+        changes = (await server.does(page, "run_changes", project, run_id=run))["data"]
+        assert changes["files"] == [{"path": "poem.txt", "change": "changed"}]
+        assert "+two\n" in changes["diff"]
+        await server.does(phone, "run_revert", project, run_id=run)
+        assert (server.root / "one" / "poem.txt").read_text() == "one\n"
+        (reverted,) = page.updates("run_reverted")
+        assert (reverted["run_id"], reverted["by"]) == (run, "phone")
+
+
+async def test_what_happens_after_a_run_is_not_part_of_it(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, first = await a_run(server, phone, line="two\n")
+        (server.root / "one" / "mine.txt").write_text("mine\n")
+        project, second = await a_run(server, phone, line="three\n")
+        files = [
+            (await server.does(phone, "run_changes", project, run_id=run))["data"]["files"] for run in (first, second)
+        ]
+        assert files == [[{"path": "poem.txt", "change": "changed"}]] * 2
+
+
+async def test_lines_changed_since_are_refused_by_name(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        (server.root / "one" / "poem.txt").write_text("one\nmine\n")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "run_revert", project, run_id=run)
+        assert (refused.value.code, refused.value.details) == ("CHANGED_SINCE", {"paths": ("poem.txt",)})
+        assert (server.root / "one" / "poem.txt").read_text() == "one\nmine\n"
+
+
+async def test_nothing_is_taken_back_while_the_agent_works(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        await server.does(phone, "execute", project, prompt="go")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "run_revert", project, run_id=run)
+        assert refused.value.code == "PROCESS_ACTIVE"
+        assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.core.house.ceilings = Ceilings(max_turns=3)
+        project = await server.project(phone)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="go", options={"dangerously_skip_permissions": True})
+        assert (refused.value.code, refused.value.field) == (
+            "PERMISSION_DENIED", "data.options.dangerously_skip_permissions"
+        )  # fmt: skip
+        with pytest.raises(ClientError):
+            await server.does(phone, "set_mode", project, mode="bypassPermissions")
+        assert server.agent.processes == []
+        process = await server.running(phone, project)
+        assert process.launch.options.max_turns == 3
+        process.ends()

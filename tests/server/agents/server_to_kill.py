@@ -1,28 +1,32 @@
-"""A server that starts an agent, gives it a prompt, says the agent's process id, and waits to be killed."""
+"""A server that starts an agent, allows whatever it asks, says the agent's process id, and waits to be killed.
+
+``server_to_kill.py PROMPT DIRECTORY [CLAUDE]``: the misbehaving agent, or the real one at that path.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from drawbridge.server.agents.port import Event, Launch, Line
+from drawbridge.server.agents.claude_agent import Claude
+from drawbridge.server.agents.port import Agent, Decision, Event, Launch, Line, Question
 from tests.server.agents.rig import bad_agent
 
 
-async def main(command: str, directory: str) -> None:
-    said = asyncio.Event()
-
-    def heard(event: Event) -> None:
-        if isinstance(event, Line):
-            said.set()
-
-    agent = await bad_agent().start(Launch(directory, "08445e35-194e-42db-84a7-b7a55484f1b6"), heard)
-    agent.prompt(command)
-    await said.wait()
-    sys.stdout.write(f"{agent.pid}\n")
+async def main(prompt: str, directory: str, claude: str | None = None) -> None:
+    heard: asyncio.Queue[Event] = asyncio.Queue()
+    agent: Agent = Claude(claude) if claude else bad_agent()
+    process = await agent.start(Launch(directory, str(uuid.uuid4())), heard.put_nowait)
+    process.prompt(prompt)
+    while not isinstance(event := await heard.get(), Question if claude else Line):
+        pass
+    if isinstance(event, Question):
+        process.answer(event.question_id, Decision(allow=True))
+    sys.stdout.write(f"{process.pid}\n")
     sys.stdout.flush()
     await asyncio.sleep(600)
 

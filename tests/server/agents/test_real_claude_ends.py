@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -76,7 +78,7 @@ async def test_nothing_runs_on_after_the_end(warm: Session, model: MessagesStub,
     warm.process.prompt("Watch it")
     question = await warm.asked()
     warm.process.answer(question.question_id, Decision(allow=True))
-    command = await command_of(warm)
+    command = await command_of(warm.process.pid)
 
     if how == "kill":
         await warm.process.kill()
@@ -89,13 +91,37 @@ async def test_nothing_runs_on_after_the_end(warm: Session, model: MessagesStub,
     assert [done.ok for done in warm.heard.all(TurnEnded)] == [False]
 
 
-async def command_of(claude: Session) -> int:
-    """The ``tail`` that runs."""
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells a process of its parent's death there")
+async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
+    project: Path, model: MessagesStub
+) -> None:
+    model.will_say(tool_use("Bash", command="touch log; tail -f log", description="d"))
+    server = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).with_name("server_to_kill.py")),
+        "Watch it",
+        str(project),
+        str(programs.claude()),
+        env=claude_rig.environment(model),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    pid = int(await server.stdout.readline())
+    command = await command_of(pid)
+
+    server.kill()
+    await server.communicate()
+
+    await until(lambda: not lives(pid) and not lives(command), "the end of both")
+
+
+async def command_of(claude: int) -> int:
+    """The ``tail`` that it runs."""
     found: list[int] = []
 
     def running() -> bool:
         with contextlib.suppress(psutil.Error):
-            children = psutil.Process(claude.process.pid).children(recursive=True)
+            children = psutil.Process(claude).children(recursive=True)
             found[:] = [child.pid for child in children if child.name() == "tail"]
         return bool(found)
 

@@ -22,7 +22,7 @@ def test_ask_has_claude_ask_in_its_own_dialog(desk: GuardedDesk) -> None:
     claude.prompt("Shout.")
 
     # Its dialog for edits does not show the reason (2.1.329): the editor tells it.
-    is_told_in_one_line(neovim, r"Claude Code wants to change poem\.txt, which has unsaved changes: it asks you")
+    is_told_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
     assert poem.read_text() == POEM
     claude.answer_dialog(EDIT_DIALOG, YES)
     claude.pane.wait_for("So be it")
@@ -83,7 +83,7 @@ def test_merge_puts_the_change_into_the_unsaved_text(desk: GuardedDesk) -> None:
     assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
     assert neovim.modified(poem)
     assert "This change was merged into them there" in told
-    is_told_in_one_line(neovim, r"Claude Code's change of poem\.txt was merged into your unsaved text: u takes it back")
+    is_told_in_one_line(neovim, r"Claude Code's change of poem\.txt was merged into yours: u undoes it")
     neovim.command("w")
     neovim.wait_for_buffer(poem, ["ONE", "two", "three", "mine"])
     assert "W12" not in neovim.pane.screen
@@ -101,4 +101,4 @@ def test_merge_leaves_alone_what_both_changed(desk: GuardedDesk) -> None:
     assert neovim.buffer(poem) == MINE
     assert "A merge was not possible: both changed line 4" in told
     assert "\n three\n-theirs\n+mine" in told
-    is_told_in_one_line(neovim, r"poem\.txt has changed on disk \(Claude Code\) and could not be merged; your unsaved")
+    is_told_in_one_line(neovim, r"Claude Code.s change of poem\.txt can.t be merged; your text was not touched")

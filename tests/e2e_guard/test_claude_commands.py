@@ -38,7 +38,7 @@ def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
     claude.prompt("Append a line.")
 
     claude.pane.wait_for(TOOL_DIALOG, r"poem\.txt has unsaved changes in Neovim", "This command names it")
-    is_told_in_one_line(neovim, r"Claude Code wants to change poem\.txt, which has unsaved changes: it asks you")
+    is_told_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
     claude.answer_dialog(TOOL_DIALOG, answer)
     claude.pane.wait_for("So be it|Interrupted|did you want")
     assert poem.read_text() == POEM + expected
@@ -84,4 +84,4 @@ def test_what_a_command_changed_is_shown_or_told(desk: GuardedDesk, program: Pat
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
     assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told
-    is_told_in_one_line(neovim, r"poem\.txt has changed on disk \(Claude Code\); your unsaved text was not touched")
+    is_told_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")

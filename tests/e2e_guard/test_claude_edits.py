@@ -135,7 +135,7 @@ def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_tol
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
     assert f"{poem} is on disk as written, but has unsaved changes in Neovim" in told
-    is_told_in_one_line(neovim, r"poem\.txt has changed on disk \(Claude Code\); your unsaved text was not touched")
+    is_told_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")
     assert "W12" not in neovim.pane.screen
 
 

@@ -65,7 +65,7 @@ def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: G
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
         "If the person saves there, that text replaces this one; they have been told."
     )
-    assert neovim.told == ["a.py has changed on disk (Claude Code); your unsaved text was not touched"]
+    assert neovim.told == ["a.py changed on disk (Claude Code); your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim;"]
 
 
@@ -78,7 +78,7 @@ def test_after_a_command_it_is_not_said_that_it_wrote_the_file(guard: Guard) -> 
 def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     assert guard.say(recorded("claude", "FileChanged")) == {}
-    assert neovim.told == ["a.py has changed on disk; your unsaved text was not touched"]
+    assert neovim.told == ["a.py changed on disk; your text was not touched"]
 
 
 def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:
@@ -96,7 +96,7 @@ def test_what_the_editor_could_not_read_is_for_the_person(guard: Guard) -> None:
     kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
     neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
     assert guard.say(edited()) == {}
-    assert neovim.told == ["a.py has changed on disk (Claude Code) and can't be shown here: it is larger than 16 MB"]
+    assert neovim.told == ["a.py changed on disk (Claude Code) and can't be shown here: it is larger than 16 MB"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, not shown: it is larger than 16 MB"]
 
 
@@ -223,7 +223,7 @@ def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -
     told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
     assert "This change was merged into them there; the person has not saved yet." in told
-    assert neovim.told == ["Claude Code's change of a.py was merged into your unsaved text: u takes it back"]
+    assert neovim.told == ["Claude Code's change of a.py was merged into yours: u undoes it"]
 
 
 def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: Guard, project: Path) -> None:
@@ -232,7 +232,7 @@ def test_where_both_changed_a_line_nothing_is_touched_and_both_are_told(guard: G
     told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
     assert "were not touched. A merge was not possible: both changed line 2." in told
-    assert neovim.told == ["a.py has changed on disk (Claude Code) and could not be merged; your unsaved text was not touched"]
+    assert neovim.told == ["Claude Code's change of a.py can't be merged; your text was not touched"]
 
 
 def test_what_the_person_types_meanwhile_is_merged_with(guard: Guard, project: Path) -> None:

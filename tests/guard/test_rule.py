@@ -22,7 +22,7 @@ def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard)
     )
     assert "Nothing was written." in reason
     assert "Once a.py is saved there, the same call goes through" in reason
-    assert neovim.told == ["Claude Code was kept from changing a.py, which has unsaved changes: save it, and it can"]
+    assert neovim.told == ["Claude Code was kept from changing a.py until you save it"]
     assert guard.log == ["claude: Edit: kept /ws/a.py (deny)"]
 
 
@@ -119,7 +119,7 @@ def test_nothing_is_ever_allowed_beyond_what_the_person_allows(guard: Guard, age
 def test_the_person_is_asked_where_that_is_wanted(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "unsaved changes" in decision(guard.say(edit(), answer="ask"), "ask")
-    assert neovim.told == ["Claude Code wants to change a.py, which has unsaved changes: it asks you"]
+    assert neovim.told == ["Claude Code asks to change a.py, which has unsaved changes"]
 
 
 def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
@@ -137,4 +137,4 @@ def test_gemini_cli_has_other_words_for_it(guard: Guard) -> None:
 def test_codex_can_not_ask_so_it_is_denied(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
-    assert neovim.told == ["Codex was kept from changing a.py, which has unsaved changes: save it, and it can"]
+    assert neovim.told == ["Codex was kept from changing a.py until you save it"]

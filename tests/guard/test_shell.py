@@ -174,7 +174,7 @@ def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(gua
     assert reason.startswith("/ws/a.py has unsaved changes in Neovim 0.12.4")
     assert "This command names it; nothing was run." in reason
     assert "/ws/b.py" not in reason
-    assert neovim.told == ["Claude Code wants to change a.py, which has unsaved changes: it asks you"]
+    assert neovim.told == ["Claude Code asks to change a.py, which has unsaved changes"]
     assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
 
 

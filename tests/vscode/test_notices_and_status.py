@@ -13,7 +13,7 @@ PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 
 
 def test_a_notice_is_shown_and_waits_for_nobody(desk: Desk) -> None:
-    message = "Claude Code was kept from changing a.py, which has unsaved changes: save it, and it can"
+    message = "Claude Code was kept from changing a.py until you save it"
     assert desk.ask("send_message", message=message) == {"success": True}
     wait_until(desk.notices, "the notice")
     assert desk.notices() == [f"Drawbridge: {message}"]

@@ -67,11 +67,11 @@ def _about_kept(
         name, problem = base_names([one.name]), one.file.get("reason")
         if problem:
             state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, not shown: {problem}")
-            notify([one.socket], f"{name} has changed on disk{who} and can't be shown here: {problem}")
+            notify([one.socket], f"{name} changed on disk{who} and can't be shown here: {problem}")
             continue
         why = merging.finish(call, one, environ) if merges else ""
         if why is None:
-            notify([one.socket], f"{agent}'s change of {name} was merged into your unsaved text: u takes it back")
+            notify([one.socket], f"{agent}'s change of {name} was merged into yours: u undoes it")
             yield (
                 f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the person has "
                 "not saved yet."
@@ -79,8 +79,8 @@ def _about_kept(
             continue
         reason = f" A merge was not possible: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor};{reason}")
-        failed = " and could not be merged" if why else ""
-        notify([one.socket], f"{name} has changed on disk{who}{failed}; your unsaved text was not touched")
+        said = f"{agent}'s change of {name} can't be merged" if why else f"{name} changed on disk{who}"
+        notify([one.socket], f"{said}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "

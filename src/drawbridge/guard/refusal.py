@@ -60,11 +60,11 @@ def unknown(call: Call, count: int) -> str:
 
 
 def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
-    """For the editor: one line."""
+    """For the editor: one line, which a terminal of 80 columns has room for (Neovim shows 67 of them)."""
     what = base_names(one.name for one in kept)
     if asked:
-        return f"{NAMES[call.agent]} wants to change {what}, which has unsaved changes: it asks you"
-    return f"{NAMES[call.agent]} was kept from changing {what}, which has unsaved changes: save it, and it can"
+        return f"{NAMES[call.agent]} asks to change {what}, which has unsaved changes"
+    return f"{NAMES[call.agent]} was kept from changing {what} until you save it"
 
 
 def shown_difference(kept: Sequence[Kept], settings: Mapping[str, Any]) -> str:

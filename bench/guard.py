@@ -96,6 +96,10 @@ def _neovim(binary: Path, directory: Path, number: int, file: Path, *, stopped: 
         while not socket.exists():
             assert time.monotonic() < deadline, "Neovim does not listen"
             time.sleep(0.02)
+        # It listens before it has started.
+        subprocess.run(
+            [binary, "--server", socket, "--remote-expr", "1"], capture_output=True, timeout=PATIENCE, check=True
+        )
         if stopped:
             process.send_signal(signal.SIGSTOP)
         try:

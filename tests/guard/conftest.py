@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import hook
+from drawbridge.guard import hook, kept
 from drawbridge.settings import HOOK, defaults
 
 from .editors import Editor, File
 
 HASH = "0123456789abcdef" * 4
+PATIENCE = 3_000
+"""Milliseconds that editors have here, where the machine may be busy with other tests; less where one is hung."""
 
 
 class Guard(contextlib.ExitStack):
@@ -25,7 +27,7 @@ class Guard(contextlib.ExitStack):
     def __init__(self, sockets: Path) -> None:
         super().__init__()
         self.sockets = sockets
-        self.settings = defaults(HOOK) | {"socket_dir": (str(sockets),)}
+        self.settings = defaults(HOOK) | {"socket_dir": (str(sockets),), "deadline": PATIENCE}
         self._editors = 0
 
     def neovim(self, files: dict[str, File] | None = None, **options: Any) -> Editor:
@@ -69,7 +71,9 @@ def decision(answer: dict[str, Any], expected: str) -> str:
 
 
 @pytest.fixture
-def guard(home: Path) -> Iterator[Guard]:
+def guard(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
+    for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
+        monkeypatch.setattr(kept, name, PATIENCE)
     sockets = home.parent / "s"  # with a long name in it: a path of 103 bytes at most
     sockets.mkdir()
     with Guard(sockets) as guard:

@@ -41,28 +41,31 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_whoever_answers_is_heard_however_the_answer_comes(guard: Guard, manner: editors.Manner) -> None:
+def test_whoever_answers_is_heard_however_the_answer_comes(
+    guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
     guard.neovim({A: KEPT}, manner=manner)
-    assert guard.denial(edit(), deadline=DEADLINE)
+    assert guard.denial(edit())
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
 def test_so_is_a_vs_code(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
-    assert guard.denial(edit(), deadline=DEADLINE)
+    assert guard.denial(edit())
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.between_notifications])
 def test_a_neovim_that_was_never_asked_before_is_given_the_lua_first(guard: Guard, manner: editors.Manner) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner, fresh=True)
-    assert guard.denial(edit(), deadline=DEADLINE)
+    assert guard.denial(edit())
     assert neovim.methods[0] == "snapshot"
 
 
 def test_a_neovim_that_never_has_the_lua_is_given_it_once(guard: Guard) -> None:
     nothing = msgpack.packb([1, 2, None, None])
     guard.neovim({A: KEPT}, manner=editors.saying(nothing + nothing))
-    assert guard.say(edit(), deadline=DEADLINE) == {}
+    assert guard.say(edit()) == {}
     assert "answered nonsense (Neovim failed: None)" in guard.log[0]
 
 
@@ -95,8 +98,9 @@ def test_an_editor_that_gives_no_answer_is_unknown(
     guard: Guard, manner: editors.Manner, problem: str, unknown: str
 ) -> None:
     neovim = guard.neovim({A: KEPT}, manner=manner)
-    with between(0, 1):
-        answer = guard.say(edit(), deadline=60, unknown=unknown)
+    hung = manner in [manner for manner, _ in HUNG.values()]
+    with between(0, 1.5):
+        answer = guard.say(edit(), deadline=60 if hung else 2_000, unknown=unknown)
     [line] = guard.log
     assert line.startswith(f"claude: Edit: {neovim.path} ")
     assert problem in line
@@ -124,8 +128,7 @@ VSCODE_WRONG = {
 @pytest.mark.parametrize(("manner", "problem"), VSCODE_WRONG.values(), ids=VSCODE_WRONG.keys())
 def test_so_is_a_vs_code_that_gives_none(guard: Guard, manner: editors.Manner, problem: str) -> None:
     guard.vscode({A: KEPT}, manner=manner)
-    with between(0, 1):
-        assert guard.denial(edit(), deadline=60, unknown="deny")
+    assert guard.denial(edit(), deadline=60 if manner is editors.silent else 2_000, unknown="deny")
     assert problem in guard.log[0]
 
 

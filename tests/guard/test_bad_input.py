@@ -154,7 +154,7 @@ def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[
         if request.param == "fast":
             return processes.fast_form(home.parent, guard.settings | settings)
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-        return processes.command("--socket-dir", str(guard.sockets), *flags)
+        return processes.command("--socket-dir", str(guard.sockets), "--deadline=3000", *flags)
 
     return words
 

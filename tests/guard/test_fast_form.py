@@ -95,7 +95,9 @@ def test_the_command_says_the_same_as_the_fast_form(guard: Guard, home: Path, ag
     guard.neovim({A: KEPT})
     payload = edit() if agent == "claude" else recorded("gemini", "BeforeTool", "replace")
     fast = processes.run(processes.fast_form(home, guard.settings | {"agent": agent}), payload)
-    slow = processes.run(processes.command("--socket-dir", str(guard.sockets), "--agent", agent), payload)
+    slow = processes.run(
+        processes.command("--socket-dir", str(guard.sockets), "--deadline=3000", "--agent", agent), payload
+    )
     assert fast.answer == slow.answer != {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import saving
+from drawbridge.guard import kept, saving
 
 from . import editors
 from .conftest import Guard
@@ -61,7 +61,9 @@ def test_who_does_not_save_is_kept(guard: Guard) -> None:
     assert guard.log == ["claude: Edit: kept /ws/a.py (wait)"]
 
 
-def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard) -> None:
+def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
+        monkeypatch.setattr(kept, name, 50)
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.1, lambda: setattr(neovim, "manner", editors.silent))
     timer.start()

@@ -22,11 +22,11 @@ from tests.e2e import claude_rig
 from tests.e2e.messages_stub import MessagesStub
 
 from drawbridge.server.agents.claude import Conversation
-from drawbridge.server.agents.claude_agent import Claude
 from drawbridge.server.agents.claude_command import arguments, environment
 from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.framing import Lines
 from drawbridge.server.agents.port import Agent, Event, Launch, TurnEnded
+from drawbridge.server.agents.program import Claude
 
 TURNS = 60
 

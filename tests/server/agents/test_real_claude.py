@@ -13,7 +13,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.agents.claude_agent import Claude
 from drawbridge.server.agents.port import (
     Attachment,
     Decision,
@@ -24,6 +23,7 @@ from drawbridge.server.agents.port import (
     SessionKnown,
     TurnEnded,
 )
+from drawbridge.server.agents.program import Claude
 from tests.e2e.messages_stub import HOLD, MessagesStub, edit, read, text, tool_use, write
 
 from .conftest import POEM

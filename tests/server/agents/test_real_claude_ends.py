@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.agents.claude_agent import Claude
 from drawbridge.server.agents.port import (
     AgentRefused,
     Decision,
@@ -24,6 +23,7 @@ from drawbridge.server.agents.port import (
     QuestionGone,
     TurnEnded,
 )
+from drawbridge.server.agents.program import Claude
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use

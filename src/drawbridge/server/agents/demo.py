@@ -10,8 +10,8 @@ from typing import Final
 
 from drawbridge.server.agents import claude_command, process
 from drawbridge.server.agents.claude import Conversation
-from drawbridge.server.agents.claude_agent import read_file
 from drawbridge.server.agents.port import Event, Launch
+from drawbridge.server.agents.program import read_file
 
 # -P: what lies in the project's directory is not taken for a module.
 COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.server.agents.demo_agent")

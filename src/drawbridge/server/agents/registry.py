@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from drawbridge.errors import BadSetting
-from drawbridge.server.agents.claude_agent import Claude
 from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.port import Agent
+from drawbridge.server.agents.program import Claude
 
 
 def agents(paths: Mapping[str, str]) -> dict[str, Agent]:

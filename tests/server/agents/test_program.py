@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from drawbridge.errors import BadSetting
-from drawbridge.server.agents import claude_agent, registry
-from drawbridge.server.agents.claude_agent import Claude
+from drawbridge.server.agents import program as claude_program
+from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Options
+from drawbridge.server.agents.program import Claude
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 
@@ -49,7 +50,7 @@ async def test_it_is_found_where_its_installer_puts_it(home: Path) -> None:
 
 
 async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(claude_agent, "PLACES", ())
+    monkeypatch.setattr(claude_program, "PLACES", ())
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
@@ -91,7 +92,7 @@ async def test_a_version_that_is_too_old_is_refused(tmp_path: Path) -> None:
 async def test_a_program_that_tells_no_version_is_not_run(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude_agent, "VERSION_SECONDS", 0.5)
+    monkeypatch.setattr(claude_program, "VERSION_SECONDS", 0.5)
     fake = program(tmp_path / "claude", script)
     began = time.monotonic()
 

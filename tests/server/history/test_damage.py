@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -263,6 +264,7 @@ def test_an_index_that_cannot_be_trusted_is_made_again(logs: Path, damage: Calla
     if not (logs / "index.json").is_dir():
         assert not (logs / "index.json").is_symlink()
         assert history_index.load(str(logs)).last_seq == 30
+        assert json.loads((logs / "index.json").read_bytes())["version"] == 1
     assert history.append("claude", b"1", at(31)).seq == 31
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drawbridge.guard import failure, state
+from drawbridge.settings import HOOK, defaults
 from drawbridge.setup import installed
 from tests.ide.processes import run
 from tests.test_info import report, screen, section
@@ -232,3 +235,37 @@ async def test_whether_claude_asks_is_what_its_nearest_settings_say(
     shown = section(await screen(folder), "Approval")
     assert ("asks before it edits" in shown[0]) is expected[1]
     assert ("--ask-mode" in "".join(shown)) is not expected[1]
+
+
+class TestFailures:
+    """What the guard let through because it failed itself, which no agent shows."""
+
+    async def test_they_are_a_thing_to_mend_for_a_day(self, folder: Path) -> None:
+        log = state_directory() / "guard.log"
+        for number in range(3):
+            failure.answer(b"{", None, ValueError(f"fault {number}"), defaults(HOOK), os.environb)
+        [problem] = (await report(folder, code=3))["problems"]
+        assert problem.startswith("The guard failed 3 times within a day. Last, at ")
+        assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has all.")
+        log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
+        assert (await report(folder))["problems"] == []
+
+    async def test_other_lines_of_the_log_are_none(self, folder: Path) -> None:
+        state.log(defaults(HOOK), os.environb, "Edit: kept /ws/a.py (deny)")
+        state.log(defaults(HOOK), os.environb, "Edit: /s.sock waits at a prompt (unknown = allow)")
+        assert (await report(folder))["problems"] == []
+
+    async def test_the_log_is_looked_for_where_the_settings_have_it(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("DRAWBRIDGE_HOOK_LOG_FILE", str(tmp_path / "log"))
+        (tmp_path / "log").write_bytes(
+            b"\xff\n" + time.strftime("%Y-%m-%d %H:%M:%S").encode() + b" gemini: failed (closed): no\n"
+        )
+        [problem] = (await report(folder, code=3))["problems"]
+        assert "The guard failed once within a day." in problem
+        assert "for gemini, it denied it: no." in problem
+
+
+def state_directory() -> Path:
+    return Path(os.environ["XDG_STATE_HOME"]) / "drawbridge"

@@ -131,6 +131,20 @@ def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: py
     assert all(line.isprintable() for line in guard.log)
 
 
+def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("something")
+
+    neovim = guard.neovim({A: {}})
+    guard.say(b"{")
+    assert neovim.told == []
+    monkeypatch.setattr("drawbridge.guard.rule.snapshot", broken)
+    assert guard.say(edit()) == {}
+    assert neovim.told == ["Drawbridge's guard has failed: see `drawbridge info`"]
+
+
 @pytest.mark.parametrize("broken", ["refusal.shown_difference", "verdict.tell_editors", "state.log", "verdict.kept_by"])
 def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str

@@ -1,5 +1,5 @@
 """What the agent hears when the guard itself fails, or is given what it can't use: nothing, or a denial. And one
-line in the log.
+line in the log; of a fault of ours the person hears at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ CLOSED = (
 )
 
 
+NOTICE = "Drawbridge's guard has failed: see `drawbridge info`"
+
+
 def answer(
     data: bytes,
     call: agents.Call | None,
@@ -29,10 +32,23 @@ def answer(
     what = str(error) if unusable else f"{type(error).__name__}: {error}"
     begin = data[:80].decode(errors="backslashreplace")
     state.log(settings, environ, f"failed ({settings['fail']}): {what}; input begins {begin!r}")
+    if not unusable:
+        _tell_editors(settings, environ)
     if settings["fail"] != "closed":
         return agents.NO_OPINION
     reason = CLOSED.format(what if unusable else "an error of its own")
     return agents.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else agents.NO_OPINION
+
+
+def _tell_editors(settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> None:
+    """What has failed may fail here too, and the agent's answer matters more."""
+    try:
+        from drawbridge.guard import find
+        from drawbridge.guard.kept import notify
+
+        notify(find.sockets(settings["socket_dir"], environ), NOTICE)
+    except Exception as error:
+        state.log(settings, environ, f"nobody could be told: {type(error).__name__}: {error}")
 
 
 def _may_deny(call: agents.Call | None, data: bytes) -> bool:

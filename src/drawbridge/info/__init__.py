@@ -15,7 +15,7 @@ from typing import Any
 from drawbridge import launcher, settings
 from drawbridge.errors import BadSetting
 from drawbridge.guard.agents import NAMES
-from drawbridge.info import bridges, editors, guards
+from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
@@ -73,7 +73,7 @@ def report(directory: str | None, *, sweep: bool) -> Report:
         servers=[],
         guard=installed,
         permissions=guards.permissions(here),
-        problems=[*_guard_problems(installed), *_unseen_problems(unseen)],
+        problems=[*_guard_problems(installed), *failures.problems(values), *_unseen_problems(unseen)],
         swept=swept,
     )
 

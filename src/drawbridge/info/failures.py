@@ -1,0 +1,46 @@
+"""How often the guard has failed lately: what its log says, since an agent's terminal shows nothing of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any, Final
+
+SECONDS: Final = 24 * 60 * 60
+
+LATEST: Final = 65_536
+"""Bytes at the end of the log that are looked at."""
+
+FAILED: Final = re.compile(
+    r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"
+)
+"""As ``guard.failure`` writes it."""
+
+
+def problems(values: dict[str, Any]) -> list[str]:
+    """A sentence where it failed within a day; ``values`` are the settings in force."""
+    path = values["log_file"] or log_file()
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LATEST))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - SECONDS))
+    found = [failure for failure in FAILED.findall(text) if failure[0] >= since]
+    if not found:
+        return []
+    when, agent, how, what = found[-1]
+    often = "once" if len(found) == 1 else f"{len(found)} times"
+    then = "let the call through" if how == "open" else "denied it"
+    return [
+        f"The guard failed {often} within a day. Last, at {when[11:16]} for {agent}, it {then}: {what}. {path} has all."
+    ]
+
+
+def log_file() -> str:
+    """Where the guard logs unless a setting says otherwise; it need not be there."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return os.path.join(base if base.startswith("/") else Path.home() / ".local" / "state", "drawbridge", "guard.log")

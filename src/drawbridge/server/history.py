@@ -169,8 +169,7 @@ class History:
             tail.write(record.line + b"\n", sync if self._fsync == "always" else None)
         except BaseException:
             if not segment.count:
-                self._let_go()
-                remove_quietly(self._catalogue.path(segment.name))
+                self._abandon(tail)
             raise
         self._catalogue.add(segment, record.seq, microseconds(record.time), length)
         if segment.count == 1:
@@ -193,18 +192,32 @@ class History:
 
     def _begin_file(self, moment: datetime) -> Tail:
         self._let_go()
+        tail = self._tail = Tail.create(self._catalogue.directory, moment)
+        try:
+            self._sync_directory()
+        except BaseException:
+            self._abandon(tail)
+            raise
+        return tail
+
+    def _sync_directory(self) -> None:
+        """A new file survives a power cut only once its directory is on the disk too."""
+        if self._fsync == "off":
+            return
         directory = self._catalogue.directory
-        self._tail = Tail.create(directory, moment)
-        if self._fsync != "off":
-            entries = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                if self._fsync == "always":
-                    sync(entries)
-                else:
-                    history_sync.shared.soon(directory, entries)
-            finally:
-                os.close(entries)
-        return self._tail
+        file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if self._fsync == "always":
+                sync(file)
+            else:
+                history_sync.shared.soon(directory, file)
+        finally:
+            os.close(file)
+
+    def _abandon(self, tail: Tail) -> None:
+        """No record has got into this file."""
+        self._let_go()
+        remove_quietly(self._catalogue.path(tail.segment.name))
 
     def _let_go(self) -> None:
         if self._tail is not None:

@@ -357,10 +357,13 @@ def test_a_file_that_is_deleted_while_it_is_written_is_begun_anew(tmp_path: Path
     assert [record["seq"] for record in read_independently(tmp_path)] == all_seqs(history) == [3]
 
 
-def test_a_file_that_is_emptied_while_it_is_written_costs_what_was_in_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read_first", [True, False])
+def test_a_file_that_is_emptied_while_it_is_written_costs_what_was_in_it(tmp_path: Path, read_first: bool) -> None:
     history = open_history(tmp_path)
     fill(history, 2)
     os.truncate(tmp_path / files(tmp_path)[0], 0)
+    if read_first:
+        assert all_seqs(history) == []
     fill(history, 2)
     assert [record["seq"] for record in read_independently(tmp_path)] == all_seqs(history) == [3, 4]
 

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -202,22 +203,28 @@ def test_with_the_policy_always_a_record_is_on_the_disk_before_append_returns(
     assert synced == [str(tmp_path), file, file, file]
 
 
+@pytest.mark.parametrize("written", [0, 2])
+@pytest.mark.parametrize("fails_at", ["file", "directory"])
 def test_with_the_policy_always_a_disk_that_takes_nothing_in_keeps_no_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
 ) -> None:
     history = open_history(tmp_path, fsync="always")
-    fill(history, 2)
+    fill(history, written)
+    monkeypatch.setattr(module, "MOST_RECORDS", 2)  # so that a new file is begun
 
     def fail(file: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+        if stat.S_ISDIR(os.fstat(file).st_mode) == (fails_at == "directory"):
+            raise OSError(errno.EIO, "Input/output error")
 
+    before = files(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(module, "sync", fail)
         with pytest.raises(HistoryNotWritten):
             fill(history, 1)
-    assert len(read_independently(tmp_path)) == 2
+    assert files(tmp_path) == before
+    assert len(read_independently(tmp_path)) == history.count == written
     fill(history, 1)
-    assert all_seqs(history) == [1, 2, 3]
+    assert all_seqs(history) == list(range(1, written + 2))
 
 
 def test_with_the_policy_second_one_thread_does_it_a_moment_later(

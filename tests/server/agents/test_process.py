@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, capl
             raise RuntimeError("a fault of ours")
         heard(event)  # type: ignore[arg-type]
 
-    launch = Launch(str(tmp_path), "08445e35-194e-42db-84a7-b7a55484f1b6")
+    launch = Launch(str(tmp_path), str(uuid.uuid4()))
     process = await bad_agent().start(launch, hear)
     process.prompt("say hello")
     assert (await heard.next(TurnEnded)).ok
@@ -406,10 +407,13 @@ def test_the_faster_event_loop_does_the_same(uvloop: Any, tmp_path: Path, comman
 # Starting.
 
 
-async def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path, uvloop: Any, loop: str) -> None:
+    async def start() -> None:
+        await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
+
     with pytest.raises(AgentUnusable, match="directory is not there any more") as caught:
-        async with session(bad_agent(), tmp_path / "gone"):
-            pass
+        (asyncio if loop == "asyncio" else uvloop).run(start())
     assert caught.value.code == "INVALID_PATH"
 
 

@@ -271,10 +271,12 @@ async def start(
         await asyncio.get_running_loop().subprocess_exec(
             lambda: process, *command, cwd=directory, env=dict(environment), start_new_session=True
         )
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        if error.filename == directory:
-            raise AgentUnusable("INVALID_PATH", "The project's directory is not there any more, or closed.") from None
-        raise AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.") from None
     except OSError as error:
-        raise AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.") from None
+        raise _not_started(name, directory, error) from None
     return process
+
+
+def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
+    if not os.path.isdir(directory):
+        return AgentUnusable("INVALID_PATH", "The project's directory is not there any more.")
+    return AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")

@@ -25,6 +25,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(server):  # it died before the arrangement held
         sys.exit(NOT_STARTED)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # a server in the background may have been told to ignore them
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # uvloop passes on copies of the pipes: their end would not be seen
     try:
         os.execv(program, [program, *arguments])

@@ -3,7 +3,8 @@ local config = require('drawbridge.config')
 
 local M = {}
 
-local WAIT, WAIT_FOR_GEMINI = 2000, 8000 -- ms for each program that is asked; Gemini CLI takes 2 s to say its version
+-- ms for each program that is asked; Gemini CLI takes 2 s to say its version, and of each guard a sample is asked.
+local WAIT, WAIT_FOR_GEMINI, WAIT_FOR_GUARD = 2000, 8000, 5000
 local OLDEST_GEMINI = 31 -- 0.31 is the first that looks at more than its own parents for an editor
 local INSTALL_GEMINI = require('drawbridge.cli').agents.gemini.install
 
@@ -53,14 +54,16 @@ local function check_neovim()
   end
 end
 
+--- Whether it can be asked.
 local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
   if not program then
-    return fault(config.get().command and problem or 'The Python side is missing', {
+    fault(config.get().command and problem or 'The Python side is missing', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
     })
+    return false
   end
   local words = vim.list_extend(vim.deepcopy(program), { '--version' })
   local version, reason = ask(words)
@@ -72,6 +75,7 @@ local function check_program()
       ('Run `%s` in a shell to see what it says.'):format(table.concat(words, ' ')),
     })
   end
+  return version ~= nil
 end
 
 local function mode(path)
@@ -111,6 +115,36 @@ local function check_bridge()
     ok('Connected: ' .. table.concat(now.agents, ', '))
   else
     info('No agent is connected: :DrawbridgeClaude or :DrawbridgeGemini, elsewhere /ide')
+  end
+end
+
+local function check_guard_of(guard)
+  local setup = ('`drawbridge setup %s`'):format(guard.agent)
+  if guard.state == 'works' and guard.problem == '' then
+    ok(('%s is kept from your unsaved work (%s)'):format(guard.name, home(guard.file)))
+  elseif guard.state == 'absent' and vim.fn.executable(guard.agent) == 1 then
+    warn(('%s may overwrite what you have not saved: it has no guard'):format(guard.name), { setup .. ' installs it.' })
+  elseif guard.state == 'absent' then
+    info(('%s has no guard; %s installs it'):format(guard.name, setup))
+  end
+end
+
+--- What is broken or off is among the problems.
+local function check_guard()
+  local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
+  if not found then
+    return warn('Whether the guard stands is not known: ' .. problem, { 'Run `drawbridge info` in a shell.' })
+  end
+  for _, guard in ipairs(found.guards) do
+    check_guard_of(guard)
+  end
+  for _, sentence in ipairs(found.problems) do
+    fault(sentence)
+  end
+  if not found.finds_us then
+    warn('The guard does not find this Neovim: agents may overwrite what you have not saved in it', {
+      'Start it with `drawbridge nvim`, or name the directory of its socket in socket_dir under [hook] in the settings.',
+    })
   end
 end
 
@@ -241,10 +275,14 @@ end
 function M.check()
   start('This Neovim')
   check_neovim()
-  check_program()
+  local answers = check_program()
   start('The bridge')
   check_bridge()
   check_proxies()
+  if answers then
+    start('The guard')
+    check_guard()
+  end
   start('Gemini CLI')
   check_gemini()
   check_gemini_setting()

@@ -100,7 +100,7 @@ local NEXT = {
 }
 
 ---@return {[1]: string, [2]: string}[] rows Label and text.
-local function rows(now)
+local function rows(now, guard)
   local home = function(path)
     return path and vim.fn.fnamemodify(path, ':~')
   end
@@ -108,6 +108,7 @@ local function rows(now)
     { 'bridge', now.state .. (now.problem and (': ' .. now.problem) or '') },
     { 'agents', #now.agents > 0 and table.concat(now.agents, ', ') or 'none' },
     { 'proposals', now.pending > 0 and ('%d wait (:DrawbridgeReview)'):format(now.pending) or 'none' },
+    { 'guard', guard },
   }
   local function add(label, text)
     if text then
@@ -123,10 +124,8 @@ local function rows(now)
   return said
 end
 
-local function open_float(lines)
-  local buffer = vim.api.nvim_create_buf(false, true)
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
-  vim.bo[buffer].modifiable, vim.bo[buffer].bufhidden = false, 'wipe'
+--- In the middle of the screen, and large enough for the lines.
+local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do
     width = math.max(width, vim.fn.strdisplaywidth(text))
@@ -137,7 +136,7 @@ local function open_float(lines)
     height = height + math.floor(math.max(0, vim.fn.strdisplaywidth(text) - 1) / width)
   end
   height = math.max(1, math.min(height, vim.o.lines - 4))
-  local window = vim.api.nvim_open_win(buffer, true, {
+  return {
     relative = 'editor',
     style = 'minimal',
     border = 'rounded',
@@ -145,24 +144,47 @@ local function open_float(lines)
     height = height,
     row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),
     col = math.max(0, math.floor((vim.o.columns - width) / 2) - 1),
-  })
-  vim.wo[window].wrap = true
-  return buffer, window
+  }
 end
 
---- Shows the status in a window of its own; `q`, Esc or leaving it closes it.
-function M.show()
-  local lines = { ' Drawbridge', '' }
-  for _, row in ipairs(rows(M.get())) do
-    lines[#lines + 1] = (' %-10s %s '):format(row[1], row[2])
-  end
-  local buffer, window = open_float(lines)
+local function fill(buffer, lines)
+  vim.bo[buffer].modifiable = true
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
+  vim.bo[buffer].modifiable = false
   local space = vim.api.nvim_create_namespace('drawbridge_status')
   vim.api.nvim_buf_set_extmark(buffer, space, 0, 0, { end_col = #lines[1], hl_group = 'Title' })
   for index = 2, #lines - 1 do
     vim.api.nvim_buf_set_extmark(buffer, space, index, 0, { end_col = 11, hl_group = 'Comment' })
   end
+end
+
+local function lines_of(guard)
+  local lines = { ' Drawbridge', '' }
+  for _, row in ipairs(rows(M.get(), guard)) do
+    lines[#lines + 1] = (' %-10s %s '):format(row[1], row[2])
+  end
+  return lines
+end
+
+--- Shows the status in a window of its own; `q`, Esc or leaving it closes it.
+function M.show()
+  local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('is being asked')
+  vim.bo[buffer].bufhidden = 'wipe'
+  fill(buffer, lines)
+  local window = vim.api.nvim_open_win(buffer, true, place(lines))
+  vim.wo[window].wrap = true
+  local guard = require('drawbridge.guard')
+  local job = guard.ask(function(...)
+    if vim.api.nvim_win_is_valid(window) then
+      lines = lines_of(guard.line(...))
+      fill(buffer, lines)
+      vim.api.nvim_win_set_config(window, place(lines))
+    end
+  end)
   local function close()
+    if job then
+      vim.fn.jobstop(job)
+    end
     if vim.api.nvim_win_is_valid(window) then
       vim.api.nvim_win_close(window, true)
     end

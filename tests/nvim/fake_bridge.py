@@ -24,6 +24,9 @@ def main(arguments: list[str]) -> int:
     if "--version" in arguments:
         sys.stdout.write("drawbridge 0.0.0 (a fake)\n")
         return 0
+    if "info" in arguments:
+        sys.stdout.write(json.dumps(info(), indent=2))
+        return 0
     manner = arguments.pop(0) if arguments[0] != "ide" else ""
     keep_record(arguments)
     if manner == "crashes":
@@ -36,6 +39,15 @@ def main(arguments: list[str]) -> int:
         sys.stdin.buffer.read()
         return 0
     return serve(arguments, manner)
+
+
+def info() -> dict[str, Any]:
+    """What `drawbridge info --json` says; a test may write other things into ``info.json``."""
+    agents = ("claude", "gemini")
+    guards = [{"agent": agent, "state": "works", "file": f"/{agent}", "problem": ""} for agent in agents]
+    written = Path(os.environ["TMPDIR"]) / "info.json"
+    other = json.loads(written.read_text()) if written.exists() else {}
+    return {"guard": guards, "editors": [{"pid": os.getppid()}], "problems": []} | other
 
 
 def serve(arguments: list[str], manner: str) -> int:

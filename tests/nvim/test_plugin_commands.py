@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from tests import programs
 from .plugin_rig import Neovim, bridge_options, neovim, wait_until
 
 TELL = "require('drawbridge.link').handle('announce', { port = 41234, token = ('t'):rep(32), agents = ... })"
+FLOAT_LINES = "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\\n')"
 FLOAT = """
 local window = vim.api.nvim_get_current_win()
 if vim.api.nvim_win_get_config(window).relative == '' then return nil end
@@ -135,6 +139,30 @@ class TestStatus:
         assert "port       41234" in shown
         assert "lock file  ~/.claude/ide/" in shown
         assert re.search(r"discovery  \S+/gemini/ide/gemini-ide-server-\d+-\d+\.json", shown)
+
+    def test_the_guard_is_looked_for_meanwhile(self, editor: Neovim) -> None:
+        connect(editor)
+        editor.command("DrawbridgeStatus")
+        editor.wait(f"{FLOAT_LINES}:find('guard      Claude Code works, Gemini CLI works ', 1, true)")
+        assert not editor.is_stuck
+
+    @pytest.mark.parametrize(
+        ("found", "shown"),
+        [
+            ({"guard": []}, "not installed: drawbridge setup claude"),
+            (
+                {"editors": []},
+                "Claude Code works, Gemini CLI works, but does not find this Neovim (:checkhealth drawbridge",
+            ),
+            ({"problems": ["Something."]}, "Claude Code works, Gemini CLI works (:checkhealth drawbridge tells more)"),
+            ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
+        ],
+    )
+    def test_what_is_wrong_with_it_is_said(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
+        (Path(os.environ["TMPDIR"]) / "info.json").write_text(json.dumps(found))
+        connect(editor)
+        editor.command("DrawbridgeStatus")
+        editor.wait(f"{FLOAT_LINES}:find(..., 1, true)", f"guard      {shown}")
 
     @pytest.mark.parametrize("key", ["q", "<Esc>", "<CR>", "<C-w>p"])
     def test_it_goes_away_and_leaves_the_window_as_it_was(self, editor: Neovim, key: str) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,7 @@ def test_all_is_well(editor: Neovim, tmp_path: Path) -> None:
     assert report.count("(mode 600)") == 2
     assert report.count("(mode 700)") == 2
     assert "Connected: claude-code" in report
+    assert "Claude Code is kept from your unsaved work (/claude)" in report
     assert "claude: 9.8.7 (Claude Code)" in report
     assert "gemini: 0.61.0" in report
     assert "It looks for an editor (ide.enabled in ~/.gemini/settings.json)" in report
@@ -140,6 +142,49 @@ def test_no_claude_says_what_to_install(editor: Neovim) -> None:
     report = health(editor)
     assert "claude-of-nowhere can't be run" in report
     assert "npm install -g @anthropic-ai/claude-code" in report
+
+
+class TestGuard:
+    """What `drawbridge info` finds is said with what to do, and an editor that cannot say it does not hold up the rest."""
+
+    @pytest.fixture(autouse=True)
+    def program_of_codex(self, tmp_path: Path) -> None:
+        program(tmp_path / "bin" / "codex", "echo 0.1")
+
+    def test_an_agent_that_is_there_and_has_none_is_a_warning(self, editor: Neovim) -> None:
+        say_info(guard=[{"agent": "codex", "state": "absent", "file": "/codex", "problem": ""}])
+        start(editor)
+        report = health(editor)
+        assert "Codex may overwrite what you have not saved: it has no guard" in report
+        assert "`drawbridge setup codex` installs it." in report
+
+    def test_what_should_be_mended_is_an_error(self, editor: Neovim) -> None:
+        broken = {"agent": "claude", "state": "broken", "file": "/claude", "problem": "/python is gone"}
+        say_info(guard=[broken], problems=["The guard for Claude Code is off: /python is gone. Do this."])
+        start(editor)
+        report = health(editor)
+        assert re.search("ERROR:? The guard for Claude Code is off: /python is gone. Do this.", report)
+        assert "is kept from your unsaved work" not in report
+
+    def test_a_neovim_that_it_does_not_find_is_a_warning(self, editor: Neovim) -> None:
+        say_info(editors=[{"pid": 1}])
+        start(editor)
+        assert "The guard does not find this Neovim: agents may overwrite" in health(editor)
+
+    def test_where_nobody_can_say_it_is_not_known(self, editor: Neovim) -> None:
+        say_info(guard="nonsense")
+        start(editor)
+        assert "Whether the guard stands is not known: `drawbridge info` ended with code 0" in health(editor)
+
+    def test_the_real_command_is_understood(self, editor: Neovim) -> None:
+        report = health(editor)
+        assert "Claude Code may overwrite what you have not saved: it has no guard" in report
+        assert "not known" not in report
+        assert "does not find this Neovim" not in report
+
+
+def say_info(**keys: Any) -> None:
+    (Path(os.environ["TMPDIR"]) / "info.json").write_text(json.dumps(keys))
 
 
 class TestGemini:

@@ -1,0 +1,101 @@
+--- Whether the guard stands that keeps agents from unsaved work: what `drawbridge info` finds. The guard needs no plugin.
+local M = {}
+
+local NAMES = { claude = 'Claude Code', gemini = 'Gemini CLI', codex = 'Codex' }
+local MORE = ':checkhealth drawbridge tells more'
+
+---@class drawbridge.Guard
+---@field agent string
+---@field name string As people call the agent.
+---@field state 'works'|'broken'|'off'|'absent'|'unreadable'
+---@field file string
+---@field problem string
+
+---@class drawbridge.Guards
+---@field guards drawbridge.Guard[] In every settings file that has one, and of each agent without.
+---@field problems string[] What should be mended, a sentence each.
+---@field finds_us boolean Whether the guard finds this Neovim.
+
+local function parsed(text)
+  local read, report = pcall(vim.json.decode, text)
+  if not read or type(report) ~= 'table' or type(report.guard) ~= 'table' then
+    return nil
+  end
+  local found = { guards = report.guard, problems = report.problems or {}, finds_us = false }
+  for _, guard in ipairs(found.guards) do
+    guard.name = NAMES[guard.agent] or guard.agent
+  end
+  for _, editor in ipairs(report.editors or {}) do
+    found.finds_us = found.finds_us or editor.pid == vim.fn.getpid()
+  end
+  return found
+end
+
+--- Asks without waiting. `done` gets what was found, or nil and why not.
+---@param done fun(found: drawbridge.Guards?, problem: string?)
+---@return integer? job
+function M.ask(done)
+  local program, problem = require('drawbridge.program').find()
+  if not program then
+    return done(nil, problem)
+  end
+  local said = {}
+  local function collect(_, lines)
+    said = lines
+  end
+  local started, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(program), { 'info', '--json' }), {
+    stdout_buffered = true,
+    on_stdout = collect,
+    on_exit = vim.schedule_wrap(function(_, code)
+      local found = parsed(table.concat(said, '\n'))
+      done(found, not found and ('`drawbridge info` ended with code %d'):format(code) or nil)
+    end),
+  })
+  if not started or job <= 0 then
+    return done(nil, ("%s can't be run"):format(program[1]))
+  end
+  pcall(vim.fn.chanclose, job, 'stdin')
+  return job
+end
+
+--- The same, waited for; never longer than `wait` milliseconds.
+---@return drawbridge.Guards? found
+---@return string? problem
+function M.find(wait)
+  local answer
+  local job = M.ask(function(found, problem)
+    answer = { found = found, problem = problem }
+  end)
+  if not vim.wait(wait, function()
+    return answer ~= nil
+  end, 20) then
+    vim.fn.jobstop(job)
+    return nil, ('`drawbridge info` gave no answer in %d seconds'):format(wait / 1000)
+  end
+  return answer.found, answer.problem
+end
+
+--- One line for people.
+---@param found drawbridge.Guards?
+---@param problem string?
+function M.line(found, problem)
+  if not found then
+    return ('not known: %s'):format(problem)
+  end
+  local states = {}
+  for _, guard in ipairs(found.guards) do
+    if guard.state ~= 'absent' then
+      states[#states + 1] = ('%s %s'):format(guard.name, guard.state)
+    end
+  end
+  if #states == 0 then
+    return 'not installed: drawbridge setup claude'
+  end
+  local line = table.concat(states, ', ')
+  if not found.finds_us then
+    line = line .. ', but does not find this Neovim'
+  end
+  return (#found.problems > 0 or not found.finds_us) and ('%s (%s)'):format(line, MORE) or line
+end
+
+return M

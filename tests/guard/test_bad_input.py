@@ -121,13 +121,13 @@ def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) 
 
 def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        raise KeyError("something\n\x1b[31m\ud800")
+        raise RuntimeError("something\n\x1b[31m\ud800")
 
     monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
     assert guard.say(edit()) == {}
     assert "an error of its own" in guard.denial(edit(), fail="closed")
     assert guard.say(edited(), fail="closed") == {}
-    assert guard.log[0].startswith("claude: failed (open): KeyError: 'something")
+    assert guard.log[0].startswith("claude: failed (open): RuntimeError: something")
     assert all(line.isprintable() for line in guard.log)
 
 

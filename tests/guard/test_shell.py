@@ -134,6 +134,13 @@ def test_so_does_one_with_blanks_and_commas_in_it(ws: Path, command: str) -> Non
     assert shell.named(command, str(ws), [name]) == [name]
 
 
+def test_a_star_does_not_go_into_directories_and_two_do(ws: Path) -> None:
+    names = [str(ws / "sub" / "d.py")]
+    assert shell.named("rm *.py", str(ws), names) == []
+    assert shell.named("rm */*.py", str(ws), names) == names
+    assert shell.named("rm **/*.py", str(ws), names) == names
+
+
 def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
     """It has a buffer, and the command would make it."""
     names = [str(ws / "new.py")]

@@ -1,6 +1,7 @@
 """A language server on standard input and output: every line with the word "bad" is an error, with "odd" a warning.
 
-It reports on a text as soon as it gets it, unless the text has the word "slow": then once the file named by its argument exists.
+It reports on a text as soon as it gets it, unless the text has the word "slow": then once the file that its argument
+names exists.
 """
 
 from __future__ import annotations

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from drawbridge.guard import ask, find
 from tests.nvim.rig import PATIENCE, Person, headless
 
+T = TypeVar("T")
+
 DEADLINE = 5_000
 """Milliseconds; the guard's own are far shorter, and not what is tested here."""
+
+
+QUICK = ("--cmd", "let g:loaded_python3_provider = 0")
+"""For a Python file Neovim would start every Python there is, to see which knows it."""
+
+WORKED_OFF = "<F12> <Cmd>let g:typed += 1<CR>"
+"""A mapping: a question may overtake the keys that were sent before it."""
 
 
 class Desk:
@@ -22,6 +32,7 @@ class Desk:
         self.person = person
         self.folder = folder
         self.program = program
+        self._typed = 0
 
     def file(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
         path = self.folder / name
@@ -62,22 +73,48 @@ class Desk:
         await self.person.lua("vim.cmd(...)", command)
 
     async def keys(self, keys: str) -> None:
-        """Keys; returns when Neovim has worked them off."""
-        await self.person.types(keys)
-        await self.person.lua("return 1")
+        """Keys that leave no command half typed; returns when Neovim has worked them off, in whatever mode it is then."""
+        if not self._typed:
+            await self.person.lua("vim.cmd(...)", f"noremap {WORKED_OFF}|noremap! {WORKED_OFF}|let g:typed = 0")
+        self._typed += 1
+        await self.person.types(keys + "<F12>")
+        await self.person.until("return vim.g.typed == ...", self._typed)
 
     async def mode(self) -> str:
         return str((await self.person.call("nvim_get_mode"))["mode"])
 
     async def comes_into(self, mode: str) -> None:
         """Waits for a mode, also for one in which nothing else is answered."""
-        async with asyncio.timeout(PATIENCE):
-            while await self.mode() != mode:
-                await asyncio.sleep(0.01)
+        await sooner_or_later(self.mode, mode.__eq__, f"mode {mode}")
+
+
+def reloaded(answer: Any) -> list[str]:
+    """The files that a `refresh_buffer` showed anew; none was kept."""
+    assert answer["success"] is True
+    assert answer["kept"] == []
+    return [file["name"] for file in answer["reloaded"]]
+
+
+def kept(answer: Any) -> list[str]:
+    """The files that a `refresh_buffer` left alone although they changed on disk; none was shown anew."""
+    assert answer["success"] is True
+    assert answer["reloaded"] == []
+    return [file["name"] for file in answer["kept"]]
+
+
+async def sooner_or_later(
+    look: Callable[[], Awaitable[T]], enough: Callable[[T], bool], what: str = "what was waited for"
+) -> T:
+    """What ``look`` finds, once it is ``enough``."""
+    end = time.monotonic() + PATIENCE
+    while not enough(found := await look()):
+        assert time.monotonic() < end, f"{what} did not come within {PATIENCE:g} s"
+        await asyncio.sleep(0.01)
+    return found
 
 
 @contextlib.asynccontextmanager
 async def desk(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Desk]:
     """A Neovim without configuration in ``folder``."""
-    async with headless(program, *arguments, cwd=folder) as person:
+    async with headless(program, *QUICK, *arguments, cwd=folder) as person:
         yield Desk(person, folder, program)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard_nvim.rig import Desk
+from tests.guard_nvim.rig import QUICK, Desk
 from tests.nvim.rig import on_screen
 
 STATES = {
@@ -63,7 +63,7 @@ async def test_a_neovim_that_waits_for_a_key_is_none_the_worse_for_being_asked(
     """Whether it answers, then or later, is its affair; the guard does not wait."""
     path = tmp_path / "a.py"
     path.write_text("one\n")
-    async with on_screen(program, "a.py", cwd=tmp_path) as (person, _):
+    async with on_screen(program, *QUICK, "a.py", cwd=tmp_path) as (person, _):
         at = Desk(person, tmp_path, program)
         await person.types(keys)
         path.write_text("two\n")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.guard_nvim.rig import Desk
-from tests.nvim.rig import PATIENCE
+from tests.guard_nvim.rig import Desk, sooner_or_later
 
 SERVER = Path(__file__).with_name("language_server.py")
 
@@ -119,7 +117,9 @@ async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Desk)
     await at.asks("refresh_buffer", file_path=path)
 
     assert await at.asks("diagnostics", file_path=path) == {"new": [], "pending": False}
-    assert await at.person.lua("return { package.loaded['vim.lsp'] ~= nil, package.loaded['vim.diagnostic'] ~= nil }") == [
+    assert await at.person.lua(
+        "return { package.loaded['vim.lsp'] ~= nil, package.loaded['vim.diagnostic'] ~= nil }"
+    ) == [
         False,
         False,
     ]
@@ -139,10 +139,7 @@ async def served(at: Desk) -> Any:
 
 async def answer_at_last(at: Desk, path: Path) -> Any:
     """As the guard asks: again, as long as something is pending."""
-    async with asyncio.timeout(PATIENCE):
-        while (answer := await at.asks("diagnostics", file_path=path))["pending"]:
-            await asyncio.sleep(0.01)
-    return answer
+    return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 
 async def test_the_language_server_gets_what_was_written_and_its_answer_is_waited_for(at: Desk, served: Path) -> None:

@@ -218,7 +218,7 @@ async def test_cursor_marks_folds_and_extmarks_move_with_the_text(at: Desk) -> N
     await merged(at, path, "\n".join(new) + "\n")
 
     look = (
-        "local v = vim.fn.winsaveview() return { v.topline, v.lnum, v.col, vim.fn.line(\"'a\"), vim.fn.foldlevel(51), "
+        'local v = vim.fn.winsaveview() return { v.topline, v.lnum, v.col, vim.fn.line("\'a"), vim.fn.foldlevel(51), '
         "vim.fn.foldlevel(50), vim.fn.foldlevel(61), vim.fn.foldlevel(62), "
         "vim.api.nvim_buf_get_extmark_by_id(0, vim.api.nvim_create_namespace('other'), 1, {})[1] }"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard_nvim.rig import Desk
+from tests.guard_nvim.rig import QUICK, Desk
 from tests.nvim.rig import on_screen
 
 SENT = {"success": True}
@@ -31,7 +31,7 @@ async def test_a_notice_is_shown_as_a_warning(at: Desk) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ('a "quoted" \\n back\\slash and \'this\' %s ]] --[[', 'a "quoted" \\n back\\slash and \'this\' %s ]] --[['),
+        ("a \"quoted\" \\n back\\slash and 'this' %s ]] --[[", "a \"quoted\" \\n back\\slash and 'this' %s ]] --[["),
         ("first\nsecond\r\n  third\n", "first second third"),
         ("a | echo 'no' | \x1b<CR>", "a | echo 'no' | ^[<CR>"),
         ("日本語 é \U0001f600", "日本語 é \U0001f600"),
@@ -65,10 +65,12 @@ async def test_a_notify_of_the_persons_that_fails_does_no_harm(at: Desk) -> None
 # On a real screen, where Neovim would ask for ENTER.
 
 
-@pytest.mark.parametrize("options", ["", "set cmdheight=2", "silent! set cmdheight=0", "set laststatus=0 noruler noshowcmd"])
+@pytest.mark.parametrize(
+    "options", ["", "set cmdheight=2", "silent! set cmdheight=0", "set laststatus=0 noruler noshowcmd"]
+)
 async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path, tmp_path: Path, options: str) -> None:
     (tmp_path / "a.py").write_text("one\n")
-    async with on_screen(program, "-c", options or "echo", "a.py", cwd=tmp_path, columns=60, rows=12) as (person, pane):
+    async with on_screen(program, *QUICK, "-c", options or "echo", "a.py", cwd=tmp_path, columns=60, rows=12) as (person, pane):
         at = Desk(person, tmp_path, program)
         for length in (10, 40, 47, 48, 49, 50, 58, 59, 60, 61, 300, 3_000):
             assert await at.asks("send_message", message=f"{length} " + "x" * (length - 3)) == SENT
@@ -85,7 +87,7 @@ async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path,
 
 async def test_what_the_person_is_typing_goes_on(program: Path, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one\n")
-    async with on_screen(program, "a.py", cwd=tmp_path, columns=60, rows=12) as (person, _):
+    async with on_screen(program, *QUICK, "a.py", cwd=tmp_path, columns=60, rows=12) as (person, _):
         at = Desk(person, tmp_path, program)
         await at.keys("i")
         await at.comes_into("i")

@@ -279,7 +279,7 @@ async def test_one_line_of_a_megabyte_takes_no_time_to_speak_of(at: Desk, keys: 
 
 
 async def test_bytes_that_are_no_utf8_are_given_as_python_has_them(at: Desk) -> None:
-    await at.ex("edit ++enc=utf-8 a.py | call setline(1, \"caf\\xe9 \\xc3\\xa9\")")
+    await at.ex('edit ++enc=utf-8 a.py | call setline(1, "caf\\xe9 \\xc3\\xa9")')
     await at.asks("snapshot", paths=[])
     await at.keys("V")
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.editors.port import BridgeState
 from drawbridge.guard import ask, find
-from tests.guard_nvim.rig import Desk, desk
+from tests.guard_nvim.rig import QUICK, Desk, desk
+from tests.nvim.rig import desk as bridged
 from tests.programs import nvim_version
 
 
@@ -53,13 +55,24 @@ async def test_only_what_is_wanted_is_told(at: Desk) -> None:
     assert answer["unsaved"][0]["modified"] is True
     assert answer["folders"] == [str(at.folder)]
     assert "selection" not in answer
-    assert (await at.asks("snapshot", paths=[], want=["connected"]))["connected"] == []
+
+
+async def test_agents_that_a_bridge_serves_here(program: Path, tmp_path: Path) -> None:
+    async with bridged(program, tmp_path, *QUICK) as bridge:
+        at = Desk(bridge.person, tmp_path, program)
+        before = await at.asks("snapshot", paths=[], want=["connected"])
+        await bridge.editor.announce(BridgeState(4711, "token", ("Claude Code", "Gemini CLI"), (812,)))
+        now = await at.asks("snapshot", paths=[], want=["selection"], session="s")
+
+    assert (before["connected"], before["agents"]) == ([], [])
+    assert (now["connected"], now["agents"]) == ([812], ["Claude Code", "Gemini CLI"])
 
 
 async def test_the_lists_are_lists_when_nothing_is_open(at: Desk) -> None:
     answer = await at.asks("snapshot", paths=[], want=["open", "unsaved", "connected", "selection"], session="s")
 
-    assert (answer["open"], answer["unsaved"], answer["connected"], answer["selection"]) == ([], [], [], None)
+    assert (answer["open"], answer["unsaved"], answer["connected"], answer["agents"]) == ([], [], [], [])
+    assert answer["selection"] is None
 
 
 # What the person works on.
@@ -324,7 +337,9 @@ async def test_what_it_leaves_in_a_neovim_does_not_grow(at: Desk) -> None:
         await at.asks("snapshot", **params)
         await at.keys("<Esc>")
 
-    kept = await at.person.lua("local g = __drawbridge_guard return { #g.given, #g.remembered, #vim.tbl_keys(g.before) }")
+    kept = await at.person.lua(
+        "local g = __drawbridge_guard return { #g.given, #g.remembered, #vim.tbl_keys(g.before) }"
+    )
 
     assert max(kept) <= 50
     assert await at.person.lua("return #vim.api.nvim_get_autocmds({ group = 'drawbridge_guard' })") <= 10

@@ -151,14 +151,14 @@ async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -
     async with housed(Terms()) as house:
         client = await house.websocket()
         websocket = house.site.peers[0].websocket
-        websocket.send_framed([framed(b"one"), framed("zwölf".encode()), framed(b"x" * 70_000)])
+        websocket.send_framed(framed(b"one") + framed("zwölf".encode()) + framed(b"x" * 70_000))
         assert [await client.hear_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
         websocket.close(1000)
-        websocket.send_framed([framed(b"late")])
+        websocket.send_framed(framed(b"late"))
         assert await client.hear_close() == 1000
         client.send(close())
         assert await client.rest() == b""
-        websocket.send_framed([framed(b"later still")])
+        websocket.send_framed(framed(b"later still"))
 
 
 async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:

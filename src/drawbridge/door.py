@@ -122,6 +122,8 @@ class _Connection(asyncio.Protocol):
         self._held = False
         self._pinged = False
         self._unsent = 0
+        self.send_framed: Callable[[bytes], None] = _dropped
+        """The transport's own ``write`` while the WebSocket is open: the way of most bytes of a broadcast."""
         self.address = ""
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
@@ -197,12 +199,6 @@ class _Connection(asyncio.Protocol):
         self._http.send_text(data)
         self._flush()
 
-    def send_framed(self, frames: Sequence[bytes]) -> None:
-        # The way of most bytes of a broadcast: between events nothing else waits to be written.
-        websocket, transport = self._http.websocket, self._transport
-        if websocket is not None and websocket.is_open and transport is not None and not transport.is_closing():
-            transport.writelines(frames)
-
     def ping_or_cut(self) -> None:
         """Since the last time the peer has said something, or taken some of what waits for it: else it is gone."""
         websocket, transport = self._http.websocket, self._transport
@@ -211,7 +207,7 @@ class _Connection(asyncio.Protocol):
         unsent = transport.get_write_buffer_size()
         if self._pinged and not 0 < unsent < self._unsent:
             logger.info("a peer does not answer any more: it is cut off")
-            transport.abort()
+            self.abort()
             return
         self._pinged, self._unsent = True, unsent
         websocket.ping()
@@ -228,6 +224,7 @@ class _Connection(asyncio.Protocol):
             self._end_in(CLOSING_SECONDS)
 
     def abort(self) -> None:
+        self.send_framed = _dropped
         if self._transport is not None:
             self._transport.abort()
 
@@ -320,12 +317,16 @@ class _Connection(asyncio.Protocol):
         transport = self._transport
         out = self._http.outgoing()
         if transport is None or transport.is_closing():
+            self.send_framed = _dropped
             return
         if out:
             transport.writelines(out)
         if self._http.finished:
             transport.close()
             self._end_in(CLOSING_SECONDS)
+        websocket = self._http.websocket
+        is_open = websocket is not None and websocket.is_open and not self._http.finished
+        self.send_framed = transport.write if is_open else _dropped
 
     def _end_in(self, seconds: float) -> None:
         self._stop_timer()
@@ -338,4 +339,8 @@ class _Connection(asyncio.Protocol):
 
 
 def _nothing() -> None:
+    pass
+
+
+def _dropped(data: bytes) -> None:
     pass

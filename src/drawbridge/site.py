@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -49,8 +49,9 @@ class WebSocket(Protocol):
         """Send one text message (valid UTF-8). On a closed connection it goes nowhere."""
         ...
 
-    def send_framed(self, frames: Sequence[bytes]) -> None:
-        """Send text messages in one write, each as ``wire.websocket.framed`` has made it: once for many peers."""
+    @property
+    def send_framed(self) -> Callable[[bytes], None]:
+        """Sends text messages, each as ``wire.websocket.framed`` has made it: once for many peers."""
         ...
 
     def close(self, code: int = 1000, reason: str = "") -> None: ...

@@ -44,7 +44,7 @@ class FakeWebSocket:
         if self.closed is None:
             self.sent.append(json.loads(data))
 
-    def send_framed(self, frames: Sequence[bytes]) -> None:
+    def send_framed(self, data: bytes) -> None:
         raise AssertionError("what agents are told is told to one of them")
 
     def hold_reading(self, hold: bool) -> None:

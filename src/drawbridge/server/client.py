@@ -69,7 +69,8 @@ class Client:
         self.is_known = False
         self._websocket = websocket
         self._server = server
-        self._outbox = Outbox(server.writers, websocket, self._too_slow)
+        self.outbox = Outbox(websocket, self._too_slow)
+        self._myself = (self,)
         self._inbox: deque[str] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._working = False
@@ -86,10 +87,10 @@ class Client:
     # what the core sees
 
     def send(self, frame: Frame) -> None:
-        self._outbox.send(frame)
+        self._server.writers.tell(self._myself, frame)
 
     async def room(self) -> None:
-        await self._outbox.room()
+        await self.outbox.room()
 
     # what the door sees
 
@@ -108,7 +109,7 @@ class Client:
             self._begin(self._work())
 
     def drained(self) -> None:
-        self._outbox.drained()
+        self.outbox.drained()
 
     def closed(self, code: int) -> None:
         self._end()
@@ -138,7 +139,7 @@ class Client:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._outbox.close()
+        self.outbox.close()
         if not self._tasks:
             # Not in this turn: it may be in the midst of a broadcast that it was too slow for.
             asyncio.get_running_loop().call_soon(self._server.gone, self)
@@ -164,7 +165,7 @@ class Client:
         logger.warning("%s: refused %s, which has not shown the token", correlation_id, self.address)
         failure = ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
         self.send(Frame(error(failure, correlation_id, request_id)))
-        self._outbox.flush()
+        self._server.writers.flush()
         self.close(UNAUTHORIZED, "the token is missing or wrong")
 
     async def _work(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from drawbridge.server.agents.port import Agent
 from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
 
 
 class Limits(Struct, frozen=True):
@@ -98,10 +98,11 @@ class House:
         self.ceilings = ceilings
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)
+        self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
+        """How a frame goes to many; who owns the sockets has a quicker way."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 
     def tell(self, topic: str, frame: Frame, besides: Mapping[str, Subscriber]) -> None:
         """Everybody who follows ``topic``, but those who hear it anyway."""
-        for id, subscriber in list(self.topics[topic].items()):
-            if id not in besides:
-                subscriber.send(frame)
+        followers = self.topics[topic]
+        self.broadcast([followers[id] for id in followers if id not in besides], frame)

@@ -48,9 +48,7 @@ class Journal:
             return 0
 
     def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
-        for subscriber in list(self.subscribers.values()):
-            if subscriber is not besides:
-                subscriber.send(frame)
+        self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
         if topic:
             self._house.tell(
                 topic, frame, self.subscribers if besides is None else {**self.subscribers, besides.id: besides}

@@ -64,6 +64,7 @@ async def _serve(
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings)
     await core.open()
     site = ServerSite(access, core)
+    core.house.broadcast = site.writers.broadcast
     number = version("drawbridge")
     monitor = Monitor(plan.data, number, core.states, lambda: len(site.clients))
     site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health)

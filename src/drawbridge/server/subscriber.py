@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -36,3 +37,9 @@ class Subscriber(Protocol):
     async def room(self) -> None:
         """Returns once what was sent has mostly left, or the client is gone: between the pages of a long history."""
         ...
+
+
+def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
+    """The plain way to tell all of them."""
+    for subscriber in audience:
+        subscriber.send(frame)

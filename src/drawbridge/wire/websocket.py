@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -112,11 +111,6 @@ class WebSocketConnection:
         if self._frames.state is OPEN:
             self._frames.send_text(data)
             self._flush()
-
-    def send_framed(self, frames: Sequence[bytes]) -> None:
-        """Send messages that ``framed`` has made."""
-        if self._frames.state is OPEN:
-            self._out += frames
 
     def ping(self) -> None:
         """The peer answers by itself, or is gone."""

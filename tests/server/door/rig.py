@@ -104,7 +104,7 @@ class Twin:
         return messages.OK
 
     project_delete = get_messages = agent_interrupt = agent_new_session = set_mode = set_model = _plain
-    session_list = session_resume = session_fork = permission_response = _plain
+    session_list = session_resume = session_fork = permission_response = run_changes = run_revert = _plain
 
     def follow(self, topics: Sequence[say.Topic], client: Subscriber) -> None:
         for topic in topics:

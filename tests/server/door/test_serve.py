@@ -308,6 +308,7 @@ async def test_an_open_question_is_withdrawn_at_the_end(data: Path, code: Path) 
         await client.hear("update", "permission_withdrawn", approval_id=asked["data"]["approval_id"])
         await client.hear("update", "run_finished", outcome="interrupted")
         assert await client.close_code() == 1001
+        assert (await server.ended())[0] == 0
 
 
 async def test_clients_that_do_not_answer_hold_nothing_up(data: Path) -> None:

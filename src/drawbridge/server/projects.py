@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from drawbridge.errors import DrawbridgeError
+from drawbridge.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.private_files import make_private_directory
 from drawbridge.server import metadata, places
 from drawbridge.server.client_errors import ClientError
@@ -61,6 +61,9 @@ class Projects:
             if directory.is_dir() and not directory.is_symlink():
                 try:
                     self._add(self._open(directory))
+                except HistoryUnreadable as error:
+                    # It may be for the moment only: the project is back at the next start.
+                    logger.error("the project in %s can't be read now: %s", directory.name, error)
                 except (metadata.Damaged, DrawbridgeError) as error:
                     self._quarantine(directory, str(error))
 

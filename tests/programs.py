@@ -38,11 +38,21 @@ def nvim() -> Path:
 
 
 def each_nvim() -> list[Any]:
-    """One parameter a Neovim, for ``pytest.mark.parametrize("nvim", each_nvim())`` or ``pytest.fixture(params=…)``."""
-    found = [pytest.param(path, id="nvim-" + ".".join(map(str, nvim_version(path)))) for path in nvims()]
+    """One parameter a Neovim, for ``pytest.mark.parametrize("nvim", each_nvim())`` or ``pytest.fixture(params=…)``.
+
+    The oldest and the newest in every run; those between them with ``make slow``, since they seldom know better.
+    """
+    found = nvims()
+    between = [pytest.mark.slow]
+    parameters = [
+        pytest.param(
+            path, id="nvim-" + ".".join(map(str, nvim_version(path))), marks=between if path in found[1:-1] else []
+        )
+        for path in found
+    ]
     if not found and _required():
         missing(NO_NVIM)
-    return found or [pytest.param(None, id="no-nvim", marks=pytest.mark.skip(NO_NVIM))]
+    return parameters or [pytest.param(None, id="no-nvim", marks=pytest.mark.skip(NO_NVIM))]
 
 
 @functools.cache

@@ -183,7 +183,7 @@ class Core:
         shown = tuple(messages.history_record(record.line, project.id, record.seq) for record in page.records)
         if not paged and not page.has_more:
             return Answer(type="message_history", project_id=project.id, data=shown)
-        backwards = command.before_seq is not None and command.after_seq is None and command.since is None
+        backwards = command.before_seq is not None and command.after_seq is None
         end = page.records[0 if backwards else -1].seq if page.records else None
         data = messages.HistoryPage(shown, end if page.has_more else None, page.has_more)
         return Answer(type="message_history", project_id=project.id, data=data)

@@ -95,7 +95,7 @@ def test_a_copy_beside_another_is_pruned_by_itself(kept: Path, monkeypatch: pyte
 
 def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "MOST", 1)
-    guard.neovim()
+    guard.neovim(answers={"refresh_buffer": {"success": True, "reloaded": [{"name": "/ws/b.py"}], "kept": []}})
     for number in range(3):
         copied(kept, "/ws/a.py", "x", ago=number)
     assert guard.say(edited()) == {}

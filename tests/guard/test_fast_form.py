@@ -56,6 +56,25 @@ def test_a_command_with_nothing_unsaved_loads_one_more(guard: Guard, home: Path)
     assert loaded <= WITH_EDITOR | {"drawbridge.guard.events"}
 
 
+SLOW = HEAVY - {"os"}
+
+
+@pytest.mark.parametrize(
+    "payload", [edited(), recorded("claude", "PostToolUse", "Bash"), recorded("claude", "FileChanged")]
+)
+def test_after_a_call_nothing_slow_is_loaded_either(guard: Guard, home: Path, payload: Payload) -> None:
+    guard.neovim({A: {}})
+    assert not imported(processes.fast_form(home, guard.settings), payload) & SLOW
+
+
+@pytest.mark.parametrize("unknown", ["allow", "deny"])
+def test_nor_where_an_editor_does_not_answer(guard: Guard, home: Path, unknown: str) -> None:
+    """It has cost its deadline already."""
+    guard.neovim({A: KEPT}, manner=editors.silent)
+    words = processes.fast_form(home, guard.settings | {"deadline": 50, "unknown": unknown})
+    assert not imported(words, edit()) & SLOW
+
+
 def test_nothing_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
     """It is installed by itself; each way that an answer can go is gone here once."""
     unsaved = {"buffer_text": {"text": "mine\n", "version": 1}, "save_buffer": {"saved": True}}

@@ -31,15 +31,17 @@ def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], env
     copies = _copies(environ)
     backups = {"backups": copies} if copies else {}
     left: list[Kept] = []
+    replaced = False
     for where in [{"file_path": path} for path in call.paths] if call.kind == agents.EDIT else [{}]:
         answers = ask.ask(sockets, "refresh_buffer", where | backups, settings["deadline"], REFRESH_PATIENCE)
+        replaced = replaced or any(entries(found, "reloaded") for found in answers)
         left += [Kept(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
         # Who is hung costs the deadline once.
         sockets = [(found.path, found.kind) for found in answers if found.result is not None]
     texts = list(_about_kept(call, once(left), settings, environ))
     if settings["diagnostics"] and call.event == agents.AFTER and call.kind == agents.EDIT:
         texts += _about_diagnostics(call, sockets, settings)
-    if copies:
+    if replaced and copies:
         from drawbridge.guard.copies import prune
 
         prune(copies)
@@ -57,6 +59,8 @@ def _about_kept(
     call: agents.Call, left: list[Kept], settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
     """Of files whose buffers could not be read anew: the person is told, and of unsaved changes the agent too."""
+    if not left:
+        return
     edited = call.kind == agents.EDIT and call.event == agents.AFTER
     if merges := edited and settings["answer"] == "merge":
         from drawbridge.guard import merging

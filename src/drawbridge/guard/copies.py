@@ -5,15 +5,11 @@ of any hook call.
 from __future__ import annotations
 
 import os
-import re
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-NAME = re.compile(r"[0-9]{1,15}\.[0-9]+")
-"""Milliseconds since 1970, and the id of the editor's process."""
 
 MOST = 200
 LARGEST_SUM = 50 * 1024 * 1024
@@ -42,8 +38,9 @@ def listed(directory: str) -> list[Copy]:
 
 def _found(directory: str) -> Iterator[Copy]:
     for entry in os.scandir(directory):
-        if NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-            seconds = int(entry.name.partition(".")[0]) / 1000
+        milliseconds, _, pid = entry.name.partition(".")
+        if _is_number(milliseconds) and _is_number(pid) and entry.is_dir(follow_symlinks=False):
+            seconds = int(milliseconds) / 1000
             for folder, _, names in os.walk(entry.path):
                 for file in (os.path.join(folder, name) for name in names):
                     try:
@@ -51,6 +48,10 @@ def _found(directory: str) -> Iterator[Copy]:
                     except OSError:
                         continue  # gone meanwhile
                     yield Copy(file, file.removeprefix(entry.path), seconds, size)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
 
 
 def prune(directory: str) -> None:

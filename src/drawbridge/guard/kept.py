@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 from drawbridge.guard import ask, find, rule
-from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
+
+    from drawbridge.privacy import Privacy
 
 LARGEST_FILE = 4 * 1024 * 1024
 # Milliseconds.
@@ -43,6 +44,8 @@ def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
 
 
 def privacy(settings: Mapping[str, Any]) -> Privacy:
+    from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+
     return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
 
 

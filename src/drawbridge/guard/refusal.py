@@ -4,10 +4,8 @@ a hook for an attack.
 
 from __future__ import annotations
 
-from drawbridge import text
 from drawbridge.guard.agents import BEFORE, NAMES, SHELL
 from drawbridge.guard.kept import base_names, buffer_text, disk_text, privacy
-from drawbridge.text import hunks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +82,9 @@ def _difference(one: Kept) -> str:
     saved = disk_text(one.name)
     if unsaved is None or saved is None:
         return ""
+    from drawbridge import text
+    from drawbridge.text import hunks
+
     old, _ = text.split(saved)
     new, _ = text.split(unsaved[0])
     found = hunks.diff(old, new)

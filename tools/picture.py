@@ -1,8 +1,9 @@
-"""Take the picture of the README anew: the real CLI's proposal in a real Neovim, the CLI's question beside it.
+"""Take the pictures of the pages anew: a real Neovim, and the real CLI beside it.
 
-    python tools/picture.py [docs/images/diff.svg]
+    python tools/picture.py [diff] [guard]
 
-It needs what the end-to-end tests need (tests/programs.py says where that is looked for) and lives in a home of its own.
+They go to docs/images. It needs what the end-to-end tests need (tests/programs.py says where that is looked for) and
+lives in a home of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,12 +21,14 @@ from tests.e2e.claude_rig import EDIT_DIALOG  # noqa: E402
 from tests.e2e.desk import Desk  # noqa: E402
 from tests.e2e.messages_stub import MessagesStub, edit, read, text  # noqa: E402
 from tests.e2e.tmux import Pane, Tmux  # noqa: E402
+from tests.e2e_guard.desk import GuardedDesk  # noqa: E402
 
 import terminal_svg  # noqa: E402
 
 ROWS = 26
 EDITOR_COLUMNS = 93
 CLAUDE_COLUMNS = 48
+NARROW, WIDE = 76, 65
 
 LOOK = """
 vim.o.laststatus = 3
@@ -84,8 +88,19 @@ DESCRIPTION = (
 )
 
 
-def take(home: Path) -> str:
-    """The picture as SVG. Everything that runs for it lives in ``home`` and has ended afterwards."""
+MINE = "CLOSES = time(23)  # from May on"
+EXCUSE = (
+    "You are editing hours.py and have not saved it yet, so I left it alone. Save it, say go, and I make the change."
+)
+DENIAL = (
+    "A terminal with Neovim on the left and Claude Code on the right. Neovim shows a file with a line that is not saved and, "
+    "below, the notice that Claude Code was kept from changing the file. Claude Code shows that its edit was denied and says "
+    "that it waits for the file to be saved."
+)
+
+
+def diff(home: Path) -> str:
+    """Claude proposes a change, and Neovim shows it."""
     with MessagesStub() as model, Tmux.server() as tmux, Desk(home / "drawbridge", model, tmux) as desk:
         file = desk.file("hours.py", CONSTANTS + OLD + REST)
         neovim = desk.neovim(file)
@@ -98,11 +113,28 @@ def take(home: Path) -> str:
         neovim.wait_for_proposal()
         neovim.pane.wait_for("From six sharp")
         claude.pane.wait_for("Opened changes in Neovim", EDIT_DIALOG, AT_REST)
-        return terminal_svg.picture(
-            terminal_svg.beside(grid(tmux, neovim.pane, EDITOR_COLUMNS), grid(tmux, claude.pane, CLAUDE_COLUMNS)),
-            "Claude proposes, you decide",
-            DESCRIPTION,
-        )
+        shown = terminal_svg.beside(grid(tmux, neovim.pane, EDITOR_COLUMNS), grid(tmux, claude.pane, CLAUDE_COLUMNS))
+        return terminal_svg.picture(shown, "Claude proposes, you decide", DESCRIPTION)
+
+
+def guard(home: Path) -> str:
+    """Claude is denied an edit of a file with unsaved changes."""
+    with MessagesStub() as model, Tmux.server() as tmux, GuardedDesk(home / "drawbridge", model, tmux) as desk:
+        file = desk.file("hours.py", CONSTANTS + OLD + REST)
+        neovim = desk.nvim(file)
+        neovim.lua(LOOK.replace("%{v:lua.require'drawbridge'.statusline()}", ""))
+        neovim.pane.type(f"4Gcc{MINE}")
+        neovim.pane.press("Escape")
+        desk.set_up()
+        claude = desk.lonely_claude("--permission-mode", "acceptEdits")
+        resize(tmux, neovim.pane, NARROW)
+        resize(tmux, claude.pane, WIDE)
+        model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW), text(EXCUSE))
+        claude.prompt(PROMPT)
+        neovim.pane.wait_for("was kept from changing")
+        claude.pane.wait_for(r"make\s+the\s+change")
+        shown = terminal_svg.beside(grid(tmux, neovim.pane, NARROW), grid(tmux, claude.pane, WIDE))
+        return terminal_svg.picture(shown, "Unsaved work is kept", DENIAL)
 
 
 def resize(tmux: Tmux, pane: Pane, columns: int) -> None:
@@ -115,18 +147,23 @@ def grid(tmux: Tmux, pane: Pane, columns: int) -> terminal_svg.Grid:
 
 
 def main() -> None:
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images" / "diff.svg"
-    with tempfile.TemporaryDirectory(prefix="db-picture-", ignore_cleanup_errors=True) as folder:
+    pictures = {picture.__name__: picture for picture in (diff, guard)}
+    for name in sys.argv[1:] or pictures:
+        target = ROOT / "docs" / "images" / f"{name}.svg"
+        target.write_text(at_home(pictures[name]), encoding="utf-8")
+        print(f"{target}: {target.stat().st_size / 1000:.0f} kB")
+
+
+def at_home(take: Callable[[Path], str]) -> str:
+    """Everything that runs for the picture lives in a directory of its own and has ended afterwards."""
+    with tempfile.TemporaryDirectory(prefix="db-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         os.environ |= {"HOME": folder, "CLAUDE_CONFIG_DIR": f"{folder}/.claude"}
         os.environ |= {
             f"XDG_{kind}": f"{folder}/{kind}" for kind in ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME")
         }
         os.environ["XDG_RUNTIME_DIR"] = folder
-        drawing = take(home)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(drawing, encoding="utf-8")
-    print(f"{target}: {len(drawing.encode()) / 1000:.0f} kB")
+        return take(home)
 
 
 if __name__ == "__main__":

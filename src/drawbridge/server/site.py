@@ -13,6 +13,7 @@ from drawbridge.server.access import Access, is_loopback
 from drawbridge.server.client import Client
 from drawbridge.server.messages import Answer, State
 from drawbridge.server.outbox import Writers
+from drawbridge.server.page import Page
 from drawbridge.server.protocol import Command
 from drawbridge.server.screen import PATH
 from drawbridge.server.subscriber import Frame, Subscriber
@@ -52,6 +53,7 @@ class ServerSite:
         self.clients: dict[str, Client] = {}
         self._access = access
         self._core = core
+        self._page = Page()
         self._strangers: dict[Client, None] = {}
         self._numbers = count(1)
 
@@ -63,7 +65,8 @@ class ServerSite:
             return refusal
         if head.path == PATH:
             return None if upgrade else ONLY_WEBSOCKET
-        return None if head.path == HEALTH and head.method in ("GET", "HEAD") and not upgrade else NOT_HERE
+        here = head.path == HEALTH or head.path in self._page
+        return None if here and head.method in ("GET", "HEAD") and not upgrade else NOT_HERE
 
     def subprotocol(self, head: Head) -> str | None:
         return None
@@ -81,7 +84,11 @@ class ServerSite:
         return client
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        exchange.answer(200, b'{"status":"ok"}', [("Content-Type", "application/json")])
+        if head.path == HEALTH:
+            exchange.answer(200, b'{"status":"ok"}', [("Content-Type", "application/json")])
+        else:
+            page = self._page.answer(head)
+            exchange.answer(page.status, page.body, page.headers)
 
     # what a client asks
 

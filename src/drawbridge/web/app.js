@@ -1,0 +1,148 @@
+// The page: which view is shown, and what is said about the connection.
+
+import { Client } from './client.js';
+import { addProject, help, removeProject, sessions } from './dialogs.js';
+import { baseName, button, fill, h } from './dom.js';
+import * as kept from './kept.js';
+import { title, wantNotices, watch } from './notices.js';
+import { listen } from './shortcuts.js';
+import { connectView } from './view-connect.js';
+import { ConversationView } from './view-conversation.js';
+import { ProjectList } from './view-projects.js';
+
+const socketUrl = () => `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/ws`;
+
+const client = new Client(() => new WebSocket(socketUrl()));
+const app = /** @type {HTMLElement} */ (document.getElementById('app'));
+const toasts = /** @type {HTMLElement} */ (document.getElementById('toasts'));
+
+/** @type {ConversationView | undefined} */
+let view;
+let refused = false;
+
+const list = new ProjectList(client, { add: () => addProject(client, (id) => go(`#/p/${id}`)) });
+const line = h('p', { class: 'connection', role: 'status' });
+const bar = h('header', { class: 'bar' },
+  h('a', { href: '#/', class: 'brand' }, h('img', { src: 'icon.svg', alt: '', width: 24, height: 24 }), h('h1', { text: 'Drawbridge' })),
+  line, button({ label: 'Help and settings', icon: 'help', bare: true, class: 'quiet', onclick: () => showHelp() }));
+const place = h('main', {});
+const frame = h('div', { class: 'frame' }, list.element, place);
+const nothing = h('div', { class: 'empty' }, h('p', { text: 'Choose a project, or add one.' }));
+
+function go(/** @type {string} */ hash) {
+  if (location.hash === hash) route();
+  else location.hash = hash;
+}
+
+/** Shows what the address says. */
+function route() {
+  const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
+  const given = asked.get('token');
+  if (given) {
+    // Out of the address bar and the history, before anybody looks over the shoulder.
+    const project = asked.get('project');
+    kept.keepToken(given);
+    history.replaceState(null, '', `${location.pathname}#/${project ? `p/${project}` : ''}`);
+  }
+  const token = kept.token();
+  if (!token || refused) {
+    fill(app, connectView({ refused, connect }));
+    app.querySelector('input')?.focus();
+    return;
+  }
+  if (client.connection.state === 'idle' || given) client.start(token);
+  if (!app.contains(frame)) fill(app, bar, frame);
+  const id = /^#\/p\/([\w-]+)$/.exec(location.hash)?.[1];
+  client.choose(id);
+  if (view?.id !== id) {
+    view = id === undefined ? undefined : new ConversationView(client, id, { said, failed, sessions: () => sessions(client, said), remove: () => removeProject(client, id, home) });
+    fill(place, view ? view.element : nothing);
+  }
+  frame.classList.toggle('inside', Boolean(view));
+  draw();
+}
+
+const home = () => go('#/');
+
+function connect(/** @type {string} */ token) {
+  refused = false;
+  kept.keepToken(token);
+  client.start(token);
+  route();
+}
+
+const WORDS = { idle: '', connecting: 'Connecting…', open: '', waiting: 'No connection to the server. Trying again…', refused: '' };
+
+let drawing = false;
+
+/** Once a frame, however much was heard. */
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    const { state } = client.connection;
+    const words = navigator.onLine || state === 'open' ? WORDS[state] : 'This device is offline. What you write is kept.';
+    if (line.textContent !== words) line.textContent = words;
+    document.documentElement.dataset.connection = state;
+    const id = view?.id;
+    const project = id === undefined ? undefined : client.projects.all.get(id);
+    if (id !== undefined && project && !document.hidden) kept.keepSeen(id, project.last_seq);
+    list.update(id);
+    if (view && project && !view.drawn) view.drawHead();
+    view?.update();
+    title(client.projects.waiting, project && baseName(project.path));
+  });
+}
+
+/** A few words that go by themselves. */
+function said(/** @type {string} */ text, kind = '') {
+  const toast = h('p', { class: `toast ${kind}`, text });
+  toasts.append(toast);
+  setTimeout(() => toast.remove(), 6000);
+}
+
+const failed = (/** @type {any} */ error) => said(error?.message ?? String(error), 'problem');
+
+function showHelp() {
+  help(client, { notices: wantNotices, forget: () => {
+    kept.keepToken('');
+    client.connection.stop();
+    location.hash = '';
+    location.reload();
+  } });
+}
+
+client.addEventListener('change', (event) => {
+  const what = /** @type {CustomEvent} */ (event).detail;
+  if (what === 'connection' && client.connection.state === 'refused') {
+    refused = true;
+    kept.keepToken('');
+    view = undefined;
+    route();
+  } else if (what === 'gone') {
+    said('This project is not there any more: somebody removed it.', 'problem');
+    home();
+  }
+  draw();
+});
+client.addEventListener('refused', (event) => {
+  const { prompt, project, error } = /** @type {CustomEvent} */ (event).detail;
+  if (view?.id === project && !view?.composer.area.value) view?.composer.put(prompt);
+  failed(error);
+});
+
+addEventListener('hashchange', route);
+addEventListener('online', () => client.connection.hurry());
+addEventListener('offline', () => client.connection.lost());
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) client.connection.hurry();
+  draw();
+});
+setInterval(() => view?.tick(), 1000);
+setInterval(draw, 30_000);
+watch(client);
+listen({ view: () => view, help: showHelp });
+route();
+
+if ('serviceWorker' in navigator && !navigator.webdriver) void navigator.serviceWorker.register('sw.js').catch(() => {});

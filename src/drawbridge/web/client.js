@@ -1,0 +1,210 @@
+// The page's side of the server: the connection, what was heard by it, and what a person can do.
+
+import { Connection, RequestError } from './connection.js';
+import { Conversation, recordOf } from './conversation.js';
+import { Projects } from './store.js';
+import * as kept from './kept.js';
+
+/** Records of a page of history. */
+const PAGE = 120;
+
+/** Behind by more, a conversation begins anew at its end instead of hearing all of it. */
+const TOO_FAR = 1000;
+
+const MESSAGE_BYTES = 900_000;
+
+export class Client extends EventTarget {
+  constructor(/** @type {() => any} */ connect) {
+    super();
+    this.projects = new Projects();
+    /** @type {Conversation | undefined} */
+    this.conversation = undefined;
+    /** @type {any} */
+    this.hello = undefined;
+    this.name = kept.clientName();
+    this.connection = new Connection({ connect });
+    this.connection.onstate = () => this._tell('connection');
+    this.connection.onopen = () => void this._open().catch(() => {});
+    this.connection.onmessage = (message) => this._heard(message);
+    /** Prompts that the server has not confirmed, the oldest first. @type {{id: string, project: string, prompt: string}[]} */
+    this.unsent = kept.unsent();
+  }
+
+  start(/** @type {string} */ token) {
+    this.connection.start(token, this.name);
+    for (const one of this.unsent) void this._execute(one);
+  }
+
+  /** Shows a project; undefined: none. */
+  choose(/** @type {string | undefined} */ id) {
+    if (this.conversation?.id === id) return;
+    if (this.conversation) void this.connection.ask('project_leave', {}, { project: this.conversation.id }).catch(() => {});
+    this.conversation = id === undefined ? undefined : new Conversation(id);
+    this._tell('conversation');
+    if (this.connection.state === 'open') void this._join().catch(() => {});
+  }
+
+  // What a person does.
+
+  async execute(/** @type {string} */ prompt) {
+    const one = { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, project: this._id, prompt };
+    this.unsent.push(one);
+    kept.keepUnsent(this.unsent);
+    this._tell('conversation');
+    await this._execute(one);
+  }
+
+  /** One answer to an open question. @param {any} request @param {{allow: boolean, message?: string, input?: object, remember?: boolean}} answer */
+  async answer({ approval_id }, { allow, message, input, remember }) {
+    const given = input && (await this._input(input));
+    const data = { approval_id, decision: allow ? 'allow' : 'deny', message: message || undefined, remember: remember || undefined, ...given };
+    try {
+      await this.connection.ask('permission_response', data, { project: this._id, lasting: true });
+    } catch (error) {
+      // After a break it is said again: then the first answer may have been this very one.
+      const details = error instanceof RequestError && error.code === 'APPROVAL_RESOLVED' ? error.details : undefined;
+      if (details?.by !== this.name || details?.decision !== data.decision) throw error;
+    }
+  }
+
+  /** A command about the project that is shown. @param {string} type @param {object} [data] */
+  command(type, data) {
+    return this.connection.ask(type, data, { project: this._id });
+  }
+
+  /** Older messages; whether there were any. */
+  async older() {
+    const conversation = this.conversation;
+    if (!conversation?.joined || conversation.first <= 1) return false;
+    const { data } = await this.command('get_messages', { before_seq: conversation.first, limit: PAGE });
+    conversation.prepend(data.messages);
+    this._tell('conversation');
+    return data.messages.length > 0;
+  }
+
+  /** Messages behind those that are here, where the end was let go. */
+  async newer() {
+    const conversation = this.conversation;
+    if (!conversation || conversation.atEnd) return false;
+    const { data } = await this.command('get_messages', { after_seq: conversation.last, limit: PAGE });
+    conversation.append(data.messages);
+    this._tell('conversation');
+    return data.messages.length > 0;
+  }
+
+  /** The end of the conversation, wherever one was before. */
+  async latest() {
+    if (!this.conversation || this.conversation.atEnd) return;
+    this.conversation = new Conversation(this.conversation.id);
+    await this._join();
+  }
+
+  /** The whole record of a message of which a preview came. */
+  async whole(/** @type {string} */ blob) {
+    const parts = [];
+    for (let offset = 0, last = false; !last; ) {
+      const { data } = await this.connection.ask('blob_get', { blob_id: blob, offset });
+      const bytes = Uint8Array.from(atob(data.data), (letter) => letter.charCodeAt(0));
+      parts.push(bytes);
+      offset += bytes.length;
+      last = data.last || !bytes.length;
+    }
+    return JSON.parse(await new Blob(parts).text());
+  }
+
+  // Inside.
+
+  get _id() {
+    return this.conversation?.id ?? '';
+  }
+
+  async _open() {
+    const { connection } = this;
+    void connection.ask('subscribe', { topics: ['projects', 'approvals'] }).catch(() => {});
+    const hello = connection.ask('hello', { client: this.name });
+    const list = connection.ask('project_list');
+    this.hello = (await hello).data;
+    await list;
+    this._tell('projects');
+    await this._join();
+  }
+
+  /** Comes back to where it was, or begins at the end. */
+  async _join() {
+    let conversation = this.conversation;
+    if (!conversation) return;
+    const project = this.projects.all.get(conversation.id);
+    if (!project) {
+      this._tell('gone');
+      return;
+    }
+    const anew = !conversation.joined || project.last_seq - conversation.cursor > TOO_FAR || project.last_seq < conversation.cursor;
+    if (anew && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
+    const { data } = await this.command('project_join', anew ? {} : { after_seq: conversation.cursor });
+    if (this.conversation !== conversation) return;
+    conversation.join(data.data, anew);
+    this._tell('conversation');
+    if (anew && conversation.first > 1) await this.older();
+  }
+
+  /** @param {any} message */
+  _heard(message) {
+    const { type, project_id: id, seq, data } = message;
+    const changed = this.projects.take(message);
+    this.projects.heard(id, seq);
+    const conversation = this.conversation;
+    if (conversation && id === conversation.id) {
+      const record = recordOf(message);
+      if (record) conversation.take(record);
+      else if (type === 'agent_message') conversation.hear(data.messages[0]);
+      this._follow(message, conversation);
+      this._tell('conversation');
+    }
+    if (changed || seq) this._tell('projects');
+    this.dispatchEvent(new CustomEvent('message', { detail: message }));
+  }
+
+  /** @param {any} message @param {Conversation} conversation */
+  _follow({ type, seq, data, request_id }, conversation) {
+    if (type === 'accepted') {
+      const sent = this.unsent.find((one) => one.id === request_id);
+      if (!sent) return;
+      if (data.position > 0) conversation.queue = [...conversation.queue, { run_id: data.run_id, position: data.position, prompt: sent.prompt }];
+      if (seq === undefined) return;
+      const message = { type: 'user', message: { prompt: sent.prompt }, by: this.name };
+      conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
+    } else if (type === 'update' && data.update_type === 'project_deleted') this._tell('gone');
+  }
+
+  /** @param {{id: string, project: string, prompt: string}} one */
+  async _execute(one) {
+    const data = { prompt: one.prompt, options: { partial_messages: true } };
+    try {
+      await this.connection.ask('execute', data, { project: one.project, id: one.id, lasting: true });
+    } catch (error) {
+      if (error instanceof RequestError && error.code === 'OFFLINE') return;
+      this.dispatchEvent(new CustomEvent('refused', { detail: { prompt: one.prompt, project: one.project, error } }));
+    }
+    this.unsent = this.unsent.filter((other) => other !== one);
+    kept.keepUnsent(this.unsent);
+    this._tell('conversation');
+  }
+
+  /** `updated_input`, in pieces before it where it is too large for a message. */
+  async _input(/** @type {object} */ input) {
+    const bytes = new TextEncoder().encode(JSON.stringify(input));
+    if (bytes.length < MESSAGE_BYTES) return { updated_input: input };
+    const blob_id = crypto.randomUUID();
+    const piece = 300_000;
+    for (let offset = 0; offset < bytes.length; offset += piece) {
+      const part = bytes.subarray(offset, offset + piece);
+      const data = btoa(Array.from(part, (byte) => String.fromCharCode(byte)).join(''));
+      await this.connection.ask('blob_put', { blob_id, offset, data, last: offset + piece >= bytes.length });
+    }
+    return { updated_input_blob: blob_id };
+  }
+
+  _tell(/** @type {string} */ what) {
+    this.dispatchEvent(new CustomEvent('change', { detail: what }));
+  }
+}

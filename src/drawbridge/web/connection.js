@@ -1,0 +1,154 @@
+// One connection to the server that comes back by itself. Sockets and timers are handed in, so that tests have their own.
+
+/** Milliseconds until the first, second, … try; then always the last. */
+const PAUSES = [500, 1000, 2000, 5000, 10_000];
+
+const WRONG_TOKEN = 4401;
+
+/** A request that was not done: `code` as in the protocol, or OFFLINE where the connection broke before the answer. */
+export class RequestError extends Error {
+  /** @param {string} code @param {string} message @param {any} [details] */
+  constructor(code, message, details) {
+    super(message);
+    this.code = code;
+    this.details = details;
+  }
+}
+
+/**
+ * `idle` (nothing was begun), `connecting`, `open` (the token was taken), `waiting` (until the next try), `refused` (the token
+ * was not taken; nothing more is tried).
+ * @typedef {'idle' | 'connecting' | 'open' | 'waiting' | 'refused'} State
+ * @typedef {{type: string, project_id?: string, seq?: number, data: any, request_id?: string}} Message
+ */
+export class Connection {
+  /**
+   * @param {{connect: () => any, later?: (act: () => void, ms: number) => any, cancel?: (timer: any) => void, newId?: () => string}} world
+   */
+  constructor({ connect, later = (act, ms) => setTimeout(act, ms), cancel = (timer) => clearTimeout(timer), newId }) {
+    /** @type {State} */
+    this.state = 'idle';
+    /** @type {(state: State) => void} */
+    this.onstate = () => {};
+    /** @type {(message: Message) => void} */
+    this.onmessage = () => {};
+    /** Called when the token was taken, before lasting requests are said again: what has to come first is asked here. */
+    this.onopen = () => {};
+    this._connect = connect;
+    this._later = later;
+    this._cancel = cancel;
+    this._newId = newId ?? (() => `${Date.now().toString(36)}-${crypto.getRandomValues(new Uint32Array(3)).join('-')}`);
+    /** @type {Map<string, any>} */
+    this._asked = new Map();
+    this._tries = 0;
+  }
+
+  /** @param {string} token @param {string} client the name that others see */
+  start(token, client) {
+    this.stop();
+    this._token = token;
+    this._client = client;
+    this._begin();
+  }
+
+  /** Ends it; open requests fail. */
+  stop() {
+    this._cancel(this._timer);
+    const socket = this._socket;
+    this._socket = undefined;
+    socket?.close();
+    this._fail(() => true);
+    this._become('idle');
+  }
+
+  /** Does not wait for the next try: the network is back, or the page is looked at again. */
+  hurry() {
+    if (this.state !== 'waiting') return;
+    this._cancel(this._timer);
+    this._begin();
+  }
+
+  /** The network has gone: a socket that still seems open is not believed. */
+  lost() {
+    if (this.state === 'open' || this.state === 'connecting') this._socket?.close();
+    if (this._socket) this._closed(this._socket, 0);
+  }
+
+  /**
+   * The answer to a request. A `lasting` one is said again after a break, under the same id, until it is answered; the
+   * server does nothing twice. Others fail with OFFLINE.
+   * @param {string} type
+   * @param {object} [data]
+   * @param {{project?: string, id?: string, lasting?: boolean}} [options]
+   * @returns {Promise<Message>}
+   */
+  ask(type, data = {}, { project, id = this._newId(), lasting = false } = {}) {
+    const text = JSON.stringify({ type, project_id: project, data, request_id: id });
+    return new Promise((resolve, reject) => {
+      if (this.state !== 'open' && !lasting) {
+        reject(offline());
+        return;
+      }
+      this._asked.set(id, { text, lasting, resolve, reject });
+      if (this.state === 'open') this._socket.send(text);
+    });
+  }
+
+  _begin() {
+    this._become('connecting');
+    const socket = (this._socket = this._connect());
+    socket.onopen = () => socket.send(JSON.stringify({ type: 'auth', data: { token: this._token, client: this._client } }));
+    socket.onmessage = (/** @type {{data: string}} */ event) => socket === this._socket && this._heard(JSON.parse(event.data));
+    socket.onclose = (/** @type {{code: number}} */ event) => this._closed(socket, event.code);
+  }
+
+  /** @param {Message} message */
+  _heard(message) {
+    if (this.state === 'connecting') {
+      if (message.type !== 'auth') return;
+      this._tries = 0;
+      const again = [...this._asked.values()];
+      this._become('open');
+      this.onopen();
+      for (const { text } of again) this._socket?.send(text);
+    }
+    const asked = message.request_id === undefined ? undefined : this._asked.get(message.request_id);
+    if (message.type !== 'error') this.onmessage(message);
+    if (!asked) return;
+    this._asked.delete(/** @type {string} */ (message.request_id));
+    if (message.type === 'error') asked.reject(new RequestError(message.data.code, message.data.message, message.data.details));
+    else asked.resolve(message);
+  }
+
+  /** @param {any} socket @param {number} code */
+  _closed(socket, code) {
+    if (socket !== this._socket) return;
+    this._socket = undefined;
+    this._fail((asked) => code === WRONG_TOKEN || !asked.lasting);
+    if (code === WRONG_TOKEN) {
+      this._become('refused');
+      return;
+    }
+    const pause = PAUSES[Math.min(this._tries++, PAUSES.length - 1)];
+    this._timer = this._later(() => this._begin(), pause);
+    this._become('waiting');
+  }
+
+  /** @param {(asked: any) => boolean} which */
+  _fail(which) {
+    for (const [id, asked] of this._asked) {
+      if (!which(asked)) continue;
+      this._asked.delete(id);
+      asked.reject(offline());
+    }
+  }
+
+  /** @param {State} state */
+  _become(state) {
+    if (this.state === state) return;
+    this.state = state;
+    this.onstate(state);
+  }
+}
+
+const offline = () => new RequestError('OFFLINE', 'There is no connection to the server. Nothing was done; try again when it is back.');

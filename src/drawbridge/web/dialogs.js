@@ -1,0 +1,129 @@
+// Questions of the page itself: which directory, which session, really remove it, which keys there are.
+
+import { ago, baseName, button, fill, h, icon } from './dom.js';
+import * as kept from './kept.js';
+
+/** A dialog that is gone when it is closed. @param {string} title @param {...Node} children @returns {HTMLDialogElement} */
+function open(title, ...children) {
+  const close = button({ label: 'Close', icon: 'cross', bare: true, class: 'quiet', onclick: () => dialog.close() });
+  const dialog = h('dialog', { 'aria-label': title, onclose: () => dialog.remove() }, h('header', {}, h('h2', { text: title }), close), ...children);
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Runs what may fail; the problem is said in the dialog. */
+async function trying(/** @type {HTMLElement} */ problem, /** @type {() => Promise<void>} */ act) {
+  problem.textContent = '';
+  try {
+    await act();
+  } catch (error) {
+    problem.textContent = /** @type {Error} */ (error).message;
+  }
+}
+
+/** @param {import('./client.js').Client} client @param {(id: string) => void} show */
+export function addProject(client, show) {
+  const problem = h('p', { class: 'problem', role: 'alert' });
+  const names = h('ul', { class: 'choices', 'aria-label': 'Directories' });
+  const field = h('input', { id: 'path', type: 'text', spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', required: true, oninput: () => void look() });
+  const agent = h('select', { id: 'agent' }, ...(client.hello?.agents ?? []).map((/** @type {string} */ name) => h('option', { value: name, text: name })));
+  let asked = 0;
+  const pick = (/** @type {string} */ path) => {
+    field.value = `${path.replace(/\/$/, '')}/`;
+    field.focus();
+    void look();
+  };
+  const look = () =>
+    trying(problem, async () => {
+      const number = ++asked;
+      const [, parent, start] = /^(.*\/)([^/]*)$/.exec(field.value) ?? ['', '', field.value];
+      const { data } = await client.connection.ask('dir_list', { path: parent.replace(/(.)\/$/, '$1') }).catch((error) => {
+        if (error.code !== 'INVALID_PATH') throw error;
+        return client.connection.ask('dir_list', { path: '' });
+      });
+      if (number !== asked) return;
+      const roots = data.path === '';
+      const fit = data.directories.filter((/** @type {string} */ name) => roots || (name.toLowerCase().startsWith(start.toLowerCase()) && (start.startsWith('.') || !name.startsWith('.'))));
+      fill(names, ...fit.slice(0, 100).map((/** @type {string} */ name) => {
+        const path = roots ? name : `${data.path.replace(/\/$/, '')}/${name}`;
+        return h('li', {}, h('button', { type: 'button', class: 'quiet', onclick: () => pick(path) }, icon('folder'), h('span', { text: name })));
+      }));
+    });
+  const create = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    void trying(problem, async () => {
+      const path = field.value.trim().replace(/(.)\/+$/, '$1');
+      const { data } = await client.connection.ask('project_create', { path, agent: agent.value || undefined });
+      dialog.close();
+      show(data.data.id);
+    });
+  };
+  const dialog = open('Add project', h('form', { onsubmit: create },
+    h('label', { for: 'path', text: 'Directory on the server’s machine' }), field, names,
+    h('label', { for: 'agent', text: 'Agent' }), agent, problem,
+    h('footer', {}, h('button', { type: 'submit', class: 'yes' }, 'Add'))));
+  field.focus();
+  void look();
+}
+
+/** @param {import('./client.js').Client} client @param {(words: string) => void} said */
+export function sessions(client, said) {
+  const problem = h('p', { class: 'problem', role: 'alert' });
+  const list = h('ul', { class: 'sessions' });
+  const act = (/** @type {string} */ type, /** @type {object} */ data, /** @type {string} */ words) =>
+    trying(problem, async () => {
+      await client.command(type, data);
+      dialog.close();
+      said(words);
+    });
+  const fresh = button({ label: 'New session', icon: 'add', class: 'yes', onclick: () => void act('agent_new_session', {}, 'The next prompt begins a new session.') });
+  const dialog = open('Sessions', h('p', { class: 'hint', text: 'The agent’s conversations in this directory, those begun in a terminal too.' }), list, problem, h('footer', {}, fresh));
+  void trying(problem, async () => {
+    const { data } = await client.command('session_list', { limit: 100 });
+    if (!data.sessions.length) list.append(h('li', { class: 'hint', text: 'The agent remembers none.' }));
+    for (const { session_id, title, last_active, message_count, current } of data.sessions) {
+      const facts = [ago(last_active), message_count === undefined || message_count === null ? '' : `${message_count} messages`].filter(Boolean).join(' · ');
+      list.append(h('li', {},
+        h('div', {}, h('strong', { text: title || session_id }), h('small', { text: facts })),
+        current ? h('span', { class: 'tag', text: 'current' }) : button({ label: 'Resume', onclick: () => void act('session_resume', { session_id }, 'The next prompt goes on with that session.') }),
+        button({ label: 'Fork', class: 'quiet', onclick: () => void act('session_fork', { session_id }, 'The next prompt goes on with a copy of that session.') })));
+    }
+  });
+}
+
+/** @param {import('./client.js').Client} client @param {string} id @param {() => void} gone */
+export function removeProject(client, id, gone) {
+  const project = client.projects.all.get(id);
+  if (!project) return;
+  const problem = h('p', { class: 'problem', role: 'alert' });
+  const remove = () => trying(problem, async () => {
+    await client.connection.ask('project_delete', {}, { project: id });
+    dialog.close();
+    gone();
+  });
+  const dialog = open(`Remove ${baseName(project.path)}?`,
+    h('p', { text: 'The conversation leaves this list; the server keeps it in its trash for 7 days. The directory and its files are not touched.' }), problem,
+    h('footer', {}, button({ label: 'Remove', icon: 'trash', class: 'no', onclick: () => void remove() }), button({ label: 'Keep it', class: 'quiet', onclick: () => dialog.close() })));
+}
+
+const KEYS = [
+  ['a', 'Accept what is asked'], ['e', 'Edit it before you accept it'], ['r', 'Reject it, with a word why'], ['j  k', 'Next, previous message or question'],
+  ['/', 'To the prompt box'], ['Enter', 'Send; Shift+Enter begins a new line'], ['↑  ↓', 'Earlier prompts, in the prompt box'], ['Esc', 'Back'], ['?', 'This help'],
+];
+
+/** @param {import('./client.js').Client} client @param {{notices: (on: boolean) => Promise<boolean>, forget: () => void}} world */
+export function help(client, { notices, forget }) {
+  const name = h('input', { id: 'name', type: 'text', maxlength: 60, value: client.name, onchange: () => kept.keepClientName(name.value.trim()) });
+  const sound = h('input', { type: 'checkbox', onchange: () => kept.keepWants('sound', sound.checked) });
+  sound.checked = kept.wants('sound');
+  const notice = h('input', { type: 'checkbox', onchange: async () => (notice.checked = await notices(notice.checked)) });
+  notice.checked = kept.wants('notices');
+  open('Help and settings',
+    h('dl', { class: 'keys' }, ...KEYS.flatMap(([keys, what]) => [h('dt', {}, ...keys.split('  ').map((key) => h('kbd', { text: key }))), h('dd', { text: what })])),
+    h('h3', { text: 'This browser' }),
+    h('label', { class: 'switch' }, notice, 'Notify me when an agent waits for me or is done'),
+    h('label', { class: 'switch' }, sound, 'With a sound'),
+    h('label', { for: 'name', text: 'Its name, as others see it (from the next connection on)' }), name,
+    h('footer', {}, button({ label: 'Forget the token', class: 'quiet', onclick: forget })));
+}

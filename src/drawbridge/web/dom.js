@@ -1,0 +1,103 @@
+// Elements, made from names and texts. Text becomes text: there is no way from here to HTML.
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+/**
+ * An element. `on…` are listeners, `class` and `text` what they say, true and false switch an attribute; the rest are attributes.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...(Node | string | null | undefined | false)} children
+ * @returns {any}
+ */
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (name === 'class') element.className = value;
+    else if (name === 'text') element.textContent = value;
+    else if (name === 'value') element.value = value;
+    else element.setAttribute(name, value === true ? '' : String(value));
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** The outlines of the icons, on a grid of 24. */
+const ICONS = {
+  add: 'M12 5v14M5 12h14',
+  back: 'M15 5l-7 7 7 7',
+  bell: 'M6 16V11a6 6 0 0112 0v5l2 2H4zM10 21h4',
+  check: 'M5 12.5l4.5 4.5L19 7',
+  cross: 'M6 6l12 12M18 6L6 18',
+  down: 'M12 5v14M6 13l6 6 6-6',
+  folder: 'M3 6h7l2 2h9v11H3z',
+  help: 'M9 9a3 3 0 115 2.2c-1.2.8-2 1.3-2 2.8M12 18v.2',
+  pen: 'M4 20l1-4L16 5l3 3L8 19z',
+  send: 'M4 12l16-8-5 16-3-7z',
+  sessions: 'M4 6h16M4 12h16M4 18h10',
+  stop: 'M7 7h10v10H7z',
+  tool: 'M4 17l6-5-6-5M12 19h8',
+  trash: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
+};
+
+/** @param {keyof ICONS} name */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, 'svg');
+  svg.setAttribute('viewBox', '0 0 24 24');
+  svg.setAttribute('aria-hidden', 'true');
+  svg.setAttribute('class', 'icon');
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+/**
+ * A button; with an icon alone, `label` is what is read out.
+ * @param {{label: string, icon?: keyof ICONS, key?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
+ */
+export function button({ label, icon: shape, key, bare, ...rest }) {
+  return h(
+    'button',
+    { type: 'button', title: bare ? label : undefined, 'aria-label': bare ? label : undefined, 'aria-keyshortcuts': key, ...rest },
+    shape && icon(shape),
+    !bare && h('span', { text: label }),
+    key && !bare && h('kbd', { text: key, 'aria-hidden': 'true' }),
+  );
+}
+
+/** Replaces what is in `element`, if it is not just that already. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.filter(Boolean));
+  return element;
+}
+
+export const baseName = (/** @type {string} */ path) => path.replace(/\/+$/, '').split('/').pop() || path;
+
+/** "notes.md" of a file in the project, the whole path of another one. */
+export function shownPath(/** @type {string} */ path, /** @type {string | undefined} */ root) {
+  return root && path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path;
+}
+
+/** "3 min ago" */
+export function ago(/** @type {string} */ time, now = Date.now()) {
+  const seconds = Math.max(0, (now - Date.parse(time)) / 1000);
+  if (seconds < 60) return 'just now';
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return new Date(time).toLocaleDateString(undefined, { day: 'numeric', month: 'short' });
+}
+
+/** "1.4 s", "2 min 05 s" */
+export function duration(/** @type {number} */ ms) {
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds) % 60).padStart(2, '0')} s`;
+}
+
+/** "$0.0012", "$1.25" */
+export const money = (/** @type {number} */ usd) => `$${usd.toFixed(usd < 0.1 ? 4 : 2)}`;
+
+/** "3.2 MB" */
+export const size = (/** @type {number} */ bytes) => (bytes < 1e6 ? `${Math.ceil(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);

@@ -1,0 +1,51 @@
+// Getting noticed: the number in the title and on the icon, and where a person wants it, notifications and a sound.
+
+import { baseName } from './dom.js';
+import * as kept from './kept.js';
+
+/** @param {import('./client.js').Client} client */
+export function watch(client) {
+  client.addEventListener('message', (event) => {
+    const { type, project_id: id, data } = /** @type {CustomEvent} */ (event).detail;
+    const project = client.projects.all.get(id);
+    if (!project || !document.hidden) return;
+    const name = baseName(project.path);
+    if (type === 'permission_request') tell(`${name} waits for you`, `${data.tool_name} ${data.proposal?.path ?? ''}`.trim(), id);
+    else if (type === 'update' && data.update_type === 'run_finished') tell(`${name}: ${data.data.outcome}`, data.data.error ?? '', id);
+  });
+}
+
+/** @param {number} waiting @param {string} [name] the project that is looked at */
+export function title(waiting, name) {
+  document.title = `${waiting ? `(${waiting}) ` : ''}${name ? `${name} · ` : ''}Drawbridge`;
+  const badge = waiting ? navigator.setAppBadge?.(waiting) : navigator.clearAppBadge?.();
+  badge?.catch(() => {});
+}
+
+/** Switches notifications; whether they are on then. */
+export async function wantNotices(/** @type {boolean} */ on) {
+  const allowed = on && 'Notification' in window && (await Notification.requestPermission()) === 'granted';
+  kept.keepWants('notices', allowed);
+  return allowed;
+}
+
+function tell(/** @type {string} */ words, /** @type {string} */ body, /** @type {string} */ id) {
+  if (kept.wants('sound')) chime();
+  if (!kept.wants('notices') || !('Notification' in window) || Notification.permission !== 'granted') return;
+  const options = { body, tag: id, icon: 'icon-192.png', data: `/#/p/${id}` };
+  // Phones have notifications by the service worker only.
+  void navigator.serviceWorker?.getRegistration().then((worker) => (worker ? worker.showNotification(words, options) : new Notification(words, options)));
+}
+
+function chime() {
+  const audio = new AudioContext();
+  const volume = new GainNode(audio, { gain: 0.08 });
+  volume.connect(audio.destination);
+  [660, 880].forEach((frequency, index) => {
+    const tone = new OscillatorNode(audio, { frequency });
+    tone.connect(volume);
+    tone.start(audio.currentTime + index * 0.15);
+    tone.stop(audio.currentTime + index * 0.15 + 0.13);
+    if (index) tone.onended = () => void audio.close();
+  });
+}

@@ -1,0 +1,110 @@
+// What is known of all projects, made from messages of the server. Pure.
+
+/** A project as the server tells it, with `joined`-independent facts only. @typedef {any} Project */
+
+export class Projects {
+  constructor() {
+    /** @type {Map<string, Project>} */
+    this.all = new Map();
+    /** False until the list was heard once. */
+    this.known = false;
+  }
+
+  /** What one message changes; whether it changed anything. @param {any} message @returns {boolean} */
+  take({ type, project_id: id, data }) {
+    if (type === 'project_list') {
+      this.all = new Map(data.projects.map((/** @type {Project} */ one) => [one.id, { ...this.all.get(one.id), ...one }]));
+      this.known = true;
+      return true;
+    }
+    if (type === 'project_deleted') return this.all.delete(data.project_id);
+    if (type === 'permission_request') return this._change(id, (project) => waits(project, data));
+    if (type !== 'update') return false;
+    const { update_type: what, data: told } = data;
+    if (what === 'project_state' || what === 'project_created') {
+      this.all.set(told.id, { ...this.all.get(told.id), queued: 0, ...told });
+      return true;
+    }
+    if (what === 'project_deleted') return this.all.delete(told.project_id);
+    if (what === 'permission_resolved' || what === 'permission_withdrawn') {
+      return this._change(id, (project) => (project.approvals = project.approvals.filter((/** @type {any} */ one) => one.approval_id !== told.approval_id)));
+    }
+    if (what === 'run_finished') return this._change(id, (project) => finished(project, told));
+    return false;
+  }
+
+  /** A record was heard: the newest of its project. @param {string | undefined} id @param {number | undefined} seq */
+  heard(id, seq) {
+    const project = this.all.get(id ?? '');
+    if (project && seq && seq > project.last_seq) project.last_seq = seq;
+  }
+
+  /** Those that wait for a person first, then the latest. @returns {Project[]} */
+  sorted() {
+    const order = (/** @type {Project} */ one) => (one.approvals.length ? 1 : 0);
+    return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));
+  }
+
+  /** Approvals that wait, in all projects. */
+  get waiting() {
+    let sum = 0;
+    for (const project of this.all.values()) sum += project.approvals.length;
+    return sum;
+  }
+
+  /** @param {string | undefined} id @param {(project: Project) => void} change */
+  _change(id, change) {
+    const project = this.all.get(id ?? '');
+    if (!project) return false;
+    change(project);
+    return true;
+  }
+}
+
+function waits(/** @type {Project} */ project, /** @type {any} */ { approval_id, tool_name, created_at }) {
+  if (!project.approvals.some((/** @type {any} */ one) => one.approval_id === approval_id)) {
+    project.approvals = [...project.approvals, { approval_id, tool_name, created_at }];
+  }
+}
+
+function finished(/** @type {Project} */ project, /** @type {any} */ { outcome, cost_usd }) {
+  project.outcome = outcome;
+  project.cost = (project.cost ?? 0) + (cost_usd ?? 0);
+}
+
+/**
+ * The answer to a question about a change, with the person's own text. The whole file goes as the old and the new string of
+ * an edit, so that what was shown is what will be written. Undefined: this tool's text can't be edited here.
+ * @param {any} request @param {string} text with "\n" as line ends
+ * @returns {object | undefined}
+ */
+export function editedInput({ tool_name: tool, input, proposal }, text) {
+  const old = proposal.old_text.replace(/\r\n/g, '\n');
+  if (tool === 'Write') return { ...input, content: endsLike(proposal.new_text, text) };
+  if (tool === 'Edit') return { ...input, old_string: old, new_string: text, replace_all: false };
+  if (tool === 'MultiEdit') return { ...input, edits: [{ old_string: old, new_string: text, replace_all: false }] };
+  return undefined;
+}
+
+/** `text` with the line ends of `model`: a text field has only one kind. */
+function endsLike(/** @type {string} */ model, /** @type {string} */ text) {
+  const crlf = model.split('\r\n').length - 1;
+  return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;
+}
+
+/** What "always" would mean, in words, from the agent's suggestions; empty where it has none. @param {any} suggestions */
+export function alwaysWords(suggestions) {
+  if (!Array.isArray(suggestions)) return '';
+  const said = suggestions.map((one) => {
+    if (one?.type === 'setMode') return one.mode === 'acceptEdits' ? 'accept all edits' : `switch to the mode “${one.mode}”`;
+    if (one?.type === 'addRules') {
+      const rules = (one.rules ?? []).map((/** @type {any} */ rule) => (rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName));
+      return `${one.behavior === 'deny' ? 'refuse' : 'allow'} ${rules.join(', ')}`;
+    }
+    if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
+    return '';
+  });
+  const place = suggestions.every((one) => (one?.destination ?? 'session') === 'session') ? 'for this session' : 'from now on';
+  const words = said.filter(Boolean).join(' and ');
+  return words && `${words} ${place}`;
+}

@@ -1,0 +1,39 @@
+// Keeps the page's own files, so that it opens without the network and says so. It never keeps anything that an agent said.
+
+const CACHE = 'drawbridge-shell';
+
+self.addEventListener('install', () => self.skipWaiting());
+self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim()));
+
+self.addEventListener('fetch', (event) => {
+  const { request } = event;
+  const url = new URL(request.url);
+  if (request.method !== 'GET' || url.origin !== location.origin || url.pathname === '/health') return;
+  event.respondWith(fresh(request));
+});
+
+// The server's file where there is a server, so that page and server are of one version; else the one of the last time.
+async function fresh(request) {
+  const cache = await caches.open(CACHE);
+  try {
+    const answer = await fetch(request);
+    if (answer.ok) await cache.put(request, answer.clone());
+    return answer;
+  } catch (error) {
+    const known = await cache.match(request, { ignoreSearch: true });
+    if (known) return known;
+    throw error;
+  }
+}
+
+self.addEventListener('notificationclick', (event) => {
+  event.notification.close();
+  const address = new URL(event.notification.data || '/', location.origin).href;
+  event.waitUntil(
+    self.clients.matchAll({ type: 'window' }).then(async ([open]) => {
+      if (!open) return self.clients.openWindow(address);
+      await open.navigate(address);
+      return open.focus();
+    }),
+  );
+});

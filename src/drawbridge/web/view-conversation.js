@@ -1,0 +1,197 @@
+// One project: what was said, what is being said, what waits for an answer, and the prompt box.
+
+import { baseName, button, duration, fill, h, icon, money } from './dom.js';
+import { ApprovalCard } from './view-approval.js';
+import { Composer } from './view-composer.js';
+import { itemView } from './view-items.js';
+import { WindowList } from './window-list.js';
+import { markdown } from './markdown.js';
+
+const MODES = { default: 'Ask before changes', acceptEdits: 'Accept edits', plan: 'Plan only', bypassPermissions: 'Never ask', auto: 'Auto' };
+
+export class ConversationView {
+  /**
+   * @param {import('./client.js').Client} client
+   * @param {string} id
+   * @param {{said: (text: string, kind?: string) => void, failed: (error: any) => void, sessions: () => void, remove: () => void}} world
+   */
+  constructor(client, id, world) {
+    this.client = client;
+    this.id = id;
+    this.world = world;
+    /** @type {Map<string, ApprovalCard>} */
+    this._cards = new Map();
+    this._head = h('header', { class: 'project-head' });
+    this._list = h('div', { class: 'items' });
+    this._live = h('article', { class: 'item said live', 'aria-hidden': 'true' });
+    this._pending = h('div', { class: 'pending' });
+    this._open = h('section', { class: 'open', 'aria-label': 'Waiting for you' });
+    this._empty = h('div', { class: 'empty' }, h('p', { text: 'Nothing was said here yet.' }), h('p', { class: 'hint', text: 'Write what the agent is to do. Before it changes anything, it asks you.' }));
+    this.scroller = h('div', { class: 'scroller', tabindex: 0, role: 'log', 'aria-label': 'Conversation' }, h('div', { class: 'column' }, this._empty, this._list, this._live, this._pending, this._open));
+    this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
+    this._status = h('div', { class: 'run' });
+    this.composer = new Composer(id, { send: (text) => (void client.execute(text), this.list.toEnd()) });
+    this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this.composer.element));
+    this.list = new WindowList(this.scroller, this._list, {
+      render: (item) => itemView(item, { root: this._project?.path ?? '', me: client.name, whole: (blob) => this._whole(blob) }),
+      older: () => client.older(),
+      newer: () => client.newer(),
+      moved: () => this._moved(),
+    });
+    new ResizeObserver(() => this.list.settle()).observe(this._open);
+    this.drawn = false;
+    this.drawHead();
+    this.update();
+  }
+
+  get _project() {
+    return this.client.projects.all.get(this.id);
+  }
+
+  /** The card that keys work on: the one with the focus, else the first. @returns {ApprovalCard | undefined} */
+  get card() {
+    const cards = [...this._cards.values()];
+    return cards.find((card) => card.element.contains(document.activeElement)) ?? cards.find((card) => !card.answered);
+  }
+
+  update() {
+    const conversation = this.client.conversation;
+    if (!conversation || conversation.id !== this.id) return;
+    this.list.update(conversation.items);
+    this._drawLive(conversation);
+    this._drawCards(conversation);
+    this._drawPending(conversation);
+    this.tick();
+    this._drawMode(conversation);
+    this._empty.hidden = !conversation.joined || conversation.cursor > 0 || this._pending.childElementCount > 0;
+    this._moved();
+    this.list.settle();
+  }
+
+  /** What goes on with time. */
+  tick() {
+    const conversation = this.client.conversation;
+    const project = this._project;
+    if (!conversation || !project) return;
+    const { run, queue, open, cost } = conversation;
+    const state = open.size ? 'waiting' : run ? 'working' : project.state === 'ERROR' ? 'failed' : 'idle';
+    const words = { waiting: 'Waits for you', working: conversation.thinking ? 'Thinking' : 'Working', failed: 'The last run failed', idle: 'Ready' }[state];
+    const since = run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '';
+    const text = [words, since, queue.length ? `${queue.length} queued` : '', cost ? money(cost) : ''].filter(Boolean).join(' · ');
+    if (this._shownStatus === `${state}${text}`) return;
+    this._shownStatus = `${state}${text}`;
+    this._words ??= h('span', { class: 'state' });
+    this._stop ??= button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: () => this.stop() });
+    this._words.className = `state ${state}`;
+    fill(this._words, h('i', { class: 'dot' }), h('span', { text }));
+    if (!this._status.contains(this._words)) this._status.append(this._words);
+    if (run) this._status.append(this._stop);
+    else this._stop.remove();
+  }
+
+  stop() {
+    this.client.command('agent_interrupt').catch(this.world.failed);
+  }
+
+  _moved() {
+    const conversation = this.client.conversation;
+    this._jump.hidden = !conversation || (this.list.follows && conversation.atEnd);
+  }
+
+  /** Once the project is known. */
+  drawHead() {
+    const project = this._project;
+    if (!project) return;
+    this.drawn = true;
+    const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
+    this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...Object.entries(MODES).map(([value, text]) => h('option', { value, text })));
+    fill(this._head, back,
+      h('div', { class: 'names' }, h('h2', { text: baseName(project.path) }), h('p', { class: 'path', text: `${project.agent} · ${project.path}` })),
+      h('div', { class: 'tools' }, this._mode,
+        button({ label: 'Sessions', icon: 'sessions', bare: true, class: 'quiet', onclick: this.world.sessions }),
+        button({ label: 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
+  }
+
+  _drawMode(/** @type {any} */ { mode }) {
+    if (!this._mode || document.activeElement === this._mode) return;
+    const value = mode || 'default';
+    if (![...this._mode.options].some((option) => option.value === value)) this._mode.append(h('option', { value, text: value }));
+    this._mode.value = value;
+    this._mode.classList.toggle('careless', value === 'bypassPermissions');
+  }
+
+  _setMode() {
+    const { value } = this._mode;
+    const conversation = this.client.conversation;
+    this.client.command('set_mode', { mode: value }).then(
+      () => {
+        if (conversation) conversation.mode = value;
+        this.world.said(`From now on: ${MODES[/** @type {keyof MODES} */ (value)] ?? value}.`);
+      },
+      (error) => (this.update(), this.world.failed(error)),
+    );
+  }
+
+  _drawLive(/** @type {any} */ { live, run, open }) {
+    if (!live && !(run && !open.size)) this._live.hidden = true;
+    else if (live !== this._liveText || this._live.hidden) {
+      this._live.hidden = false;
+      fill(this._live, live ? h('div', { class: 'markdown' }, markdown(live)) : h('p', { class: 'hint' }, h('span', { class: 'pulse' })));
+    }
+    this._liveText = live;
+  }
+
+  _drawCards(/** @type {import('./conversation.js').Conversation} */ conversation) {
+    for (const [id, card] of this._cards) {
+      if (conversation.open.has(id)) continue;
+      if (!card.element.isConnected) this._cards.delete(id);
+      else if (!card.answered) {
+        const answer = conversation.answerTo(id);
+        const mine = card.busy || answer?.by === this.client.name;
+        if (!mine && answer?.by) this.world.said(`${answer.by} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} it.`);
+        if (card.isDirty && !mine) card.settle(answer ?? { reason: 'the server began anew' });
+        else {
+          card.element.remove();
+          this._cards.delete(id);
+        }
+      }
+    }
+    for (const [id, request] of conversation.open) {
+      if (this._cards.has(id)) continue;
+      const world = {
+        root: this._project?.path ?? '',
+        agent: this._project?.agent === 'claude' ? 'Claude' : `The ${this._project?.agent} agent`,
+        answer: (/** @type {any} */ asked, /** @type {any} */ answer) => this._answer(asked, answer),
+        whole: (/** @type {string} */ blob) => this._whole(blob),
+      };
+      const card = new ApprovalCard(request, world);
+      this._cards.set(id, card);
+      this._open.append(card.element);
+    }
+  }
+
+  async _answer(/** @type {any} */ request, /** @type {any} */ answer) {
+    try {
+      await this.client.answer(request, answer);
+    } catch (error) {
+      this.world.failed(error);
+      throw error;
+    }
+  }
+
+  _drawPending(/** @type {import('./conversation.js').Conversation} */ conversation) {
+    const waiting = this.client.unsent.filter((one) => one.project === this.id);
+    fill(this._pending,
+      ...conversation.queue.filter((one) => one.position > 0).map((one) => h('p', { class: 'queued' }, h('span', { class: 'tag', text: 'Queued' }), one.prompt)),
+      ...waiting.map((one) => h('p', { class: 'queued' }, h('span', { class: 'tag', text: this.client.connection.state === 'open' ? 'Sending' : 'Waits for the server' }), one.prompt)));
+  }
+
+  async _whole(/** @type {string} */ blob) {
+    try {
+      return await this.client.whole(blob);
+    } catch (error) {
+      this.world.failed(error);
+      throw error;
+    }
+  }
+}

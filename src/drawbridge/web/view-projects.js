@@ -1,0 +1,41 @@
+// The list of projects: which wait, which work, which have something new.
+
+import { ago, baseName, button, fill, h, icon, money } from './dom.js';
+import * as kept from './kept.js';
+
+export class ProjectList {
+  /** @param {import('./client.js').Client} client @param {{add: () => void}} world */
+  constructor(client, { add }) {
+    this.client = client;
+    this._list = h('ul', { class: 'projects' });
+    this._empty = h('div', { class: 'empty' }, icon('folder'), h('p', { text: 'No project yet.' }), h('p', { class: 'hint', text: 'A project is a directory on the server’s machine in which an agent works.' }));
+    const head = h('header', {}, h('h2', { text: 'Projects' }), button({ label: 'Add project', icon: 'add', class: 'add', onclick: add }));
+    this.element = h('nav', { class: 'side', 'aria-label': 'Projects' }, head, this._empty, this._list);
+  }
+
+  update(/** @type {string | undefined} */ current) {
+    const { projects } = this.client;
+    const rows = projects.sorted().map((project) => row(project, project.id === current));
+    const shown = rows.map((one) => one.outerHTML).join('');
+    this._empty.hidden = !projects.known || rows.length > 0;
+    if (shown === this._shown) return;
+    this._shown = shown;
+    const focused = document.activeElement?.getAttribute('href');
+    fill(this._list, ...rows);
+    if (focused) /** @type {HTMLElement | undefined} */ ([...this._list.querySelectorAll('a')].find((link) => link.getAttribute('href') === focused))?.focus();
+  }
+}
+
+const STATES = { IDLE: 'Ready', EXECUTING: 'Working', ERROR: 'Last run failed' };
+
+function row(/** @type {any} */ project, /** @type {boolean} */ current) {
+  const waiting = project.approvals.length;
+  const unread = !current && project.last_seq > kept.seen(project.id);
+  const state = waiting ? 'waiting' : { IDLE: 'idle', EXECUTING: 'working', ERROR: 'failed' }[/** @type {'IDLE'} */ (project.state)];
+  const words = waiting ? (waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you`) : STATES[/** @type {'IDLE'} */ (project.state)];
+  const facts = [project.agent, project.cost ? money(project.cost) : '', ago(project.last_active)].filter(Boolean).join(' · ');
+  return h('li', {}, h('a', { href: `#/p/${project.id}`, class: `project ${state}`, 'aria-current': current ? 'page' : undefined },
+    h('span', { class: 'name' }, h('strong', { text: baseName(project.path) }), unread && h('span', { class: 'unread', title: 'New since you looked', 'aria-label': 'new' })),
+    h('span', { class: `state ${state}` }, h('i', { class: 'dot' }), h('span', { text: words })),
+    h('span', { class: 'facts', text: facts })));
+}

@@ -1,0 +1,55 @@
+// The questions of AskUserQuestion, each with its options and a line for words of one's own.
+
+import { button, h } from './dom.js';
+
+export class QuestionForm {
+  /**
+   * @param {any} input the tool's; its `questions` are `{question, header, multiSelect, options: [{label, description}]}`
+   * @param {{answer: (input: object) => void, skip: () => void}} world `answer` gets the tool's input with the answers in it
+   */
+  constructor(input, { answer, skip }) {
+    this._input = input;
+    this._answer = answer;
+    this._groups = input.questions.map((/** @type {any} */ question, /** @type {number} */ index) => group(question, index));
+    this._hint = h('p', { class: 'hint', role: 'status' });
+    this.element = h('form', { class: 'questions', onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), this.submit()) },
+      ...this._groups.map((/** @type {any} */ one) => one.element), this._hint,
+      h('footer', {}, h('button', { type: 'submit', class: 'yes' }, 'Answer'), button({ label: 'Do not answer', class: 'quiet', onclick: skip })));
+  }
+
+  disable(/** @type {boolean} */ disabled) {
+    for (const field of this.element.querySelectorAll('input, button')) field.disabled = disabled;
+  }
+
+  submit() {
+    /** @type {Record<string, string>} */
+    const answers = {};
+    for (const { question, chosen } of this._groups) {
+      const text = chosen();
+      if (!text) {
+        this._hint.textContent = `Choose an answer to “${question}”, or write one.`;
+        return;
+      }
+      answers[question] = text;
+    }
+    this._answer({ ...this._input, answers });
+  }
+}
+
+let number = 0;
+
+function group(/** @type {any} */ { question, header, multiSelect, options = [] }, /** @type {number} */ index) {
+  const name = `question-${number++}-${index}`;
+  const type = multiSelect ? 'checkbox' : 'radio';
+  const boxes = options.map((/** @type {any} */ { label }) => h('input', { type, name, value: label }));
+  const own = h('input', { type: 'text', class: 'own', placeholder: 'Something else', 'aria-label': `Your own answer to: ${question}` });
+  const labels = options.map((/** @type {any} */ { label, description }, /** @type {number} */ n) =>
+    h('label', { class: 'option' }, boxes[n], h('span', {}, h('strong', { text: label }), description && h('small', { text: description }))));
+  const element = h('fieldset', {}, h('legend', {}, header && h('span', { class: 'tag', text: header }), question), ...labels, own);
+  const chosen = () => {
+    const labels = boxes.filter((/** @type {any} */ box) => box.checked).map((/** @type {any} */ box) => box.value);
+    const text = own.value.trim();
+    return (multiSelect ? [...labels, text].filter(Boolean) : [text || labels[0] || '']).join(', ');
+  };
+  return { element, question, chosen };
+}

@@ -1,0 +1,146 @@
+// A long list of which only what is near the reader is in the page. It stays where it is while things come and go around it.
+
+/** Items in the page, at most. */
+const MOST = 90;
+
+/** How many come at once when the reader moves on. */
+const STEP = 30;
+
+/** Pixels from either end at which more is brought. */
+const NEAR = 900;
+
+/** Pixels from the end within which the reader is taken to be at it. */
+const AT_END = 60;
+
+export class WindowList {
+  /**
+   * @param {HTMLElement} scroller what scrolls; `list` is in it
+   * @param {HTMLElement} list
+   * @param {{render: (item: any) => HTMLElement, older: () => Promise<boolean>, newer: () => Promise<boolean>, moved: () => void}} world
+   */
+  constructor(scroller, list, world) {
+    this._scroller = scroller;
+    this._list = list;
+    this._world = world;
+    /** @type {any[]} */
+    this._items = [];
+    this._from = 0;
+    this._to = 0;
+    /** @type {Map<string, {node: HTMLElement, version: number}>} */
+    this._shown = new Map();
+    this._asking = false;
+    /** The reader wants to see what is new. */
+    this.follows = true;
+    this._at = 0;
+    scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
+    new ResizeObserver(() => this.settle()).observe(list);
+  }
+
+  /** The items there are now; those that were shown are known by their keys. */
+  update(/** @type {any[]} */ items) {
+    const first = this._first;
+    const length = this._to - this._from;
+    this._items = items;
+    if (this.follows) {
+      this._place(Math.max(0, items.length - MOST), items.length);
+      this.settle();
+      this._fill();
+      return;
+    }
+    const at = first === undefined ? -1 : items.findIndex((item) => item.key === first);
+    const from = at < 0 ? Math.max(0, Math.min(this._from, items.length - MOST)) : at;
+    this._keeping(() => this._place(from, Math.min(items.length, from + Math.max(length, Math.min(MOST, items.length)))));
+    this._fill();
+  }
+
+  /** To the end, and to stay there. */
+  toEnd() {
+    this.follows = true;
+    this.update(this._items);
+    this._world.moved();
+  }
+
+  /** After anything has changed its height. */
+  settle() {
+    if (this.follows) this._scroller.scrollTop = this._scroller.scrollHeight;
+  }
+
+  _scrolled() {
+    const { scrollTop, clientHeight, scrollHeight } = this._scroller;
+    const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
+    // Only a reader who moves up leaves the end: what grows below him moves him nowhere.
+    if (atEnd) this.follows = true;
+    else if (scrollTop < this._at - 2) this.follows = false;
+    this._at = scrollTop;
+    this._fill();
+    this._world.moved();
+  }
+
+  /** Brings what is near. */
+  _fill() {
+    const { scrollTop, clientHeight, scrollHeight } = this._scroller;
+    if (clientHeight === 0) return;
+    if (scrollTop < NEAR && this._from > 0) {
+      const from = Math.max(0, this._from - STEP);
+      this._keeping(() => this._place(from, Math.min(this._to, from + MOST)));
+    } else if (scrollHeight - scrollTop - clientHeight < NEAR && this._to < this._items.length) {
+      const to = Math.min(this._items.length, this._to + STEP);
+      this._keeping(() => this._place(Math.max(this._from, to - MOST), to));
+    } else if (scrollTop < NEAR && this._from === 0) this._ask(this._world.older);
+    else if (scrollHeight - scrollTop - clientHeight < NEAR) this._ask(this._world.newer);
+  }
+
+  _ask(/** @type {() => Promise<boolean>} */ more) {
+    if (this._asking) return;
+    this._asking = true;
+    more().then((came) => {
+      this._asking = false;
+      if (came) this._fill();
+    }, () => (this._asking = false));
+  }
+
+  /** Changes what is in the page; the first item in sight stays in its place. */
+  _keeping(/** @type {() => void} */ change) {
+    const top = this._scroller.getBoundingClientRect().top;
+    const anchor = [...this._shown.values()].map(({ node }) => node).filter((node) => node.getBoundingClientRect().bottom > top)
+      .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)[0];
+    const before = anchor?.getBoundingClientRect().top ?? 0;
+    change();
+    if (anchor?.isConnected && !this.follows) this._scroller.scrollTop += anchor.getBoundingClientRect().top - before;
+    this._at = this._scroller.scrollTop;
+  }
+
+  _place(/** @type {number} */ from, /** @type {number} */ to) {
+    this._from = from;
+    this._to = to;
+    const wanted = this._items.slice(from, to);
+    this._first = wanted[0]?.key;
+    const keys = new Set(wanted.map((item) => item.key));
+    for (const [key, { node }] of this._shown) {
+      if (keys.has(key)) continue;
+      node.remove();
+      this._shown.delete(key);
+    }
+    /** @type {ChildNode | null} */
+    let next = this._list.firstChild;
+    for (const item of wanted) {
+      let shown = this._shown.get(item.key);
+      if (!shown || shown.version !== item.version) {
+        const node = this._world.render(item);
+        if (shown?.node === next) next = next?.nextSibling ?? null;
+        if (shown) carryOver(shown.node, node);
+        shown?.node.remove();
+        shown = { node, version: item.version };
+        this._shown.set(item.key, shown);
+      }
+      if (shown.node === next) next = next.nextSibling;
+      else this._list.insertBefore(shown.node, next);
+    }
+  }
+}
+
+/** What a person had unfolded stays so. */
+function carryOver(/** @type {HTMLElement} */ old, /** @type {HTMLElement} */ fresh) {
+  const [before, after] = [old.querySelector('details'), fresh.querySelector('details')];
+  if (before?.open && after) after.open = true;
+}

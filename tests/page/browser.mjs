@@ -1,0 +1,75 @@
+// Browsers of people, headless, for as long as standard input stays open. Takes a JSON object a line and answers each with one;
+// `page` names whom it is about. Each page has a profile of its own, and what it complains about is kept.
+// DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import readline from 'node:readline';
+
+const { chromium } = createRequire(import.meta.url)(process.env.DRAWBRIDGE_TEST_PLAYWRIGHT);
+const PATIENCE = 10_000; // ms
+const people = new Map();
+
+const browser = await chromium.launch({
+  executablePath: process.env.DRAWBRIDGE_TEST_CHROMIUM,
+  args: process.getuid() === 0 ? ['--no-sandbox'] : [],
+});
+
+async function open({ page: name, url, width = 1280, height = 800, dark = false }) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', hasTouch: width < 500, locale: 'en-GB', timezoneId: 'UTC' });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  const person = { context, page, complaints: [], requests: [] };
+  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && person.complaints.push(message.text()));
+  page.on('pageerror', (error) => person.complaints.push(String(error)));
+  page.on('dialog', (dialog) => (person.complaints.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
+  page.on('request', (request) => person.requests.push(request.url()));
+  people.set(name, person);
+  await page.goto(url);
+}
+
+const commands = {
+  open,
+  close: async ({ page }, { context }) => (people.delete(page), context.close()),
+  click: ({ css }, { page }) => page.locator(css).first().click(),
+  fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
+  press: ({ key }, { page }) => page.keyboard.press(key),
+  type: ({ text }, { page }) => page.keyboard.type(text),
+  select: ({ css, value }, { page }) => page.locator(css).selectOption(value),
+  sees: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor(),
+  gone: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor({ state: 'hidden' }),
+  texts: ({ css }, { page }) => page.locator(css).allInnerTexts(),
+  value: ({ css }, { page }) => page.locator(css).first().inputValue(),
+  run: ({ code }, { page }) => page.evaluate(code),
+  // Not waitForFunction: the page's policy forbids what that is made of.
+  until: async ({ code }, { page }) => {
+    for (const end = Date.now() + PATIENCE; !(await page.evaluate(code)); await new Promise((later) => setTimeout(later, 20))) {
+      if (Date.now() > end) throw new Error(`not within ${PATIENCE} ms`);
+    }
+  },
+  reload: (_, { page }) => page.reload(),
+  offline: ({ on }, { context }) => context.setOffline(on),
+  shot: ({ file }, { page }) => page.screenshot({ path: file }).then(() => null),
+  resize: ({ width, height }, { page }) => page.setViewportSize({ width, height }),
+  complaints: (_, { complaints }) => complaints.splice(0),
+  requests: (_, { requests }) => requests,
+  bytes: (_, { page }) => page.evaluate(() => performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)),
+  axe: async ({ file }, { page }) => {
+    // Not as an element: the page's policy lets no foreign script in.
+    await page.evaluate(fs.readFileSync(file, 'utf8'));
+    const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+    return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`);
+  },
+};
+
+console.log(JSON.stringify({ ready: true }));
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  let said;
+  try {
+    said = { result: (await commands[command.do](command, people.get(command.page))) ?? null };
+  } catch (error) {
+    said = { error: `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}: ${String(error).split('\n', 1)[0]}` };
+  }
+  console.log(JSON.stringify(said));
+}
+await browser.close();

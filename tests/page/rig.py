@@ -1,0 +1,117 @@
+"""People in front of the page: a real browser, one profile for each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests import programs
+
+HERE = Path(__file__).resolve().parent
+ENDING = 10.0
+"""Seconds."""
+
+
+class Browser:
+    """A headless Chromium that ``browser.mjs`` drives."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {
+            "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
+            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
+        }
+        command = [str(programs.node()), str(HERE / "browser.mjs")]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+        )
+        self._names = (f"person{number}" for number in itertools.count(1))
+        assert self._receive() == {"ready": True}
+
+    @contextlib.contextmanager
+    def person(self, url: str, **how: Any) -> Iterator[Person]:
+        """Opens ``url``. ``how``: width, height, dark."""
+        person = Person(self, next(self._names))
+        person("open", url=url, **how)
+        try:
+            yield person
+        finally:
+            person("close")
+
+    def tell(self, **command: Any) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+        said = self._receive()
+        assert "error" not in said, said["error"]
+        return said["result"]
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the browser has ended"
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._process.stdout.close()
+
+
+class Person:
+    """One browser window. Each act waits until it can be done, 10 seconds at most."""
+
+    def __init__(self, browser: Browser, name: str) -> None:
+        self._browser = browser
+        self._name = name
+
+    def __call__(self, do: str, **what: Any) -> Any:
+        return self._browser.tell(do=do, page=self._name, **what)
+
+    def clicks(self, css: str) -> None:
+        self("click", css=css)
+
+    def presses(self, key: str) -> None:
+        self("press", key=key)
+
+    def fills(self, css: str, text: str) -> None:
+        self("fill", css=css, text=text)
+
+    def sees(self, css: str, text: str | None = None) -> None:
+        """It is there, or comes."""
+        self("sees", css=css, **({} if text is None else {"text": text}))
+
+    def loses(self, css: str, text: str | None = None) -> None:
+        """It is not to be seen, or goes."""
+        self("gone", css=css, **({} if text is None else {"text": text}))
+
+    def reads(self, css: str) -> list[str]:
+        found: list[str] = self("texts", css=css)
+        return found
+
+    def runs(self, code: str) -> Any:
+        return self("run", code=code)
+
+    def until(self, code: str) -> None:
+        self("until", code=code)
+
+    def prompts(self, text: str) -> None:
+        self.fills("#prompt", text)
+        self.presses("Enter")
+
+    def complaints(self) -> list[str]:
+        """What the browser had against the page since it was asked last."""
+        found: list[str] = self("complaints")
+        return found

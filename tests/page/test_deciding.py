@@ -1,0 +1,113 @@
+"""A person decides in the page, in a real browser, about what the demo agent proposes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.server.processes import Server
+
+from .conftest import page_of
+from .rig import Browser
+
+CARD = ".approval"
+
+
+def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    with browser.person(page_of(server)) as person:
+        person.fills("#token", "wrong")
+        person.clicks("text=Connect")
+        person.sees(".problem", "did not take this token")
+        person.fills("#token", server.token)
+        person.clicks("text=Connect")
+        person.clicks("text=Add project")
+        person.clicks(f".choices button:has-text('{directory.parent}')")
+        person.clicks(".choices button:has-text('blog')")
+        person("select", css="#agent", value="demo")
+        person.clicks("dialog button[type=submit]")
+        person.sees("h2", "blog")
+        person.prompts("Say that it rains")
+        person.sees(f"{CARD} h3", "The demo agent wants to change notes.md")
+        person.sees(f"{CARD} .line.added", "> You said: Say that it rains")
+        person.sees(".project .state", "Waits for you")
+        person.until("document.title.startsWith('(1) ')")
+        assert "rains" not in (directory / "notes.md").read_text()
+        person.clicks(f"{CARD} button:has-text('Accept')")
+        person.sees(".said", "Done: notes.md has the new line.")
+        person.sees(".finished", "Finished")
+        person.sees(".settled-line", "Accepted by")
+        person.loses(CARD)
+        assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
+        complaints = [text for text in person.complaints() if "4401" not in text]
+        assert complaints == []
+        assert {url.split("/")[2] for url in person("requests") if url.startswith("http")} == {server.url.split("/")[2]}
+
+
+def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.sees(CARD)
+        person.presses("Escape")
+        person.presses("e")
+        person.fills(f"{CARD} textarea", "# Notes\n\nMine alone.\n")
+        person.clicks("text=Accept with my edits")
+        person.sees(".said", "Done: notes.md has your version of it.")
+    assert (directory / "notes.md").read_text() == "# Notes\n\nMine alone.\n"
+
+
+def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, address: str, directory: Path) -> None:
+    before = (directory / "notes.md").read_bytes()
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.sees(CARD)
+        person.presses("Escape")
+        person.presses("r")
+        person("type", text="not in this file")
+        person.presses("Enter")
+        person.sees(".said", "You told me: “not in this file”")
+        person.sees(".settled-line", "not in this file")
+    assert (directory / "notes.md").read_bytes() == before
+
+
+def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as person:
+        person.prompts("one")
+        person.clicks("text=Always: accept all edits for this session")
+        person.sees(".finished")
+        person.prompts("two")
+        person.until("document.querySelectorAll('.finished').length === 2")
+        assert person.reads(CARD) == []
+    assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
+
+
+def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/ask")
+        person.sees("legend", "What shall the drawbridge be painted with?")
+        person.clicks("button:has-text('Answer')")
+        person.sees(".questions .hint", "Choose an answer")
+        person.clicks("label:has-text('Oak')")
+        person.clicks("button:has-text('Answer')")
+        person.sees(".said", "Oak it is.")
+
+
+def test_two_people_answer_and_both_see_who_was_first(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as ada, browser.person(address) as bob:
+        ada.runs("localStorage.setItem('drawbridge.name', 'Ada')")
+        ada("reload")
+        bob.sees("h2", "blog")
+        ada.sees("h2", "blog")
+        ada.prompts("Something")
+        bob.sees(CARD)
+        bob.presses("Escape")
+        bob.presses("e")
+        bob.fills(f"{CARD} textarea", "Bob's\n")
+        ada.clicks(f"{CARD} button:has-text('Accept')")
+        bob.sees(f"{CARD} .notice", "Ada accepted this first.")
+        assert bob("value", css=f"{CARD} textarea") == "Bob's\n"
+        bob.sees(".settled-line", "Accepted by Ada")
+        bob.clicks(f"{CARD} button:has-text('Close')")
+        bob.loses(CARD)
+        ada.sees(".finished")
+    assert (directory / "notes.md").read_text().endswith("> You said: Something\n")

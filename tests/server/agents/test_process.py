@@ -143,13 +143,13 @@ async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, capl
     heard = Heard()
 
     def hear(event: object) -> None:
-        if isinstance(event, SessionKnown):
+        if isinstance(event, Line):
             raise RuntimeError("a fault of ours")
         heard(event)  # type: ignore[arg-type]
 
     launch = Launch(str(tmp_path), str(uuid.uuid4()))
     process = await bad_agent().start(launch, hear)
-    process.prompt("say hello")
+    process.prompt("flood 50")  # all at once
     assert (await heard.next(TurnEnded)).ok
     await process.stop()
     assert "a fault of ours" in caplog.text

@@ -140,13 +140,12 @@ def _check_model(name: str, value: str) -> None:
 def _check_rule(name: str, value: str) -> None:
     """One rule a value, as "Bash(git log *)": the CLI takes commas and spaces outside of parentheses for separators."""
     _check_text(name, value)
-    depth = 0
+    depth, fits = 0, value[:1] not in ("", "-", "(")
     for at, sign in enumerate(value):
         depth += (sign == "(") - (sign == ")")
         inside = depth > 0 or (sign == ")" and at == len(value) - 1)
-        if depth < 0 or (not inside and sign in " ,)"):
-            raise _unusable(name, f'{value[:80]!r} is not one rule, as "Bash(git log *)"')
-    if depth or not value or value[0] in "-(":
+        fits = fits and (inside or sign not in " ,)")
+    if depth or not fits:
         raise _unusable(name, f'{value[:80]!r} is not one rule, as "Bash(git log *)"')
 
 

@@ -50,7 +50,7 @@ def end(leader: int, mark: str) -> list[int]:
 
 
 def _belongs(pid: int, leader: int, mark: str) -> bool:
-    if leader in (pid, os.getpgid(pid), os.getsid(pid)):
+    if leader in (os.getpgid(pid), os.getsid(pid)):
         return True
     name, _, value = mark.partition("=")
     return psutil.Process(pid).environ().get(name) == value

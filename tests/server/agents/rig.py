@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,6 +119,14 @@ async def session(
         async with asyncio.timeout(2 * PATIENCE):
             await started.kill()
     assert isinstance(heard.events[-1], Exited)
+
+
+async def eventually(condition: Callable[[], Any], what: str) -> None:
+    """As ``until``, for what a program does that takes its time to start."""
+    end = asyncio.get_running_loop().time() + LONG_PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {LONG_PATIENCE:g} s"
+        await asyncio.sleep(0.005)
 
 
 def changed(question: Question, **fields: Any) -> Decision:

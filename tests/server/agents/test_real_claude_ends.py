@@ -27,10 +27,9 @@ from drawbridge.server.agents.program import Claude
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
-from tests.waiting import until
 
 from .recording import recorded
-from .rig import Session, lives, session
+from .rig import Session, eventually, lives, session
 
 # Interrupt and kill.
 
@@ -39,7 +38,7 @@ from .rig import Session, lives, session
 async def test_an_interrupt_keeps_what_was_said_and_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("To begin with"), HOLD], text("Yes?"))
     warm.process.prompt("Tell me everything")
-    await until(lambda: warm.heard.words == "To begin with")
+    await eventually(lambda: warm.heard.words == "To begin with", "the beginning")
 
     warm.process.interrupt()
 
@@ -112,7 +111,7 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
     server.kill()
     await server.communicate()
 
-    await until(lambda: not lives(pid) and not lives(command), "the end of both")
+    await eventually(lambda: not lives(pid) and not lives(command), "the end of both")
 
 
 async def command_of(claude: int) -> int:
@@ -125,7 +124,7 @@ async def command_of(claude: int) -> int:
             found[:] = [child.pid for child in children if child.name() == "tail"]
         return bool(found)
 
-    await until(running, "the command")
+    await eventually(running, "the command")
     return found[0]
 
 
@@ -146,7 +145,7 @@ async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session,
     model.will_say(background, text("Started."), [text("It has ended"), HOLD, text("with 3")], text("Second answer."))
     assert (await warm.turn("Start it")).ok
     assert warm.process.busy
-    await until(lambda: "It has ended" in warm.heard.words)
+    await eventually(lambda: "It has ended" in warm.heard.words, "its own turn")
 
     warm.process.prompt("Second")
     model.go_on()
@@ -166,7 +165,7 @@ async def test_a_prompt_that_its_own_turn_takes_in_is_done_with_it(warm: Session
     question = await warm.asked()
 
     warm.process.prompt("Second")
-    await until(lambda: any(message.get("state") == "queued" for message in warm.heard.messages[-1:]))
+    await eventually(lambda: warm.heard.messages[-1].get("state") == "queued", "the prompt in its queue")
     warm.process.answer(question.question_id, Decision(allow=True))
 
     assert (await warm.ended()).ok

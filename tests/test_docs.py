@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import cli_reference
@@ -10,8 +13,9 @@ from drawbridge.ide.tools import TOOLS, gemini
 from drawbridge.ide.tools.tool import Tool
 
 
-def test_the_tables_of_flags_are_the_commands_own() -> None:
-    assert cli_reference.PAGE.read_text() == cli_reference.page(), "run python tools/cli_reference.py"
+@pytest.mark.parametrize("path", cli_reference.PAGES, ids=lambda path: path.name)
+def test_the_tables_of_flags_and_settings_are_the_commands_own(path: Path) -> None:
+    assert path.read_text() == cli_reference.page(path), "run python tools/cli_reference.py"
 
 
 def test_every_command_has_its_place_on_the_page() -> None:
@@ -26,3 +30,11 @@ def test_every_command_has_its_place_on_the_page() -> None:
 def test_every_tool_is_described(name: str, tools: tuple[Tool, ...]) -> None:
     page = (cli_reference.PAGE.parent / "protocols" / f"{name}.md").read_text()
     assert [tool.name for tool in tools if f"`{tool.name}`" not in page] == []
+
+
+def test_every_test_that_the_pages_name_is_there() -> None:
+    root = cli_reference.PAGE.parent.parent
+    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", (root / "docs" / "departures.md").read_text())
+    assert named
+    assert [path for path, _ in named if not (root / path).exists()] == []
+    assert [name for path, name in named if name and f"def {name}(" not in (root / path).read_text()] == []

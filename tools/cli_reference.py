@@ -1,7 +1,9 @@
-"""Writes the tables of flags in docs/cli.md from the commands themselves; a test compares the two.
+"""Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands themselves;
+a test compares the two.
 
 A table stands between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting comes with its name
-in the settings file and its environment variable; one that only some targets of ``setup`` have, with their names.
+in the settings file and its environment variable; one that only some targets of ``setup`` have, with their names. Between
+``<!-- settings of COMMAND -->`` and ``<!-- /settings -->`` stands what the settings file may hold.
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ from drawbridge import cli, settings
 from drawbridge.settings import Setting
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-PLACE = re.compile(r"(<!-- flags of (\w+) -->\n).*?(<!-- /flags -->\n)", re.DOTALL)
+PAGES = (PAGE, PAGE.with_name("guard.md"))
+PLACE = re.compile(r"(<!-- (flags|settings) of (\w+) -->\n).*?(<!-- /\2 -->\n)", re.DOTALL)
 
 
-def page() -> str:
+def page(path: Path = PAGE) -> str:
     """The page with its tables as they should be."""
-    return PLACE.sub(lambda place: place[1] + "".join(table(place[2])) + place[3], PAGE.read_text())
+
+    def filled(place: re.Match[str]) -> str:
+        rows = table(place[3]) if place[2] == "flags" else file_table(place[3])
+        return place[1] + "".join(rows) + place[4]
+
+    return PLACE.sub(filled, path.read_text())
 
 
 def table(command: str) -> Iterator[str]:
@@ -37,6 +45,17 @@ def table(command: str) -> Iterator[str]:
     else:
         yield "| flag | what |\n|---|---|\n"
         yield from (f"| {shown(flag)} | {flag.help} |\n" for flag in flags(parser, ()))
+
+
+def file_table(command: str) -> Iterator[str]:
+    yield "| setting | values | what |\n|---|---|---|\n"
+    known: tuple[Setting, ...] = getattr(settings, command.upper())
+    for setting in known:
+        values = {"number": f"`{setting.default}`", "switch": "`true`", "list": f'`["{setting.metavar}"]`'}.get(
+            setting.kind, " ".join(f'`"{choice}"`' for choice in setting.choices) or f'`"{setting.metavar}"`'
+        )
+        text = f"`false`: {setting.help}" if setting.kind == "switch" else setting.help
+        yield f"| `{setting.name}` | {values} | {text} |\n"
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -79,4 +98,5 @@ def _dest(flag: argparse.Action) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for path in PAGES:
+        path.write_text(page(path))

@@ -113,6 +113,12 @@ def playwright() -> Path:
     return package if package.exists() else missing(f"playwright-core is missing: {FETCH}")
 
 
+def axe() -> Path:
+    """What finds in a page what keeps people with a screen reader out; a script for the page."""
+    script = FETCHED / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+    return script if script.exists() else missing(f"axe-core is missing: {FETCH}")
+
+
 def node() -> Path:
     """A Node.js that is new enough, whatever the system's own is."""
     program = FETCHED / "node" / "node"

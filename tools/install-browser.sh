@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Puts what drives a browser without a screen, the version that the tests know, into DIR:
+# Puts what drives a browser without a screen, and what looks a page over for people who can't see it, into DIR:
 #
-#     tools/install-browser.sh DIR  ->  DIR/node_modules/playwright-core
+#     tools/install-browser.sh DIR  ->  DIR/node_modules/playwright-core, axe-core
 #
 # The browser itself is the Debian package chromium: playwright-core brings none, and is not to fetch one.
 set -Eeuo pipefail
 
 version=1.65.1
+axe=4.14.1
 
 [ $# = 1 ] || { sed -n '2,4p' "$0" >&2; exit 2; }
 mkdir -p "$1"
@@ -16,16 +17,19 @@ fail() { echo "install-browser.sh: $*" >&2; exit 1; }
 trap 'fail "stopped in line $LINENO; run it again to start over."' ERR
 
 package=$dir/node_modules/playwright-core
-there() { grep -qs "\"version\": \"$version\"" "$package/package.json"; }
+there() {
+  grep -qs "\"version\": \"$version\"" "$package/package.json" &&
+    grep -qs "\"version\": \"$axe\"" "$dir/node_modules/axe-core/package.json"
+}
 
 if there; then
-  echo "playwright-core $version is in $dir already"
+  echo "playwright-core $version and axe-core $axe are in $dir already"
   exit 0
 fi
 command -v npm >/dev/null || fail "needs npm (the package npm, or Node.js from elsewhere)."
 
 rm -rf "$dir/node_modules"
 npm install --prefix "$dir" --ignore-scripts --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error \
-  "playwright-core@$version"
-there || fail "npm brought no playwright-core $version."
-echo "playwright-core $version is in $dir"
+  "playwright-core@$version" "axe-core@$axe"
+there || fail "npm brought no playwright-core $version, or no axe-core $axe."
+echo "playwright-core $version and axe-core $axe are in $dir"

@@ -1,0 +1,141 @@
+"""Makes the pictures of the page that the documentation shows: ``python -m tests.page.pictures docs/images``.
+
+The page is the real one, in a real browser, before a real server and the demo agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.server.processes import Server, serving
+
+from .conftest import page_of, project_in
+from .rig import Browser, Person
+
+PYTHON = '''"""What crosses the bridge, and when."""
+
+from datetime import datetime, time
+
+OPENS = time(6, 0)
+CLOSES = time(22, 0)
+
+
+def is_open(now: datetime) -> bool:
+    """Whether the bridge is down at this time."""
+    return OPENS <= now.time() <= CLOSES
+
+
+def toll(carts: int) -> int:
+    # Two coppers a cart, the first one free.
+    return max(0, carts - 1) * 2
+'''
+CHANGED = PYTHON.replace("<= CLOSES", "< CLOSES").replace(
+    '''    # Two coppers a cart, the first one free.
+    return max(0, carts - 1) * 2
+''',
+    '''    """In coppers: two a cart, the first one free."""
+    if carts < 0:
+        raise ValueError("carts can't be negative")
+    return max(0, carts - 1) * 2
+''',
+)
+ANSWER = """Two things are wrong in `bridge.py`:
+
+1. At **22:00 sharp** the bridge counts as open, although it closes then.
+2. `toll` takes a negative number of carts for none.
+
+I would mend both at once:"""
+
+
+class Agent:
+    """Lines of the demo agent's stream that say what a picture needs: a program that the server runs in its place."""
+
+    def __init__(self, place: Path, directory: Path) -> None:
+        change = {"file_path": str(directory / "bridge.py"), "content": CHANGED}
+        self.script = place / "agent.py"
+        self.script.write_text(
+            "import json\n"
+            "from drawbridge.server.agents import demo_agent, demo_edits\n"
+            f"CHANGE, ANSWER = json.loads({json.dumps(json.dumps([change, ANSWER]))})\n"
+            "demo_edits.for_prompt = lambda words, directory: demo_edits.Edit('Write', CHANGE)\n"
+            "tell = demo_agent.Agent._tell\n"
+            "def say(self, text, pace=None):\n"
+            "    return tell(self, ANSWER if 'if you let me' in text else text, pace=0)\n"
+            "demo_agent.Agent._tell = say\n"
+            "demo_agent.main()\n"
+        )
+
+
+async def take(target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="db-") as scratch:
+        root = Path(scratch) / "ada"
+        directory = root / "toll-house"
+        directory.mkdir(parents=True)
+        (directory / "bridge.py").write_text(PYTHON)
+        for name in ("blog", "garden-planner"):
+            (root / name).mkdir()
+            (root / name / "notes.md").write_text("# Notes\n")
+        agent = Agent(Path(scratch), directory)
+        start = Path(scratch) / "sitecustomize.py"
+        start.write_text(
+            "from drawbridge.server.agents import demo\nimport sys\n"
+            f"demo.Demo.__init__.__defaults__ = ((sys.executable, {str(agent.script)!r}), *demo.Demo.__init__.__defaults__[1:])\n"
+        )
+        async with serving(
+            Path(scratch) / "data", "--no-tls", "--allow", root, PYTHONPATH=f"{scratch}:{Path.cwd() / 'src'}"
+        ) as server:
+            await scenes(server, root, directory, target)
+
+
+async def scenes(server: Server, root: Path, directory: Path, target: Path) -> None:
+    for name in ("blog", "garden-planner"):
+        await project_in(server, root / name)
+    project = await project_in(server, directory)
+    address = f"{page_of(server)}#token={server.token}&project={project}"
+    browser = Browser()
+    try:
+        with browser.person(page_of(server), width=1280, height=800) as person:
+            person.sees("#token")
+            shoot(person, target / "page-connect.png")
+        with browser.person(address, width=1280, height=860) as person:
+            person.prompts("The tests of bridge.py fail at ten at night. Why?")
+            person.sees(".approval .diff")
+            person.runs("document.activeElement.blur()")
+            shoot(person, target / "page-approval-light.png")
+            with browser.person(address, width=1280, height=860, dark=True) as night:
+                night.sees(".approval .diff")
+                shoot(night, target / "page-approval-dark.png")
+            with browser.person(address, width=390, height=844) as phone:
+                phone.sees(".approval .diff")
+                shoot(phone, target / "page-phone.png")
+                phone.clicks(".back")
+                phone.sees(".project")
+                shoot(phone, target / "page-phone-projects.png")
+            person.presses("a")
+            person.sees(".finished")
+            person.prompts("/ask")
+            person.sees("legend")
+            person.runs("document.activeElement.blur()")
+            shoot(person, target / "page-conversation.png")
+            with browser.person(address, width=390, height=844, dark=True) as phone:
+                phone.sees("legend")
+                shoot(phone, target / "page-phone-dark.png")
+            person.presses("?")
+            person.sees("dialog")
+            shoot(person, target / "page-help.png")
+    finally:
+        browser.close()
+
+
+def shoot(person: Person, file: Path) -> None:
+    person.until("document.documentElement.dataset.connection !== 'connecting'")
+    person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
+    person("shot", file=str(file))
+
+
+if __name__ == "__main__":
+    asyncio.run(take(Path(sys.argv[1]).resolve()))

@@ -1,0 +1,143 @@
+"""Reloads, lost networks and killed servers: the page is where it was, nothing is missed and nothing typed is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.server.processes import Server, serving
+
+from .conftest import page_of, project_in
+from .rig import Browser, Person
+
+SAID = "[...document.querySelectorAll('.said:not(.live)')].map((one) => one.innerText)"
+LINES = [f"Line {number}" for number in range(1, 31)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def serving_at(port: int, data: Path, root: Path) -> AsyncIterator[Server]:
+    """The last ``--port`` is the one that counts."""
+    async with serving(data, "--no-tls", "--port", str(port), "--allow", root) as server:
+        yield server
+
+
+def numbers(person: Person) -> list[int]:
+    """The places in the history of what is in the page, in its order."""
+    found: list[int] = person.runs(
+        "[...document.querySelectorAll('.items > .item')].map((one) => Number(one.dataset.seq))"
+    )
+    return found
+
+
+def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.sees(".approval")
+        person.presses("Escape")
+        person.presses("e")
+        person.fills(".approval textarea", "half an ed")
+        person.fills("#prompt", "a thought\nof two lines")
+        person("reload")
+        person.sees(".approval textarea")
+        assert person("value", css=".approval textarea") == "half an ed"
+        assert person("value", css="#prompt") == "a thought\nof two lines"
+        assert person.reads(".prompt .words") == ["Something"]
+        person.clicks("text=Accept with my edits")
+        person.sees(".finished", "Finished")
+    assert (directory / "notes.md").read_text() == "half an ed"
+
+
+def test_a_reload_in_the_middle_of_a_run_hears_the_rest_of_it_once(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/slow 2")
+        person.sees(".live .markdown", "On and on")
+        person("reload")
+        person.sees(".finished", "Finished")
+        assert len(person.reads(".said:not(.live)")) == 1
+        assert len(set(numbers(person))) == len(numbers(person))
+
+
+def test_what_is_written_offline_is_sent_once_when_the_network_is_back(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.sees("h2", "blog")
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person("offline", on=True)
+        person.sees(".connection", "offline")
+        person.prompts("/quick")
+        person.sees(".queued", "Waits for the server")
+        person("offline", on=False)
+        person.sees(".finished", "Finished")
+        person.loses(".queued")
+        assert person.reads(".prompt .words") == ["/quick"]
+        person.until("document.querySelector('.connection').textContent === ''")
+
+
+async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    port, data = free_port(), tmp_path / "data"
+    with contextlib.ExitStack() as stack:
+        async with serving_at(port, data, directory.parent) as server:
+            project = await project_in(server, directory)
+            person = stack.enter_context(browser.person(f"{page_of(server)}#token={server.token}&project={project}"))
+            person.prompts("/lines 30")
+            person.sees(".finished")
+            person.prompts("Something")
+            person.sees(".approval")
+            person.presses("Escape")
+            person.presses("r")
+            person("type", text="because")
+            person.fills("#prompt", "a draft")
+            await server.end(signal.SIGKILL)
+        person.sees(".connection", "No connection to the server")
+        assert person("value", css=".approval footer textarea") == "because"
+        async with serving_at(port, data, directory.parent):
+            person.sees(".approval .notice", "The question was taken back")
+            person.sees(".finished", "Interrupted")
+            person.until("document.querySelector('.connection').textContent === ''")
+            assert person("value", css="#prompt") == "a draft"
+            said = [text for text in person.runs(SAID) if text.startswith("Line ")]
+            assert said == LINES
+            assert numbers(person) == sorted(numbers(person))
+            person.presses("Escape")
+            person.prompts("/quick")
+            person.sees(".said", "Done.")
+
+
+async def test_a_prompt_that_the_server_never_heard_runs_once_after_the_reload(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    port, data = free_port(), tmp_path / "data"
+    with contextlib.ExitStack() as stack:
+        async with serving_at(port, data, directory.parent) as server:
+            project = await project_in(server, directory)
+            person = stack.enter_context(browser.person(f"{page_of(server)}#token={server.token}&project={project}"))
+            person.sees("h2", "blog")
+        person.sees(".connection", "No connection")
+        person.prompts("/quick")
+        person.sees(".queued", "/quick")
+        async with serving_at(port, data, directory.parent):
+            person("reload")
+            person.sees(".finished", "Finished")
+            assert person.reads(".prompt .words") == ["/quick"]
+
+
+async def test_another_person_removes_the_project(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.sees("h2", "blog")
+        async with server.client() as other:
+            await other.tell("project_delete", {}, project)
+            await other.hear("project_deleted")
+        person.sees(".toast", "somebody removed it")
+        person.sees(".side .empty", "No project yet")

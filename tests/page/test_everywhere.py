@@ -1,0 +1,160 @@
+"""Large and small: long histories, narrow screens, slow phones, keyboards and screen readers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+from tests.server.processes import Server, serving
+
+from .conftest import page_of, project_in
+from .history import write_history
+from .rig import Browser, Person
+
+HERE = Path(__file__).resolve().parent
+
+WIDER = (
+    "[...document.querySelectorAll('body *')]"
+    ".filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.diff, pre, .table'))"
+    ".map((one) => one.outerHTML.slice(0, 80))"
+)
+SEQS = "[...document.querySelectorAll('.items > .item')].map((one) => Number(one.dataset.seq))"
+IN_SIGHT = (
+    "(() => { const box = document.querySelector('.scroller').getBoundingClientRect();"
+    " return Number([...document.querySelectorAll('.items > .item')]"
+    ".find((one) => one.getBoundingClientRect().bottom > box.top + 1)?.dataset.seq) })()"
+)
+
+
+def test_the_parts_that_need_no_browser() -> None:
+    command = [str(programs.node()), "--test", "--test-reporter=dot", *map(str, sorted(HERE.glob("unit/*.test.mjs")))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def says(number: int) -> dict[str, object]:
+    text = f"Message {number}: " + "some words of it, " * (number % 17)
+    return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+
+
+def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
+    for _ in range(steps):
+        person.runs("document.querySelector('.scroller').scrollTop -= 1500")
+        person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
+        if min(person.runs(SEQS)) <= seq:
+            return
+    raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
+    browser: Browser, tmp_path: Path, directory: Path, count: int
+) -> None:
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    write_history(data, project, (says(number) for number in range(1, count + 1)))
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".said", f"Message {count}:")
+            scrolls_up_to(person, count - 600)
+            seqs = person.runs(SEQS)
+            assert seqs == list(range(seqs[0], seqs[-1] + 1)), "in order, without a gap"
+            assert len(seqs) <= 100, "the rest is not in the page"
+            before = person.runs(IN_SIGHT)
+            async with server.client() as other:
+                await other.tell("project_join", project_id=project)
+                await other.tell("execute", {"prompt": "/quick"}, project)
+                await other.hear("update", "run_finished")
+            person.sees(".project .state", "Ready")
+            assert abs(person.runs(IN_SIGHT) - before) <= 1, "what comes in below moves the reader nowhere"
+            person.clicks(".jump")
+            person.sees(".said", "Done.")
+            person.loses(".jump")
+
+
+async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    data, text = tmp_path / "data", "a long text " * 100_000 + "and its end"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    write_history(data, project, [{"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}])
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.clicks("button:has-text('Cut here: show all (1.2 MB)')")
+            person.sees("pre.whole")
+            assert person.runs("document.querySelector('pre.whole').textContent") == text
+
+
+def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Server, address: str) -> None:
+    with browser.person(page_of(server), width=320, height=640) as person:
+        person.sees("#token")
+        assert person.runs(WIDER) == []
+    with browser.person(address, width=320, height=640) as person:
+        person.fills("#prompt", "Something")
+        person.clicks(".composer button")  # Enter begins a new line on a phone
+        person.sees(".approval .line.added")
+        assert person.runs(WIDER) == []
+        person.clicks(".approval button:has-text('Edit')")
+        assert person.runs(WIDER) == []
+        person.clicks(".approval button:has-text('Back')")
+        person.clicks(".back")
+        person.sees(".project .state", "Waits for you")
+        assert person.runs(WIDER) == []
+        person.clicks(".project")
+        person.clicks(".approval button:has-text('Reject')")
+        person.clicks(".rejecting button:has-text('Reject')")
+        person.sees(".finished")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, address: str, dark: bool) -> None:
+    axe = str(programs.axe())
+    with browser.person(page_of(server), dark=dark) as person:
+        person.sees("#token")
+        assert person("axe", file=axe) == []
+    with browser.person(address, dark=dark) as person:
+        person.prompts("Something")
+        person.sees(".approval")
+        assert person("axe", file=axe) == []
+        person.clicks(".approval button:has-text('Reject')")
+        assert person("axe", file=axe) == []
+        person.clicks(".rejecting button:has-text('Reject')")
+        person.sees(".finished")
+        person.clicks("details.tool summary")
+        assert person("axe", file=axe) == []
+        person.presses("Escape")
+        person.runs("document.activeElement.blur()")
+        person.presses("?")
+        person.sees("dialog", "Accept what is asked")
+        assert person("axe", file=axe) == []
+
+
+def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as person:
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person.runs("document.activeElement.blur()")
+        person.presses("/")
+        person("type", text="first")
+        person.presses("Shift+Enter")
+        person("type", text="second line")
+        person.presses("Enter")
+        person.sees(".approval")
+        person.presses("Escape")
+        person.presses("a")
+        person.sees(".finished")
+        assert person.reads(".prompt .words") == ["first\nsecond line"]
+        person.presses("/")
+        person.presses("ArrowUp")
+        assert person("value", css="#prompt") == "first\nsecond line"
+    assert "first second line" in (directory / "notes.md").read_text()
+
+
+def test_the_first_view_is_small(browser: Browser, server: Server) -> None:
+    with browser.person(page_of(server)) as person:
+        person.sees("#token")
+        assert person("bytes") <= 150_000

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Connection } from '../../../src/drawbridge/web/connection.js';
+
+/** A world of sockets that a test holds in its hands. */
+function world() {
+  const sockets = [];
+  const timers = [];
+  let ids = 0;
+  const connect = () => {
+    const socket = { sent: [], send: (text) => socket.sent.push(JSON.parse(text)), close: () => {} };
+    sockets.push(socket);
+    return socket;
+  };
+  const connection = new Connection({ connect, later: (act, ms) => timers.push({ act, ms }), cancel: () => {}, newId: () => `id${++ids}` });
+  const hear = (message) => sockets.at(-1).onmessage({ data: JSON.stringify(message) });
+  const open = () => {
+    sockets.at(-1).onopen();
+    hear({ type: 'auth', data: {} });
+  };
+  return { connection, sockets, timers, hear, open, drop: (code = 1006) => sockets.at(-1).onclose({ code }) };
+}
+
+test('the token is the first thing that is said, and nothing else before it was taken', async () => {
+  const { connection, sockets, open } = world();
+  connection.start('secret', 'Ada');
+  const asked = connection.ask('project_list');
+  await assert.rejects(asked, { code: 'OFFLINE' });
+  sockets[0].onopen();
+  assert.deepEqual(sockets[0].sent, [{ type: 'auth', data: { token: 'secret', client: 'Ada' } }]);
+  open();
+  assert.equal(connection.state, 'open');
+});
+
+test('a refused token is not tried again', () => {
+  const { connection, timers, drop } = world();
+  connection.start('wrong', 'Ada');
+  drop(4401);
+  assert.equal(connection.state, 'refused');
+  assert.equal(timers.length, 0);
+});
+
+test('after a break it waits longer each time, and begins anew once it was open', () => {
+  const { connection, timers, open, drop } = world();
+  connection.start('secret', 'Ada');
+  for (let n = 0; n < 7; n++) {
+    drop();
+    timers.at(-1).act();
+  }
+  assert.deepEqual(timers.map(({ ms }) => ms), [500, 1000, 2000, 5000, 10_000, 10_000, 10_000]);
+  open();
+  drop();
+  assert.equal(timers.at(-1).ms, 500);
+});
+
+test('a lasting request is said again under its id after what was asked at the opening; another one fails', async () => {
+  const { connection, sockets, timers, open, drop, hear } = world();
+  connection.onopen = () => void connection.ask('project_list').catch(() => {});
+  connection.start('secret', 'Ada');
+  open();
+  const lasting = connection.ask('execute', { prompt: 'x' }, { project: 'p', id: 'once', lasting: true });
+  const passing = connection.ask('session_list');
+  drop();
+  await assert.rejects(passing, { code: 'OFFLINE' });
+  timers.at(-1).act();
+  open();
+  assert.deepEqual(sockets[1].sent.map(({ type, request_id: id }) => [type, id]).slice(1), [['project_list', 'id3'], ['execute', 'once']]);
+  hear({ type: 'accepted', data: { run_id: 'r' }, request_id: 'once' });
+  assert.equal((await lasting).data.run_id, 'r');
+});
+
+test('an old socket is not listened to', () => {
+  const { connection, sockets, timers, open, drop } = world();
+  const heard = [];
+  connection.onmessage = (message) => heard.push(message);
+  connection.start('secret', 'Ada');
+  open();
+  drop();
+  timers.at(-1).act();
+  sockets[0].onmessage({ data: '{"type": "late", "data": {}}' });
+  sockets[0].onclose({ code: 1006 });
+  assert.deepEqual(heard.map(({ type }) => type), ['auth']);
+  assert.equal(connection.state, 'connecting');
+});
+
+test('an error is the answer of who asked', async () => {
+  const { connection, open, hear } = world();
+  connection.start('secret', 'Ada');
+  open();
+  const asked = connection.ask('project_create', { path: '/' });
+  hear({ type: 'error', data: { code: 'INVALID_PATH', message: 'No.' }, request_id: 'id1' });
+  await assert.rejects(asked, { code: 'INVALID_PATH', message: 'No.' });
+});

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Conversation, KEPT, recordOf } from '../../../src/drawbridge/web/conversation.js';
+import { alwaysWords, editedInput, Projects } from '../../../src/drawbridge/web/store.js';
+
+const said = (seq, text = `m${seq}`) => ({ seq, timestamp: 't', direction: 'claude', message: { type: 'assistant', message: { content: [{ type: 'text', text }] } } });
+const event = (seq, subtype, message) => ({ seq, timestamp: 't', direction: 'server', message: { type: 'system', subtype, message } });
+const snapshot = (last_seq, more = {}) => ({ last_seq, run: null, queue: [], open_approvals: [], ...more });
+const texts = (conversation) => conversation.items.map((item) => item.text);
+
+function joined(last = 0, more = {}) {
+  const conversation = new Conversation('p');
+  conversation.join(snapshot(last, more), true);
+  return conversation;
+}
+
+test('each record is taken once and in its order, however they come', () => {
+  const conversation = joined();
+  for (const seq of [2, 1, 1, 3, 2]) conversation.take(said(seq));
+  assert.deepEqual(texts(conversation), ['m1', 'm2', 'm3']);
+  assert.equal(conversation.cursor, 3);
+});
+
+test('what comes before the answer to the join is not lost', () => {
+  const conversation = new Conversation('p');
+  conversation.take(said(6));
+  conversation.join(snapshot(5), true);
+  assert.equal(conversation.cursor, 6);
+  conversation.prepend([said(4), said(5)]);
+  assert.deepEqual(texts(conversation), ['m4', 'm5', 'm6']);
+});
+
+test('a result finds its call, also where the call comes later from the history', () => {
+  const call = (seq) => ({ ...said(seq), message: { type: 'assistant', message: { content: [{ type: 'tool_use', id: 't', name: 'Edit', input: {} }] } } });
+  const result = (seq) => ({ ...said(seq), message: { type: 'user', message: { content: [{ type: 'tool_result', tool_use_id: 't', content: 'ok' }] } } });
+  const live = joined();
+  live.take(call(1));
+  live.take(result(2));
+  assert.equal(live.items[0].result.text, 'ok');
+  assert.equal(live.items[0].version, 1);
+  const late = joined(1);
+  late.take(result(2));
+  late.prepend([call(1)]);
+  assert.equal(late.items[0].result.text, 'ok');
+});
+
+test('a question that was settled before the snapshot is not open again after a replay', () => {
+  const conversation = joined();
+  conversation.join(snapshot(2), false);
+  conversation.take(event(1, 'permission_request', { approval_id: 'a' }));
+  conversation.take(event(2, 'permission_resolved', { approval_id: 'a', by: 'Bob', decision: 'deny' }));
+  assert.equal(conversation.open.size, 0);
+  assert.equal(conversation.items[0].answer.by, 'Bob');
+  conversation.take(event(3, 'permission_request', { approval_id: 'b' }));
+  assert.deepEqual([...conversation.open.keys()], ['b']);
+});
+
+test('what is far away is let go by whole records, and comes back without a gap', () => {
+  const conversation = joined(10_000);
+  conversation.prepend(Array.from({ length: KEPT }, (_, n) => said(10_000 - KEPT + 1 + n)));
+  conversation.prepend(Array.from({ length: 100 }, (_, n) => said(10_000 - KEPT - 99 + n)));
+  assert.equal(conversation.items.length, KEPT);
+  assert.ok(!conversation.atEnd);
+  conversation.take(said(10_001));
+  assert.equal(conversation.items.at(-1).seq, conversation.last);
+  conversation.append(Array.from({ length: 101 }, (_, n) => said(conversation.last + 1 + n)));
+  const seqs = conversation.items.map((item) => item.seq);
+  assert.deepEqual(seqs, Array.from({ length: seqs.length }, (_, n) => seqs[0] + n));
+  assert.equal(conversation.first, seqs[0]);
+  assert.ok(conversation.atEnd);
+});
+
+test('partial text goes when the whole of it has come', () => {
+  const conversation = joined();
+  conversation.hear({ type: 'stream_event', event: { type: 'content_block_start', content_block: { type: 'text' } } });
+  conversation.hear({ type: 'stream_event', event: { type: 'content_block_delta', delta: { type: 'text_delta', text: 'Hel' } } });
+  assert.equal(conversation.live, 'Hel');
+  conversation.take(said(1, 'Hello'));
+  assert.equal(conversation.live, '');
+});
+
+test('records of a live message and of the history look the same', () => {
+  const live = recordOf({ type: 'update', seq: 4, data: { update_type: 'run_finished', data: { run_id: 'r', outcome: 'completed' } } });
+  assert.deepEqual(live.message, { type: 'system', subtype: 'run_finished', message: { run_id: 'r', outcome: 'completed' } });
+  assert.equal(recordOf({ type: 'agent_message', data: { messages: [{}] } }), undefined);
+});
+
+test('projects that wait come first, and are counted', () => {
+  const projects = new Projects();
+  const one = (id, last_active, approvals = []) => ({ id, last_active, approvals, last_seq: 0 });
+  projects.take({ type: 'project_list', data: { projects: [one('a', '1'), one('b', '2')] } });
+  projects.take({ type: 'permission_request', project_id: 'a', data: { approval_id: 'x', tool_name: 'Edit' } });
+  projects.take({ type: 'permission_request', project_id: 'a', data: { approval_id: 'x', tool_name: 'Edit' } });
+  assert.deepEqual(projects.sorted().map(({ id }) => id), ['a', 'b']);
+  assert.equal(projects.waiting, 1);
+  projects.take({ type: 'update', project_id: 'a', data: { update_type: 'permission_withdrawn', data: { approval_id: 'x' } } });
+  assert.equal(projects.waiting, 0);
+});
+
+test('an edited proposal goes as the whole file, with the line ends that the file has', () => {
+  const proposal = { path: '/f', old_text: 'a\r\nb\r\n', new_text: 'a\r\nc\r\n' };
+  const edit = editedInput({ tool_name: 'Edit', input: { file_path: '/f', old_string: 'b', new_string: 'c' }, proposal }, 'a\nd\n');
+  assert.deepEqual(edit, { file_path: '/f', old_string: 'a\nb\n', new_string: 'a\nd\n', replace_all: false });
+  assert.deepEqual(editedInput({ tool_name: 'Write', input: { file_path: '/f', content: 'x' }, proposal }, 'a\nd\n'), { file_path: '/f', content: 'a\r\nd\r\n' });
+  assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
+});
+
+test('what “always” means is said', () => {
+  assert.equal(alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]), 'accept all edits for this session');
+  const rule = { type: 'addRules', behavior: 'allow', rules: [{ toolName: 'Bash', ruleContent: 'make:*' }], destination: 'localSettings' };
+  assert.equal(alwaysWords([rule]), 'allow Bash(make:*) from now on');
+  assert.equal(alwaysWords(null), '');
+});

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { common, difference } from '../../../src/drawbridge/web/diff.js';
+
+/** The texts that the rows of a difference tell, with all context. */
+function told({ hunks }, side) {
+  return hunks.flatMap(({ rows }) => rows).filter((row) => row[side]).map((row) => row[side].text);
+}
+
+test('what is common is the longest that there is', () => {
+  const pairs = common([...'abcabba'], [...'cbabac']);
+  assert.equal(pairs.length, 4);
+  for (const [i, j] of pairs) assert.equal('abcabba'[i], 'cbabac'[j]);
+});
+
+test('pairs go up on both sides, whatever the texts', () => {
+  let state = 7;
+  const random = (below) => (state = (state * 1103515245 + 12345) % 2147483648) % below;
+  for (let round = 0; round < 300; round++) {
+    const a = Array.from({ length: random(12) }, () => 'abc'[random(3)]);
+    const b = Array.from({ length: random(12) }, () => 'abc'[random(3)]);
+    const pairs = common(a, b);
+    pairs.forEach(([i, j], n) => {
+      assert.equal(a[i], b[j]);
+      if (n) assert.ok(i > pairs[n - 1][0] && j > pairs[n - 1][1]);
+    });
+    assert.equal(pairs.length, longest(a, b), `${a.join('')} ${b.join('')}`);
+  }
+});
+
+function longest(a, b) {
+  const row = new Array(b.length + 1).fill(0);
+  for (const x of a) {
+    let diagonal = 0;
+    b.forEach((y, j) => {
+      const above = row[j + 1];
+      row[j + 1] = x === y ? diagonal + 1 : Math.max(above, row[j]);
+      diagonal = above;
+    });
+  }
+  return row[b.length];
+}
+
+test('a changed word is marked, the line around it is not', () => {
+  const [{ rows }] = difference('one two three\n', 'one 2 three\n').hunks;
+  assert.deepEqual(rows[0].old.marks, [[4, 7]]);
+  assert.deepEqual(rows[0].new.marks, [[4, 5]]);
+});
+
+test('lines far from a change are counted, not shown', () => {
+  const lines = Array.from({ length: 100 }, (_, n) => `line ${n}`);
+  const found = difference(`${lines.join('\n')}\n`, `${lines.with(50, 'other').join('\n')}\n`);
+  assert.equal(found.hunks.length, 1);
+  assert.equal(found.hunks[0].skipped, 47);
+  assert.equal(found.hunks[0].rows.length, 7);
+  assert.deepEqual([found.added, found.removed], [1, 1]);
+});
+
+test('a new file, an emptied file, an end that comes or goes', () => {
+  assert.deepEqual([difference('', 'a\nb\n').added, difference('', 'a\nb\n').removed], [2, 0]);
+  assert.deepEqual(told(difference('a\nb\n', ''), 'old'), ['a', 'b']);
+  assert.equal(difference('a\n', 'a').end, 'The last line loses its end.');
+  assert.equal(difference('a', 'a\n').end, 'The last line gets an end.');
+  assert.deepEqual(difference('same\n', 'same\n').hunks, []);
+});
+
+test('texts that have nothing in common do not keep the page busy', () => {
+  const a = Array.from({ length: 20_000 }, (_, n) => `a${n}`).join('\n');
+  const b = Array.from({ length: 20_000 }, (_, n) => `b${n}`).join('\n');
+  const began = performance.now();
+  const found = difference(a, b);
+  assert.ok(found.rough);
+  assert.deepEqual([found.added, found.removed], [20_000, 20_000]);
+  assert.ok(performance.now() - began < 2000);
+});

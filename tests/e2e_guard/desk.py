@@ -34,8 +34,8 @@ class GuardedDesk(Desk):
         """The words that each agent starts its guard with."""
 
     def set_up(self, agent: str = "claude", *flags: str | Path) -> None:
-        """``drawbridge setup``, as a script calls it."""
-        words = ["setup", agent, "--json", "--socket-dir", str(self.sockets), *map(str, flags)]
+        """``drawbridge setup``, as a script calls it. Editors have more time than usual: the machine may be busy."""
+        words = ["setup", agent, "--json", "--socket-dir", str(self.sockets), "--deadline", "3000", *map(str, flags)]
         self.guards[agent] = json.loads(self.drawbridge(*words))["command"]
 
     def drawbridge(self, *words: str) -> str:

@@ -17,8 +17,11 @@ from .conftest import oldest_and_newest
 from .desk import STUCK, GuardedDesk, edit_call, is_told_in_one_line
 from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
 
+DEADLINE = ("--deadline", "300")
+"""The usual one, in milliseconds."""
+
 SOON = 1.5
-"""Seconds: the deadline of 0.3, the start of Python, and a busy machine."""
+"""Seconds: the deadline, the start of Python, and a busy machine."""
 
 State = Callable[[Neovim], None]
 
@@ -69,7 +72,7 @@ def neovim(request: pytest.FixtureRequest, desk: GuardedDesk, poem: Path) -> Ite
 def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
     desk: GuardedDesk, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
-    desk.set_up()
+    desk.set_up("claude", *DEADLINE)
     state(neovim)
 
     answer, seconds = desk.hook(**edit_call(poem))
@@ -96,7 +99,7 @@ def test_one_that_is_asleep_or_typed_into_answers_as_ever(
 def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_persons(
     desk: GuardedDesk, poem: Path, neovim: Neovim
 ) -> None:
-    desk.set_up()
+    desk.set_up("claude", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
     desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
@@ -109,7 +112,7 @@ def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_p
 
 
 def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
-    desk.set_up("claude", "--unknown", "deny")
+    desk.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
     told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))

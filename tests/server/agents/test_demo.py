@@ -151,16 +151,18 @@ async def test_it_talks_word_by_word_where_that_is_wanted(project: Path) -> None
     assert "".join(texts) == demo.heard.words
 
 
-async def test_it_is_interrupted_in_mid_sentence(demo: Session) -> None:
-    demo.process.prompt("/slow")
-    await demo.heard.next(Line)
-    demo.process.interrupt()
+async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
+    async with session(hasty(), project, Options(partial_messages=True)) as demo:
+        demo.process.prompt("/slow")
+        while (await demo.heard.next(Line)).durable:
+            pass
+        demo.process.interrupt()
 
-    ended = await demo.heard.next(TurnEnded)
-    assert (ended.ok, ended.interrupted) == (False, True)
-    assert demo.heard.words.startswith("On")
+        done = await demo.ended()
 
-    assert (await demo.turn("/quick")).ok
+        assert (done.ok, done.interrupted) == (False, True)
+        assert demo.heard.words.startswith("On")
+        assert (await demo.turn("/quick")).ok
 
 
 async def test_an_interrupt_takes_its_question_back(demo: Session, project: Path) -> None:

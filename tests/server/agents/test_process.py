@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -35,7 +36,7 @@ from tests.waiting import PATIENCE, until
 
 from .rig import BAD_AGENT, Heard, Session, bad_agent, lives, session
 
-HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=0.2, sigterm=0.3, pipes=0.3, reply=0.3)
+HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
 
 
 @pytest.fixture
@@ -111,6 +112,7 @@ async def test_a_mode_is_set_or_refused(agent: Session) -> None:
 
 
 async def test_a_mode_that_nobody_answers_for_is_refused_in_time(agent: Session) -> None:
+    agent.process.times = msgspec.structs.replace(HASTE, reply=0.3)
     agent.process.prompt("deaf")
     await agent.heard.next(Line)
     with pytest.raises(AgentRefused, match=r"did not answer within 0\.3 s"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from .record_hooks import TRANSCRIPTS
+Payload: TypeAlias = dict[str, Any]
 
-Payload = dict[str, Any]
+TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts" / "hooks"
 
 A = "/ws/a.py"
 """The file that the recorded sessions are about."""

@@ -28,8 +28,8 @@ from tests import programs
 from tests.e2e import claude_rig, messages_stub
 from tests.e2e.tmux import Tmux, wait_until
 from tests.e2e_gemini import gemini_rig, gemini_stub
+from tests.guard.payloads import TRANSCRIPTS
 
-TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts" / "hooks"
 PROMPT = "Change things, please."
 PATCH = """\
 *** Begin Patch

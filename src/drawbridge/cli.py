@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _add_nvim(commands)
     _add_info(commands)
     _add_serve(commands)
+    _add_demo(commands)
     _add_hook(commands)
     _add_setup(commands)
     _add_completion(commands)
@@ -197,6 +198,21 @@ def _serve(chosen: argparse.Namespace) -> int:
     from drawbridge.server import plan, serve
 
     return serve.run(settings.load("serve", settings.SERVE, vars(chosen), more_problems=plan.problems))
+
+
+def _add_demo(commands: Commands) -> None:
+    text = "try it: a server with a sample project and an agent's first question, in the browser"
+    command = commands.add_parser("demo", help=text, description=_sentence(text) + " Ctrl-C ends it; nothing is left.")
+    agents = ("demo", "claude")
+    command.add_argument("--agent", choices=agents, default="demo", help="who works: the scripted agent, or a real one")
+    command.add_argument("--no-browser", action="store_true", help="print the page's address only")
+    command.set_defaults(run=_demo)
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from drawbridge import demo
+
+    return demo.run(chosen.agent, browse=not chosen.no_browser)
 
 
 def _sentence(text: str) -> str:

@@ -34,9 +34,9 @@ def toll(carts: int) -> int:
     return max(0, carts - 1) * 2
 '''
 CHANGED = PYTHON.replace("<= CLOSES", "< CLOSES").replace(
-    '''    # Two coppers a cart, the first one free.
+    """    # Two coppers a cart, the first one free.
     return max(0, carts - 1) * 2
-''',
+""",
     '''    """In coppers: two a cart, the first one free."""
     if carts < 0:
         raise ValueError("carts can't be negative")
@@ -71,8 +71,8 @@ class Agent:
 
 
 async def take(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="db-") as scratch:
-        root = Path(scratch) / "ada"
+    with tempfile.TemporaryDirectory(prefix="db-") as scratch, tempfile.TemporaryDirectory(prefix="ada-") as home:
+        root = Path(home)
         directory = root / "toll-house"
         directory.mkdir(parents=True)
         (directory / "bridge.py").write_text(PYTHON)
@@ -83,7 +83,8 @@ async def take(target: Path) -> None:
         start = Path(scratch) / "sitecustomize.py"
         start.write_text(
             "from drawbridge.server.agents import demo\nimport sys\n"
-            f"demo.Demo.__init__.__defaults__ = ((sys.executable, {str(agent.script)!r}), *demo.Demo.__init__.__defaults__[1:])\n"
+            f"command = (sys.executable, {str(agent.script)!r})\n"
+            "demo.Demo.__init__.__defaults__ = (command, *demo.Demo.__init__.__defaults__[1:])\n"
         )
         async with serving(
             Path(scratch) / "data", "--no-tls", "--allow", root, PYTHONPATH=f"{scratch}:{Path.cwd() / 'src'}"

@@ -37,7 +37,7 @@ export function diffView({ path, old_text: before, new_text: after }) {
 }
 
 function columns(/** @type {boolean} */ split) {
-  const names = split ? ['number', 'text', 'number', 'text'] : ['number', 'number', 'text'];
+  const names = split ? ['number', 'text', 'number', 'text'] : ['number', 'text'];
   return h('colgroup', {}, ...names.map((name) => h('col', { class: `column-${name}` })));
 }
 
@@ -70,14 +70,9 @@ function splitRow(/** @type {any} */ row, /** @type {string} */ language) {
 }
 
 function unifiedRow(/** @type {any} */ row, /** @type {string} */ language) {
-  if (row.skipped) return skippedRow(row.skipped, 3);
-  const kind = row.kind === 'same' ? '' : row.kind;
-  const [, text] = cells(row.new ?? row.old, kind, language);
-  return h('tr', {}, number(row.old, kind), number(row.new, kind), text);
+  if (row.skipped) return skippedRow(row.skipped, 2);
+  return h('tr', {}, ...cells(row.new ?? row.old, row.kind === 'same' ? '' : row.kind, language));
 }
-
-const number = (/** @type {any} */ side, /** @type {string | false} */ kind) =>
-  h('td', { class: `number ${side ? kind || '' : kind ? 'none' : ''}`, 'data-number': side ? side.number : '' });
 
 const SIGNS = { added: '+', removed: '−' };
 
@@ -86,7 +81,7 @@ function cells(/** @type {any} */ side, /** @type {'added' | 'removed' | '' | fa
   if (!side) return [h('td', { class: 'number none' }), h('td', { class: 'none' })];
   const code = h('code', {}, ...coloured(side.text, language, side.marks ?? []));
   const sign = kind ? h('span', { class: 'sign', text: SIGNS[kind] }) : null;
-  return [number(side, kind), h('td', { class: `line ${kind || ''}` }, sign, code)];
+  return [h('td', { class: `number ${kind || ''}`, 'data-number': side.number }), h('td', { class: `line ${kind || ''}` }, sign, code)];
 }
 
 /** A line in colours, the marked parts of it in `mark`. */

@@ -33,7 +33,7 @@ function row(/** @type {any} */ project, /** @type {boolean} */ current) {
   const unread = !current && project.last_seq > kept.seen(project.id);
   const state = waiting ? 'waiting' : { IDLE: 'idle', EXECUTING: 'working', ERROR: 'failed' }[/** @type {'IDLE'} */ (project.state)];
   const words = waiting ? (waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you`) : STATES[/** @type {'IDLE'} */ (project.state)];
-  const facts = [project.agent, project.cost ? money(project.cost) : '', ago(project.last_active)].filter(Boolean).join(' · ');
+  const facts = [project.cost ? money(project.cost) : project.agent, ago(project.last_active)].filter(Boolean).join(' · ');
   return h('li', {}, h('a', { href: `#/p/${project.id}`, class: `project ${state}`, 'aria-current': current ? 'page' : undefined },
     h('span', { class: 'name' }, h('strong', { text: baseName(project.path) }), unread && h('span', { class: 'unread', title: 'New since you looked', 'aria-label': 'new' })),
     h('span', { class: `state ${state}` }, h('i', { class: 'dot' }), h('span', { text: words })),

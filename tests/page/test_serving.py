@@ -1,0 +1,76 @@
+"""The page's files over HTTP, without a browser."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from http.client import HTTPConnection, HTTPResponse
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from tests.server.processes import Server
+
+WEB = files("drawbridge") / "web"
+LONGEST_MODULE = 350
+
+
+def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection(server.url.split("/")[2], timeout=5)
+    try:
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer, answer.read()
+    finally:
+        connection.close()
+
+
+async def test_every_file_is_served_with_its_type_and_the_policy(server: Server) -> None:
+    for file in WEB.iterdir():
+        answer, body = ask(server, "/" if file.name == "index.html" else f"/{file.name}")
+        assert (answer.status, body) == (200, file.read_bytes()), file.name
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+
+
+async def test_what_a_browser_has_is_not_sent_again(server: Server) -> None:
+    first, _ = ask(server, "/app.js")
+    again, body = ask(server, "/app.js", If_None_Match=first.headers["ETag"])
+    assert (again.status, body) == (304, b"")
+    other, body = ask(server, "/app.js", If_None_Match='"another"')
+    assert other.status == 200
+    assert body
+
+
+async def test_files_are_packed_for_who_can_unpack_them(server: Server) -> None:
+    answer, body = ask(server, "/app.js", Accept_Encoding="br, gzip;q=0.8")
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(body) == (WEB / "app.js").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "path", ["/index.html", "/../pyproject.toml", "/%2e%2e/page.py", "/page.py", "//", "/app.js/", "/web/app.js"]
+)
+async def test_nothing_else_is_there(server: Server, path: str) -> None:
+    assert ask(server, path)[0].status == 404
+
+
+async def test_the_page_is_only_read_and_only_by_its_own_address(server: Server) -> None:
+    assert ask(server, "/", "POST")[0].status == 404
+    assert ask(server, "/", Origin="https://evil.example")[0].status == 403
+    assert ask(server, "/", Host="evil.example")[0].status == 403
+    head, body = ask(server, "/", "HEAD")
+    assert (head.status, body) == (200, b"")
+
+
+def test_modules_stay_small_and_make_no_html() -> None:
+    for file in Path(str(WEB)).glob("*.js"):
+        text = file.read_text()
+        assert len(text.splitlines()) < LONGEST_MODULE, file.name
+        ways = re.findall(r"innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        assert ways == [], file.name
+        assert re.findall(r"https?://(?!www\.w3\.org)", text) == [], file.name

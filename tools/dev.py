@@ -105,6 +105,7 @@ def programs(_arguments: list[str]) -> None:
     for name in ("claude", "codex"):
         step(["bash", f"tools/install-{name}.sh", str(target / name)])
     step(["bash", "tools/install-node.sh", str(target / "node")])
+    step(["bash", "tools/install-ws.sh", str(target / "ws")])
     node = str(target / "node" / "node")
     for name in ("gemini", "mcp-conformance"):
         step(["bash", f"tools/install-{name}.sh", str(target / name), node])

@@ -1,0 +1,180 @@
+"""The server's side of bench/fanout.py: ``python -m bench.broadcast WHAT LOOP CLIENTS FRAMES BYTES TURN PAUSE [CERT KEY]``.
+
+WHAT "ours": a line of an agent goes through a project of the real core, into its history and out by the real door to all who
+have joined. WHAT "bare": the same bytes, framed once, are written to each transport, nothing else. TURN frames in one turn of
+the loop every PAUSE milliseconds; who falls behind goes on without a pause. Prints the port, then the CPU seconds of FRAMES
+broadcasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import socket
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from drawbridge.door import Door
+from drawbridge.server.access import Access, OwnNames
+from drawbridge.server.agents.demo import Demo
+from drawbridge.server.agents.port import Line
+from drawbridge.server.blobs import Blobs
+from drawbridge.server.ceilings import Ceilings
+from drawbridge.server.core import Core
+from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.house import Limits
+from drawbridge.server.serve import terms
+from drawbridge.server.site import ServerSite
+from drawbridge.server.stats import Monitor
+from drawbridge.wire.gate import Head
+from drawbridge.wire.websocket import framed, handshake
+
+WARM = 200
+SETTLED = 0.2
+
+
+class Broadcaster(Protocol):
+    def connected(self) -> int: ...
+
+    def tell(self, line: bytes) -> None: ...
+
+    def behind(self) -> bool:
+        """Whether some client has more waiting than a kernel takes at once."""
+        ...
+
+
+class Ours:
+    """A project of the real core; who has joined it is behind the real door."""
+
+    def __init__(self, core: Core, site: ServerSite, project: Any) -> None:
+        self._project, self._site = project, site
+
+    def connected(self) -> int:
+        return len(self._project.journal.subscribers)
+
+    def tell(self, line: bytes) -> None:
+        self._project.line(None, Line(line))
+
+    def behind(self) -> bool:
+        return any(client.outbox._bytes > 0 for client in self._site.clients.values())
+
+
+class Bare(asyncio.Protocol):
+    """One connection; all of them are ``transports``."""
+
+    transports: ClassVar[list[asyncio.Transport]] = []
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._shaken = False
+
+    def data_received(self, data: bytes) -> None:
+        if not self._shaken:
+            self._shaken = True
+            key = data.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0].decode()
+            head = Head("GET", "/", (("sec-websocket-version", "13"), ("sec-websocket-key", key)))
+            answer = "".join(f"{name}: {value}\r\n" for name, value in handshake(head, None).headers)
+            self._transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{answer}\r\n".encode())
+            self.transports.append(self._transport)
+
+    @classmethod
+    def connected(cls) -> int:
+        return len(cls.transports)
+
+    @classmethod
+    def tell(cls, line: bytes) -> None:
+        data = framed(line)
+        for transport in cls.transports:
+            transport.write(data)
+
+    @classmethod
+    def behind(cls) -> bool:
+        return any(transport.get_write_buffer_size() > 65_536 for transport in cls.transports)
+
+
+@contextlib.asynccontextmanager
+async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIterator[Broadcaster]:
+    (directory / "code").mkdir()
+    blobs = Blobs(directory / "blobs")
+    core = Core(directory, [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
+    await core.open()
+    site = ServerSite(Access(None, OwnNames(), secure=tls is not None), core)
+    monitor = Monitor(directory, "0", core.states, lambda: len(site.clients))
+    site.dispatch = Dispatch(core, blobs, [directory], ["demo"], "0", monitor.health)
+    core.house.broadcast = site.writers.broadcast
+    project = core.projects.create(str(directory / "code"), "demo")
+    print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
+    async with Door(site, listener, terms(1_000), tls):
+        yield Ours(core, site, project)
+    await core.close("the end")
+
+
+@contextlib.asynccontextmanager
+async def bare(listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIterator[Broadcaster]:
+    server = await asyncio.get_running_loop().create_server(Bare, sock=listener, ssl=tls)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    yield Bare
+    server.close()
+    for transport in Bare.transports:
+        transport.close()
+
+
+async def measure(broadcaster: Broadcaster, frames: int, size: int, turn: int, pause: float) -> float:
+    """CPU seconds."""
+    filler = b"x" * size
+    before, began = cpu(), time.monotonic()
+
+    def line() -> bytes:
+        return (b'{"type":"assistant","t":%d,"x":"%b' % (time.monotonic_ns(), filler))[: size - 2] + b'"}'
+
+    for sent in range(0, frames, turn):
+        await asyncio.sleep(max(0, began + sent / turn * pause / 1000 - time.monotonic()))
+        for _ in range(turn):
+            broadcaster.tell(line())
+        while broadcaster.behind():
+            await asyncio.sleep(0.001)
+    return cpu() - before
+
+
+def cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def main(what: str, clients: int, frames: int, size: int, turn: int, pause: float, *tls: str) -> None:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    listener.setblocking(False)
+    context = None
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*tls)
+    with tempfile.TemporaryDirectory() as name:
+        serving = ours(Path(name), listener, context) if what == "ours" else bare(listener, context)
+        async with serving as broadcaster:
+            while broadcaster.connected() < clients:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(SETTLED)
+            await measure(broadcaster, WARM, size, turn, pause)
+            print(json.dumps({"cpu": await measure(broadcaster, frames, size, turn, pause)}), flush=True)
+
+
+def loop_of(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "uvloop":
+        import uvloop
+
+        make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+        return make
+    return asyncio.new_event_loop
+
+
+if __name__ == "__main__":
+    what, loop, *numbers = sys.argv[1:]
+    with asyncio.Runner(loop_factory=loop_of(loop)) as runner:
+        runner.run(main(what, *map(int, numbers[:4]), float(numbers[4]), *numbers[5:]))  # type: ignore[arg-type]

@@ -1,0 +1,103 @@
+"""An agent's line to many clients, beside Node.js's ``ws`` and bare writes of the same bytes, turn about in one run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.rig import ROOT
+from drawbridge.server import messages
+from drawbridge.server.tls import own_certificate
+
+PROGRAMS = ROOT / ".cache" / "programs"
+BYTES = 725
+"""Of a frame's message: an agent's ordinary line."""
+
+ROUNDS = 3
+FRAMES = 2_000
+
+Row = Callable[[str, str, str], None]
+
+
+class Run:
+    """One server with its clients in another process: the CPU seconds of a delivered frame, and how long it took."""
+
+    def __init__(self, cpu: float, frames: int, clients: int, took: dict[str, float]) -> None:
+        self.cost = cpu / frames / clients * 1e6
+        """Microseconds of CPU for a frame to a client."""
+        self.p50, self.p99 = took.get("p50", 0.0), took.get("p99", 0.0)
+
+
+async def run(what: str, clients: int, frames: int, turn: int, *tls: str) -> Run:
+    """1,000 frames a second, ``turn`` of them together."""
+    pause = turn
+    size = BYTES - overhead() if what.startswith("ours") else BYTES
+    numbers = [str(number) for number in (clients, frames, size, turn, pause)]
+    if what == "node":
+        command = [
+            str(PROGRAMS / "node" / "node"),
+            str(ROOT / "bench" / "broadcast.js"),
+            str(PROGRAMS / "ws"),
+            *numbers,
+        ]
+    else:
+        side, _, loop = what.partition(" ")
+        command = [sys.executable, "-m", "bench.broadcast", side, loop or "uvloop", *numbers, *tls]
+    server = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    ready = await line_of(server)
+    hello = {"type": "project_join", "project_id": ready.get("project")} if "project" in ready else None
+    listening = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.listeners", str(ready["port"]), str(clients)),
+        *(json.dumps(hello) if hello else "", *tls[:1]),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    used = await line_of(server)
+    took = await line_of(listening)
+    await asyncio.gather(server.wait(), listening.wait())
+    return Run(used["cpu"], frames, clients, took)
+
+
+async def line_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    async with asyncio.timeout(120):
+        found: dict[str, Any] = json.loads(await process.stdout.readline())
+    return found
+
+
+def overhead() -> int:
+    """Bytes of our message around an agent's line."""
+    at = "2026-01-01T00:00:00.000000Z"
+    return len(messages.agent_message(b"", project_id="p" * 21, session_id="", seq=1_000, timestamp=at))
+
+
+async def rows(row: Row, directory: Path) -> None:
+    made = own_certificate(directory / "tls", ["localhost", "127.0.0.1"])
+    tls = str(made.certificate), str(made.key)
+    for label, turn, goal in (("one frame a turn", 1, "<= 0.6 x"), ("saturated, 20 a turn", 20, "<= 0.3 x")):
+        kinds: dict[str, list[float]] = {"node": [], "bare": [], "ours": [], "ours asyncio": [], "ours TLS": []}
+        for _ in range(ROUNDS):
+            for kind, costs in kinds.items():
+                secured = tls if kind == "ours TLS" else ()
+                costs.append((await run(kind.removesuffix(" TLS"), 100, FRAMES, turn, *secured)).cost)
+        cost = {kind: statistics.median(costs) for kind, costs in kinds.items()}
+        what = f"fan-out to 100, {label}: CPU a frame, against Node ws"
+        row(what, f"{cost['ours']:.2f} us, {cost['ours'] / cost['node']:.2f} x", goal)
+        others = f"ws {cost['node']:.2f}, bare writes {cost['bare']:.2f}, asyncio {cost['ours asyncio']:.2f}"
+        row("  beside it (us)", f"{others}, TLS {cost['ours TLS']:.2f}", "")
+
+
+async def latency(row: Row) -> None:
+    """At 1,000 messages a second; the tail is the median of paired runs, since one stray wait is a p99."""
+    ours = [await run("ours", 2, 3_000, 1) for _ in range(ROUNDS)]
+    p50, p99 = (statistics.median(getattr(one, name) for one in ours) for name in ("p50", "p99"))
+    row("routing at 1,000 messages/s to 2 clients (p50, p99)", f"{p50:.2f}, {p99:.2f} ms", "p99 <= 2 ms")
+    pairs = [(await run("ours", 100, 3_000, 1), await run("bare", 100, 3_000, 1)) for _ in range(ROUNDS)]
+    p99 = statistics.median(one.p99 for one, _ in pairs)
+    ratio = statistics.median(one.p99 / other.p99 for one, other in pairs)
+    row("routing to 100 clients (p99, against bare writes)", f"{p99:.2f} ms, {ratio:.2f} x", "<= 1.5 x")

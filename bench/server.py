@@ -1,0 +1,165 @@
+"""The agent server: ``python -m bench.server``, some ten minutes and 200 MB of disk. Needs what ``make programs`` fetches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from websockets.asyncio.client import ClientConnection, connect
+
+from bench import fanout
+from drawbridge.server.history import History
+from drawbridge.server.metadata import Metadata, save
+
+PROJECTS = 100
+MESSAGES = 100_000
+"""In each project."""
+
+LINE = json.dumps({"type": "assistant", "text": "a short line"}).encode()
+AT = "2026-01-01T00:00:00.000Z"
+
+WITHOUT_UVLOOP = "import sys; sys.modules['uvloop'] = None; from drawbridge.cli import main; sys.exit(main())"
+
+
+def row(what: str, value: str, goal: str) -> None:
+    print(f"{what:<72} {value:>24}   {goal}", flush=True)
+
+
+@contextlib.asynccontextmanager
+async def serving(data: Path, *arguments: str, fast: bool = True) -> AsyncIterator[tuple[int, str, dict[str, Any]]]:
+    """Its process id, its token, its ready line."""
+    command = [sys.executable, *(("-m", "drawbridge") if fast else ("-c", WITHOUT_UVLOOP)), "serve"]
+    process = await asyncio.create_subprocess_exec(
+        *(*command, "--json", "--port", "0", "--data-dir", str(data), "--log-level", "error", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    ready = await fanout.line_of(process)
+    try:
+        yield process.pid, (data / "token").read_text().strip(), ready
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+def client(ready: dict[str, Any], token: str, data: Path) -> connect:
+    import ssl
+
+    tls = ssl.create_default_context(cafile=data / "tls" / "cert.pem") if ready["fingerprint"] else None
+    headers = {"Authorization": f"Bearer {token}"}
+    return connect(ready["url"], additional_headers=headers, ssl=tls, proxy=None, max_size=None, compression=None)
+
+
+async def ask(socket: ClientConnection, type: str, data: dict[str, Any] | None = None, project: str = "") -> Any:
+    envelope = {"type": type, "data": data, "request_id": type, "project_id": project or None}
+    await socket.send(json.dumps(envelope))
+    while True:
+        answer = json.loads(await socket.recv())
+        if answer.get("request_id") == type:
+            return answer
+
+
+async def idle_memory(directory: Path) -> None:
+    count = 500
+    kinds = {"uvloop": ("--no-tls",), "asyncio": ("--no-tls",), "uvloop, TLS": (), "asyncio, TLS": ()}
+    for number, (kind, flags) in enumerate(kinds.items()):
+        data = directory / f"idle{number}"
+        async with (
+            serving(data, "--max-clients", "1000", *flags, fast=kind.startswith("uvloop")) as (pid, token, ready),
+            contextlib.AsyncExitStack() as stack,
+        ):
+            process = psutil.Process(pid)
+            for _ in range(20):
+                await ask(await stack.enter_async_context(client(ready, token, data)), "hello")
+            before = process.memory_info().rss
+            for _ in range(count):
+                await ask(await stack.enter_async_context(client(ready, token, data)), "hello")
+            each = (process.memory_info().rss - before) / count / 1000
+        row(f"server: memory per idle client ({kind})", f"{each:.0f} kB", "<= 40 kB" if kind == "uvloop" else "")
+
+
+def filled(directory: Path) -> None:
+    """Many projects with long histories: one is written, the others are made of its files."""
+    first = directory / "projects" / "proj_000"
+    first.mkdir(parents=True)
+    history = History.open(first / "logs", fsync="off")
+    for _ in range(MESSAGES):
+        history.append("claude", LINE)
+    history.close()
+    newest = sorted((first / "logs").glob("messages_*"))[-1]
+    for number in range(PROJECTS):
+        place = directory / "projects" / f"proj_{number:03}"
+        if number:
+            shutil.copytree(first / "logs", place / "logs", symlinks=True, copy_function=_link_all_but(newest))
+        save(place, Metadata(place.name, f"/nowhere/{number}", "", AT, AT, "demo"))
+
+
+def _link_all_but(newest: Path) -> Any:
+    def copy(source: str, target: str) -> None:
+        if Path(source).name.startswith("messages_") and Path(source).name != newest.name:
+            os.link(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    return copy
+
+
+async def restart(directory: Path) -> None:
+    data = directory / "many"
+    filled(data)
+    took, listed = [], []
+    for _ in range(4):
+        began = time.perf_counter()
+        async with serving(data) as (_, token, ready), client(ready, token, data) as socket:
+            answer = await ask(socket, "project_list")
+            took.append(time.perf_counter() - began)
+            assert sum(project["message_count"] for project in answer["data"]["projects"]) == PROJECTS * MESSAGES
+            for _ in range(50):
+                began = time.perf_counter()
+                await ask(socket, "project_list")
+                listed.append((time.perf_counter() - began) * 1000)
+    what = f"server: start with {PROJECTS} projects of {MESSAGES:,} messages -> first list"
+    row(what, f"{statistics.median(took[1:]):.2f} s", "<= 1 s")
+    row("server: project_list of these", f"{statistics.median(listed):.1f} ms", "<= 5 ms")
+
+
+async def executions(directory: Path) -> None:
+    data, code = directory / "runs", directory / "code"
+    code.mkdir()
+    async with serving(data, "--allow", str(directory)) as (_, token, ready), client(ready, token, data) as socket:
+        project = (await ask(socket, "project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+        await ask(socket, "project_join", None, project)
+        began = time.perf_counter()
+        for number in range(100):
+            await socket.send(json.dumps({"type": "execute", "project_id": project, "data": {"prompt": "/quick"}}))
+            while '"run_finished"' not in str(await socket.recv()):
+                pass
+            if number == 0:
+                began = time.perf_counter()  # from here on the agent is warm
+        row("server: executions a minute (demo, warm)", f"{99 / (time.perf_counter() - began) * 60:,.0f}", ">= 600")
+
+
+async def main() -> None:
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        await fanout.rows(row, directory)
+        await fanout.latency(row)
+        await idle_memory(directory)
+        await restart(directory)
+        await executions(directory)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

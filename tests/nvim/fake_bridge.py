@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     if "--version" in arguments:
         sys.stdout.write("drawbridge 0.0.0 (a fake)\n")
         return 0
-    if "info" in arguments:
+    if arguments[:1] == ["info"]:
         sys.stdout.write(json.dumps(info(), indent=2))
         return 0
     manner = arguments.pop(0) if arguments[0] != "ide" else ""

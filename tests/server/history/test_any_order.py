@@ -204,7 +204,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.history.last_time == (self.kept[-1].time if self.kept else None)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+AnyOrder.TestCase.settings = settings(max_examples=25, stateful_step_count=30)
 TestAnyOrder = AnyOrder.TestCase
 
 

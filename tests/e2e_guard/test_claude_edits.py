@@ -162,10 +162,11 @@ def test_an_agent_in_a_sub_directory_is_kept_from_it_too(desk: GuardedDesk) -> N
     desk.set_up()
     type_a_line(neovim)
 
-    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), cwd=below)
+    allowed = ("--add-dir", str(desk.project))  # else Claude Code itself would not let it write there
+    told = desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
 
     assert poem.read_text() == POEM
-    assert f"{poem} has unsaved changes" in told
+    assert "where the person is working on it, 4 lines. Nothing was written." in told
 
 
 def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(desk: GuardedDesk) -> None:

@@ -396,6 +396,21 @@ def test_the_conversations_id_is_told_when_it_changes() -> None:
     assert stream.all(SessionKnown) == [SessionKnown(ID), SessionKnown("other")]
 
 
+def test_a_conversation_can_be_resumed_when_a_turn_of_it_has_ended() -> None:
+    new, resumed = Stream(), Stream(resumed=True)
+    for stream in (new, resumed):
+        stream.prompt()
+        stream.say(type="system", subtype="init", session_id=ID)
+    once = Stream()
+    once.say(type="system", subtype="init", session_id=ID)
+    once.ended()
+    once.prompt()
+
+    known = [stream.conversation.ended(-9, "", None)[0] for stream in (new, resumed, once)]
+
+    assert [getattr(ended, "session_id", "") for ended in known] == [None, ID, ID]
+
+
 # What a turn costs.
 
 

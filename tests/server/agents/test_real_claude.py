@@ -155,6 +155,15 @@ async def test_after_a_kill_in_mid_sentence_the_conversation_goes_on(
     assert "I am Ada." in json.dumps(model.requests[-1].body["messages"])
 
 
+async def test_a_conversation_without_a_turn_is_none(claude: Claude, project: Path) -> None:
+    async with session(claude, project) as first:
+        await first.process.stop()
+    async with session(claude, project, session_id=first.id, resume=True) as second:
+        assert (await second.turn("Who?")).code == "SESSION_NOT_FOUND"
+    async with session(claude, project, session_id=first.id) as third:
+        assert (await third.turn("Who?")).session_id == first.id
+
+
 @recorded("bad-session", "A conversation that does not exist.")
 async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, project: Path) -> None:
     id = str(uuid.uuid4())

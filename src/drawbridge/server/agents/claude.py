@@ -74,6 +74,7 @@ class Conversation:
         self._read = read
         self._costs = results.Costs(None if resumed else 0.0)
         self._session_id: str | None = None
+        self._can_be_resumed = resumed
         self._prompt_id: str | None = None
         self._taken = False
         self._interrupted = False
@@ -169,6 +170,7 @@ class Conversation:
         except (ValueError, RecursionError):
             result = {}
         self._costs.add(result)
+        self._can_be_resumed = self._session_id is not None
         if not self._is_of_prompt(result):
             self._own_turn = False
             return []
@@ -192,7 +194,7 @@ class Conversation:
         self._api_error = None
         return TurnEnded(
             ok=failure is None,
-            session_id=self._session_id,
+            session_id=self._session_id if self._can_be_resumed else None,
             cost_usd=self._costs.take(),
             error=failure.text if failure else None,
             code=failure.code if failure else None,

@@ -104,6 +104,7 @@ class QuestionGone(Struct, frozen=True):
 class TurnEnded(Struct, frozen=True):
     """The prompt is done with: exactly one for each prompt, also where the process died or said nonsense.
 
+    ``session_id`` is the conversation where it can certainly be resumed: not before its first turn has come to its end.
     ``cost_usd`` is what the conversation cost since the turn before (None: unknown); ``error`` (for people) and ``code``
     (one of the client protocol's) say why it failed.
     """

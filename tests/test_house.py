@@ -25,10 +25,27 @@ PURE = (
     "approval",
     "errors",
     "privacy",
+    "site",
     *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),
+    *(
+        f"server.{name}"
+        for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records")
+    ),
 )
 JOBS = ("ide", "guard", "server")
-FLOOR = ("wire", "text", "editors", "approval", "door", "errors", "private_files", "privacy", "settings", "terminal")
+FLOOR = (
+    "wire",
+    "text",
+    "editors",
+    "approval",
+    "door",
+    "errors",
+    "private_files",
+    "privacy",
+    "settings",
+    "site",
+    "terminal",
+)
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
 EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
 

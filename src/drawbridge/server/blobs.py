@@ -12,29 +12,12 @@ from msgspec import Struct
 from drawbridge.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.messages import BLOB_BYTES
+from drawbridge.server.replies import BlobPiece, BlobStored
 
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
 KEPT_SECONDS: Final = 3_600.0
 """From the last time that it was touched."""
-
-
-class BlobStored(Struct, frozen=True):
-    """The answer to ``blob_put``: ``size`` bytes are here, ``complete`` once the last piece is."""
-
-    blob_id: str
-    size: int
-    complete: bool
-
-
-class BlobPiece(Struct, frozen=True):
-    """The answer to ``blob_get``: ``data`` (base64 on the wire) begins at ``offset`` of ``size`` bytes."""
-
-    blob_id: str
-    offset: int
-    data: bytes
-    size: int
-    last: bool
 
 
 class _Blob(Struct):

@@ -7,24 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from drawbridge.server import places
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.replies import Directories
 
 MOST: Final = 1_000
 """Names in one answer."""
-
-
-class Directories(Struct, frozen=True, omit_defaults=True):
-    """The answer to ``dir_list``: the directories in ``path``, by name; ``path`` "" holds the allowed roots, whole.
-
-    ``more``: there are more than are told.
-    """
-
-    path: str
-    directories: list[str]
-    more: bool = False
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:

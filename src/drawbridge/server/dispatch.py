@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, WorldError
-from drawbridge.server import directories, messages
+from drawbridge.server import directories, messages, replies
 from drawbridge.server import protocol as say
 from drawbridge.server.blobs import Blobs, no_blob, piece
 from drawbridge.server.client import Client
@@ -98,7 +98,7 @@ class Dispatch:
         roots: Sequence[Path],
         agents: Sequence[str],
         version: str,
-        health: Callable[[], messages.Health],
+        health: Callable[[], replies.Health],
     ) -> None:
         self.ending = False
         """The server ends: nothing new is begun."""
@@ -149,14 +149,14 @@ class Dispatch:
         _name(client, command.client)
         return Answer(
             type="hello",
-            data=messages.Hello(
+            data=replies.Hello(
                 server="drawbridge",
                 version=self._version,
                 protocol=say.VERSION,
                 client_id=client.id,
                 agents=self._agents,
                 features=sorted(say.COMMANDS),
-                limits=messages.Limits(),
+                limits=replies.Limits(),
             ),
         )
 
@@ -164,7 +164,7 @@ class Dispatch:
         if not client.shows(command.token):
             raise ClientError("UNAUTHORIZED", "The token is wrong. You are still who you were.", "data.token")
         _name(client, command.client)
-        return Answer(type="auth", data=messages.Authenticated(client.id, client.name))
+        return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
 
     async def _health_check(self, command: say.HealthCheck, client: Client) -> Answer:
         return Answer(type="health", data=self._health())
@@ -172,12 +172,12 @@ class Dispatch:
     async def _subscribe(self, command: say.Subscribe, client: Client) -> Answer:
         client.topics.update(command.topics)
         self._core.follow(command.topics, client)
-        return Answer(type="subscribed", data=messages.Topics(sorted(client.topics)))
+        return Answer(type="subscribed", data=replies.Topics(sorted(client.topics)))
 
     async def _unsubscribe(self, command: say.Unsubscribe, client: Client) -> Answer:
         client.topics.difference_update(command.topics)
         self._core.unfollow(command.topics, client)
-        return Answer(type="subscribed", data=messages.Topics(sorted(client.topics)))
+        return Answer(type="subscribed", data=replies.Topics(sorted(client.topics)))
 
     async def _blob_put(self, command: say.BlobPut, client: Client) -> Answer:
         return Answer(

@@ -234,61 +234,6 @@ class HistoryPage(Struct, frozen=True):
     has_more: bool
 
 
-class Stats(Struct, frozen=True):
-    """``memory_mb`` and ``cpu_percent`` (of one core): the server with all processes it started."""
-
-    projects: int
-    active_sessions: int
-    project_states: dict[str, State]
-    cpu_percent: float
-    memory_mb: int
-
-
-class Health(Struct, frozen=True):
-    """``status`` "degraded" where ``problems`` (texts for people) is not empty."""
-
-    status: Literal["ok", "degraded"]
-    version: str
-    uptime_seconds: int
-    clients: int
-    projects: int
-    running: int
-    disk_free_mb: int
-    problems: list[str]
-
-
-class Limits(Struct, frozen=True):
-    """Bytes of: a client's message, a message of ours, a piece of a blob (before base64), a blob."""
-
-    message_bytes: int = MESSAGE_BYTES
-    frame_bytes: int = FRAME_BYTES
-    piece_bytes: int = PIECE_BYTES
-    blob_bytes: int = BLOB_BYTES
-
-
-class Hello(Struct, frozen=True, kw_only=True):
-    """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run. ``features``: the
-    types of message that this server takes.
-    """
-
-    server: str
-    version: str
-    protocol: int
-    client_id: str
-    agents: list[str]
-    features: list[str]
-    limits: Limits
-
-
-class Authenticated(Struct, frozen=True):
-    client_id: str
-    client: str
-
-
-class Topics(Struct, frozen=True):
-    topics: list[str]
-
-
 class Error(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``error`` is ``message`` once more, under the specification's name."""
 

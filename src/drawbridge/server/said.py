@@ -8,8 +8,7 @@ from typing import Any, Final
 from msgspec import Raw, Struct
 
 from drawbridge.server import messages as say
-from drawbridge.server.blobs import BlobPiece, BlobStored
-from drawbridge.server.directories import Directories
+from drawbridge.server import replies
 
 
 class ProjectList(Struct, frozen=True):
@@ -52,13 +51,13 @@ class Nothing(Struct, frozen=True):
 TYPES: Final[Mapping[str, Any]] = {
     "accepted": say.Accepted,
     "agent_message": say.AgentMessage,
-    "auth": say.Authenticated,
-    "blob": BlobPiece,
-    "blob_stored": BlobStored,
-    "dir_list": Directories,
+    "auth": replies.Authenticated,
+    "blob": replies.BlobPiece,
+    "blob_stored": replies.BlobStored,
+    "dir_list": replies.Directories,
     "error": say.Error,
-    "health": say.Health,
-    "hello": say.Hello,
+    "health": replies.Health,
+    "hello": replies.Hello,
     "message_history": list[Record] | HistoryPage,
     "ok": Nothing,
     "permission_request": say.PermissionRequest,
@@ -66,7 +65,7 @@ TYPES: Final[Mapping[str, Any]] = {
     "project_list": ProjectList,
     "run_changes": say.RunChanges,
     "session_list": SessionList,
-    "subscribed": say.Topics,
+    "subscribed": replies.Topics,
 }
 """``type`` → ``data``, but for ``update``."""
 
@@ -83,6 +82,6 @@ UPDATES: Final[Mapping[str, Any]] = {
     "run_started": say.RunStarted,
     "session_changed": say.SessionChanged,
     "session_reset": say.SessionReset,
-    "stats": say.Stats,
+    "stats": replies.Stats,
 }
 """``update_type`` → ``data.data`` of an ``update``."""

@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 import psutil
 
-from drawbridge.server.messages import Health, State, Stats, update
+from drawbridge.server.messages import State, update
+from drawbridge.server.replies import Health, Stats
 from drawbridge.server.subscriber import Frame
 
 EVERY_SECONDS: Final = 10.0

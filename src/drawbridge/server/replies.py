@@ -1,0 +1,93 @@
+"""What the server answers for itself, without any project: who it is, how it is doing, blobs, directories. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from drawbridge.server.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES, State
+
+
+class BlobStored(Struct, frozen=True):
+    """The answer to ``blob_put``: ``size`` bytes are here, ``complete`` once the last piece is."""
+
+    blob_id: str
+    size: int
+    complete: bool
+
+
+class BlobPiece(Struct, frozen=True):
+    """The answer to ``blob_get``: ``data`` (base64 on the wire) begins at ``offset`` of ``size`` bytes."""
+
+    blob_id: str
+    offset: int
+    data: bytes
+    size: int
+    last: bool
+
+
+class Directories(Struct, frozen=True, omit_defaults=True):
+    """The answer to ``dir_list``: the directories in ``path``, by name; ``path`` "" holds the allowed roots, whole.
+
+    ``more``: there are more than are told.
+    """
+
+    path: str
+    directories: list[str]
+    more: bool = False
+
+
+class Stats(Struct, frozen=True):
+    """``memory_mb`` and ``cpu_percent`` (of one core): the server with all processes it started."""
+
+    projects: int
+    active_sessions: int
+    project_states: dict[str, State]
+    cpu_percent: float
+    memory_mb: int
+
+
+class Health(Struct, frozen=True):
+    """``status`` "degraded" where ``problems`` (texts for people) is not empty."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    uptime_seconds: int
+    clients: int
+    projects: int
+    running: int
+    disk_free_mb: int
+    problems: list[str]
+
+
+class Limits(Struct, frozen=True):
+    """Bytes of: a client's message, a message of ours, a piece of a blob (before base64), a blob."""
+
+    message_bytes: int = MESSAGE_BYTES
+    frame_bytes: int = FRAME_BYTES
+    piece_bytes: int = PIECE_BYTES
+    blob_bytes: int = BLOB_BYTES
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run. ``features``: the
+    types of message that this server takes.
+    """
+
+    server: str
+    version: str
+    protocol: int
+    client_id: str
+    agents: list[str]
+    features: list[str]
+    limits: Limits
+
+
+class Authenticated(Struct, frozen=True):
+    client_id: str
+    client: str
+
+
+class Topics(Struct, frozen=True):
+    topics: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import signal
 import subprocess
@@ -58,7 +59,7 @@ def run(agent: str, *, browse: bool) -> int:
             address = f"{page}#token={token}&project={project}"
             _show(address, directory, agent)
             if browse:
-                webbrowser.open(address)
+                _browse(address, Path(place))
             return server.wait()
     return 0
 
@@ -110,6 +111,13 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
         if agent == "demo":  # a real one costs money: the person begins
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})
         return project
+
+
+def _browse(address: str, place: Path) -> None:
+    """By a file of the person's own that leads there: what a program is started with, everybody on the machine can read."""
+    leads = place / "open.html"
+    leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
+    webbrowser.open(leads.as_uri())
 
 
 def _show(address: str, directory: Path, agent: str) -> None:

@@ -1,0 +1,65 @@
+"""The real ``claude`` works, a person decides in the page. Its model is a stub on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests import programs
+from tests.e2e import claude_rig
+from tests.e2e.messages_stub import MessagesStub, edit, read, text, tool_use
+from tests.server.processes import serving
+
+from .conftest import page_of
+from .rig import Browser
+
+POEM = "one\ntwo\nthree\n"
+
+
+async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    poem = directory / "poem.txt"
+    poem.write_text(POEM)
+    path = f"claude={programs.claude()}"
+    question = {
+        "question": "Which one?",
+        "header": "Choice",
+        "multiSelect": False,
+        "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}],
+    }
+    with MessagesStub() as model:
+        model.will_say(
+            read(poem),
+            edit(poem, "two", "2"),
+            tool_use("Bash", command="touch made", description="Make a file"),
+            tool_use("AskUserQuestion", questions=[question]),
+            text("**All** done."),
+        )
+        claude_rig.prepare_home(directory)
+        options = ("--no-tls", "--allow", directory.parent, "--agent-path", path)
+        async with serving(tmp_path / "data", *options, **claude_rig.environment(model)) as server:
+            async with server.client() as client:
+                await client.tell("project_create", {"path": str(directory), "agent": "claude"})
+                project = (await client.hear("update", "project_state"))["project_id"]
+            with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+                person.until("document.documentElement.dataset.connection === 'open'")
+                person.prompts("Change the poem")
+                person.sees(".approval h3", "Claude wants to change poem.txt")
+                person.sees(".approval .line.added", "2")
+                person.clicks(".approval button:has-text('Edit')")
+                person.fills(".approval textarea", "one\nzwei\nthree\nfour\n")
+                person.clicks("text=Accept with my edits")
+                person.sees(".approval h3", "Claude wants to run a command")
+                assert poem.read_text() == "one\nzwei\nthree\nfour\n"
+                person.sees(".approval pre", "touch made")
+                person.clicks(".approval button:has-text('Reject')")
+                person.fills(".approval textarea", "no files please")
+                person.presses("Enter")
+                person.sees(".approval legend", "Which one?")
+                assert not (directory / "made").exists()
+                person.clicks("label:has-text('Right')")
+                person.clicks("button:has-text('Answer')")
+                person.sees(".said strong", "All")
+                person.sees(".finished", "Finished")
+                assert "no files please" in "\n".join(model.requests[3].tool_results)
+                assert "Right" in "\n".join(model.requests[4].tool_results)

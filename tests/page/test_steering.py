@@ -1,0 +1,74 @@
+"""Sessions, stopping, queueing, modes and removing: what a person does beside deciding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.server.processes import Server
+
+from .rig import Browser
+
+
+def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/slow 30")
+        person.sees(".live .markdown", "On and on")
+        person.prompts("/quick")
+        person.sees(".queued", "Queued")
+        person.sees(".run .state", "1 queued")
+        person.clicks(".stop")
+        person.sees(".finished", "Interrupted")
+        person.sees(".finished", "Finished")
+        person.loses(".queued")
+        person.loses(".stop")
+
+
+def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/fail")
+        person.sees(".finished .problem", "The demo agent failed, as it was told to.")
+        person.sees(".project .state", "Last run failed")
+
+
+def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, directory: Path) -> None:
+    with browser.person(address) as person:
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person("select", css=".tools select", value="acceptEdits")
+        person.sees(".toast", "From now on: Accept edits.")
+        person.prompts("unasked")
+        person.sees(".finished")
+    assert "unasked" in (directory / "notes.md").read_text()
+
+
+def test_a_new_session_begins(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/quick")
+        person.sees(".finished")
+        person.clicks("button[aria-label=Sessions]")
+        person.sees("dialog .sessions", "The agent remembers none.")
+        person.clicks("dialog button:has-text('New session')")
+        person.sees(".divider", "A new session begins here")
+
+
+def test_a_removed_project_leaves_its_directory(
+    browser: Browser, server: Server, address: str, directory: Path
+) -> None:
+    with browser.person(address) as person:
+        person.clicks("button[aria-label='Remove this project']")
+        person.clicks("dialog button:has-text('Remove')")
+        person.sees(".side .empty", "No project yet.")
+        person.loses(".project")
+    assert (directory / "notes.md").exists()
+
+
+def test_a_directory_that_can_not_be_a_project_is_said_and_the_dialog_stays(
+    browser: Browser, server: Server, address: str
+) -> None:
+    with browser.person(address) as person:
+        person.sees("h2", "blog")
+        person.clicks("text=Add project")
+        person.fills("#path", "/etc")
+        person.clicks("dialog button[type=submit]")
+        person.until("document.querySelector('dialog .problem').textContent !== ''")
+        assert person("value", css="#path") == "/etc"
+        assert len(person.reads(".project")) == 1

@@ -1,0 +1,110 @@
+"""A crowd of bad clients at a real agent server: it lives, it leaks nothing, and good ones are served throughout.
+
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; give it back with
+``DRAWBRIDGE_TEST_SEED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from pathlib import Path
+from random import Random, SystemRandom
+
+import psutil
+import pytest
+
+from tests.fuzz.server_attacks import ServerAttacker
+from tests.server.processes import Server, serving
+from tests.server.wire_client import WireClient
+from tests.waiting import PATIENCE, until
+
+ATTACKERS = 6
+"""At once."""
+
+USUAL_WAIT = 1.0
+"""Seconds, the median of a good client's visits; the attackers and their runs need the machine's cores, too."""
+
+MEMORY_GROWTH = 96 * 1024 * 1024
+
+
+async def test_a_short_siege(tmp_path: Path) -> None:
+    await besiege(tmp_path, 400)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+async def test_a_long_siege(tmp_path: Path) -> None:
+    await besiege(tmp_path, 20_000)
+
+
+async def besiege(directory: Path, attacks: int) -> None:
+    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    roots = directory / "roots"
+    for name in ("good", "bad", "worse"):
+        (roots / name).mkdir(parents=True)
+    try:
+        async with serving(directory / "data", "--no-tls", "--allow", roots, "--log-level", "warning") as besieged:
+            await withstand(besieged, roots, attacks, seed)
+            code, said = await besieged.end()
+        assert code == 0, said
+        assert "Traceback" not in said
+        assert "never awaited" not in said
+        assert "a fault of ours" not in said
+    except BaseException as error:
+        error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}")
+        raise
+
+
+async def withstand(besieged: Server, roots: Path, attacks: int, seed: int) -> None:
+    process = psutil.Process(besieged.process.pid)
+    async with besieged.client() as client:
+        good = await created(client, roots / "good")
+        await client.ask("project_join", project_id=good)
+        bad = await created(client, roots / "bad")
+        await siege(besieged, 60, seed - 1, [bad], roots)  # so that everything is loaded and warm
+        files, memory = process.num_fds(), process.memory_info().rss
+        besieging = asyncio.create_task(siege(besieged, attacks, seed, [bad], roots))
+        waits = []
+        while not besieging.done():
+            waits.append(await seconds_of_a_visit(besieged, client, good))
+        await besieging
+        assert max(waits) < 4 * PATIENCE
+        assert statistics.median(waits) < USUAL_WAIT
+        await until(lambda: process.num_fds() <= files + 8, "the end of all connections")
+        assert process.memory_info().rss - memory < MEMORY_GROWTH
+        seen = [message["seq"] for message in client.heard if message.get("project_id") == good and "seq" in message]
+        assert seen == list(range(1, len(seen) + 1))
+
+
+async def created(client: WireClient, path: Path) -> str:
+    answer = await client.ask("project_create", {"path": str(path), "agent": "demo"})
+    return str(answer["project_id"])
+
+
+async def siege(besieged: Server, attacks: int, seed: int, projects: list[str], roots: Path) -> None:
+    port = int(besieged.url.rpartition(":")[2].partition("/")[0])
+
+    async def one_after_the_other(attacker: ServerAttacker) -> None:
+        for _ in range(attacks // ATTACKERS):
+            await attacker.attack()
+
+    attackers = [
+        ServerAttacker(port, besieged.token, Random(f"{seed} {n}"), projects, str(roots / "worse"))
+        for n in range(ATTACKERS)
+    ]
+    await asyncio.gather(*map(one_after_the_other, attackers))
+
+
+async def seconds_of_a_visit(besieged: Server, client: WireClient, project: str) -> float:
+    """How long a good client waits: on the connection that it has, and on a new one."""
+    before = time.perf_counter()
+    assert (await client.ask("health_check"))["type"] == "health"
+    run = (await client.ask("execute", {"prompt": "/quick"}, project))["data"]
+    async with besieged.client() as newcomer:
+        assert (await newcomer.ask("project_list"))["type"] == "project_list"
+    took = time.perf_counter() - before
+    await client.hear("update", "run_finished", patience=6 * PATIENCE, run_id=run["run_id"])
+    return took

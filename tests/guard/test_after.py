@@ -269,6 +269,16 @@ def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path,
     assert bases() == []
 
 
+def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_merging(
+    guard: Guard, project: Path
+) -> None:
+    file = project / "a.py"
+    file.write_bytes(b"")
+    guard.neovim({str(file): {"modified": True}})
+    assert guard.say(edit(str(file)), answer="merge") == {}
+    assert "A merge afterwards is not possible here." in guard.denial(edit(str(file)), answer="merge", policy="any")
+
+
 def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, project: Path) -> None:
     """The hook for the time before was not called, or by another version of the agent."""
     buffer = Merging(project, "mine\n")

@@ -46,6 +46,10 @@ def _keep(
 
         if merging.begin(call, kept, environ):
             return agents.NO_OPINION
+        # What can't be merged is kept as without merging: where the policy looks, and nowhere else.
+        kept = kept_by(answers, rule.policy_for(call.tool, settings))
+        if not kept:
+            return agents.NO_OPINION
         why = "A merge afterwards is not possible here."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving

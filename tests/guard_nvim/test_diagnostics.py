@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.guard_nvim.rig import Desk, sooner_or_later
+from tests.guard_nvim.rig import Desk, reloaded, sooner_or_later
 
 SERVER = Path(__file__).with_name("language_server.py")
 
@@ -165,6 +165,26 @@ async def test_a_slow_language_server_is_pending_until_it_has_reported(at: Desk,
 
     answer = await answer_at_last(at, served)
     assert [found["line"] for found in answer["new"]] == [3]
+
+
+async def test_a_report_from_before_the_edit_is_not_taken_for_one_on_it(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    await reports(at, (0, 1, "of an earlier text"))
+    served.write_text("slow\nbad\n")
+    await at.asks("refresh_buffer", file_path=served)
+
+    assert (await at.asks("diagnostics", file_path=served))["pending"] is True
+
+
+async def test_a_reload_by_neovim_itself_is_waited_for_too(at: Desk, served: Path) -> None:
+    await remembers(at, served)
+    await reports(at, (0, 1, "of an earlier text"))
+    await remembers(at, served)
+    served.write_text("slow\nbad\n")
+    await at.ex("set autoread | checktime")
+    assert reloaded(await at.asks("refresh_buffer", file_path=served)) == []
+
+    assert (await at.asks("diagnostics", file_path=served))["pending"] is True
 
 
 async def test_an_edit_that_breaks_nothing(at: Desk, served: Path) -> None:

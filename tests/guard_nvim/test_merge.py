@@ -266,6 +266,14 @@ async def test_whatever_the_change_the_text_is_the_merged_one(at: Desk, old: str
     assert new or await at.text() == [""]
 
 
+async def test_a_file_that_was_empty_gets_just_the_lines(at: Desk) -> None:
+    path = await at.opened("a.txt", b"")
+
+    assert await merged(at, path, "one\ntwo\n") == {"merged": True}
+
+    assert await at.text() == ["one", "two"]
+
+
 async def test_crlf_stays_crlf_when_the_change_comes_without(at: Desk) -> None:
     path = await at.opened("a.txt", b"one\r\ntwo\r\n")
     await at.keys("omine<Esc>")

@@ -99,6 +99,15 @@ async def test_a_newer_file_on_disk_is_not_overwritten(at: Desk) -> None:
     await refused(at, path, NEWER)
 
 
+async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Desk) -> None:
+    path = await at.opened("a.py", "one\n")
+    await at.asks("snapshot", paths=[])
+    await at.ex("call append(1, 'mine') | silent write | call append(2, 'more')")
+    path.write_text("agent's\n")
+
+    await refused(at, path, NEWER)
+
+
 async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Desk) -> None:
     """Nothing of ours has run in this Neovim before: it alone knows what it read."""
     path = await at.opened("a.py", "one\n")

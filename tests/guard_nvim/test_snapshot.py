@@ -146,14 +146,20 @@ async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_curr
     assert (stands["current"], stands["visible"]) == (True, False)
 
 
+async def next_second(at: Desk) -> None:
+    """Neovim counts in whole ones when a buffer was last used."""
+    await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
+
+
 async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: Desk) -> None:
     old, new = await at.opened("old.py"), at.file("new.py")
     await at.ex("split new.py")
-    # Neovim has whole seconds: what was used in the same second counts alike.
-    await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
-    await at.ex("wincmd p | wincmd p")
-    await at.ex("botright split | enew | setlocal buftype=nofile")
-    await at.ex("botright split | terminal sleep 60")
+    await next_second(at)
+    await at.ex("botright new | setlocal buftype=nofile")
+    await at.ex("botright new | terminal sleep 60")
+    await next_second(at)
+    await at.ex("wincmd p")
+    await at.ex("wincmd p")
 
     assert (await at.stands(new))["current"] is True
     assert (await at.stands(old))["current"] is False

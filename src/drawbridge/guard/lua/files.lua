@@ -170,10 +170,10 @@ local function watch(guard)
   on('ModeChanged', function()
     local before, now = VISUAL[vim.v.event.old_mode:sub(1, 1)], VISUAL[vim.v.event.new_mode:sub(1, 1)]
     local buf = api.nvim_get_current_buf()
-    local tick = api.nvim_buf_get_changedtick(buf)
     if now and not before then
-      guard.left, guard.entered = nil, { buf = buf, tick = tick }
-    elseif before and not now and guard.entered and guard.entered.buf == buf and guard.entered.tick == tick then
+      -- An operator may have changed the text by the time that the mode ends.
+      guard.left, guard.entered = nil, { buf = buf, tick = api.nvim_buf_get_changedtick(buf) }
+    elseif before and not now and guard.entered and guard.entered.buf == buf then
       guard.left = guard.entered
       guard.left.kind, guard.left.at = before, loop.hrtime()
       guard.left.from, guard.left.to, guard.left.curswant = fn.getpos("'<"), fn.getpos("'>"), fn.winsaveview().curswant

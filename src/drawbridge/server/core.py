@@ -33,6 +33,8 @@ from drawbridge.server.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
+_NO_WISH = msgspec.structs.asdict(Options())
+
 PAGE = 200
 """Records that a client which catches up is sent at a time."""
 
@@ -209,8 +211,10 @@ class Core:
         return project.execute(order, client, queue=command.queue)
 
     def _allowed(self, options: Options, usual: Options) -> Options:
-        """What the run begins with: the client's wish, else what is usual in the project; never above the ceilings."""
-        asked = usual if options == Options() else options
+        """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the
+        ceilings."""
+        wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
+        asked = msgspec.structs.replace(usual, **wishes)
         for index, given in enumerate(asked.add_dirs):
             real = Path(given)
             if not real.is_absolute() or not real.is_dir() or not allowed(real.resolve(), self.projects.roots):

@@ -21,6 +21,7 @@ from drawbridge.server.core import Core
 from drawbridge.server.house import Limits
 from drawbridge.server.messages import Answer, encode
 from drawbridge.server.subscriber import Frame
+from tests.server.schema import check_said
 
 QUIET = Limits(checkpoints=False)
 
@@ -119,6 +120,7 @@ class Client:
     def send(self, frame: Frame) -> None:
         self.frames.append(frame)
         self.heard.append(json.loads(frame.data))
+        check_said(self.heard[-1])
 
     async def room(self) -> None:
         await asyncio.sleep(0)

@@ -141,3 +141,22 @@ async def test_another_person_removes_the_project(browser: Browser, server: Serv
             await other.hear("project_deleted")
         person.sees(".toast", "somebody removed it")
         person.sees(".side .empty", "No project yet")
+
+
+async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    port, data = free_port(), tmp_path / "data"
+    with contextlib.ExitStack() as stack:
+        async with serving_at(port, data, directory.parent) as server:
+            project = await project_in(server, directory)
+            person = stack.enter_context(browser.person(f"{page_of(server)}#token={server.token}&project={project}"))
+            person.sees("h2", "blog")
+            person.runs("navigator.serviceWorker.ready.then(() => true)")
+            person("reload")  # the first view came before there was anybody to keep it
+            person.sees("h2", "blog")
+        person("reload")
+        person.sees(".connection", "No connection to the server")
+        person.fills("#prompt", "/quick")
+        async with serving_at(port, data, directory.parent):
+            person.sees("h2", "blog")
+            person.presses("Enter")
+            person.sees(".finished", "Finished")

@@ -11,7 +11,7 @@ local function fitted(text)
     return text
   end
   local ending = room > 40 and '... (:DrawbridgeLog)' or '...'
-  return vim.fn.strcharpart(text, 0, room - #ending) .. ending
+  return vim.fn.printf('%.' .. room - #ending .. 'S', text) .. ending
 end
 
 local function note(text)

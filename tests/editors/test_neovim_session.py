@@ -187,6 +187,13 @@ async def test_a_notice_is_said_without_asking_for_a_key(desk: Desk) -> None:
     assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
 
 
+async def test_a_notice_in_wide_characters_has_one_line_too(desk: Desk) -> None:
+    await desk.editor.tell("日本語 " * 40, "warn")
+    await desk.person.until("return vim.fn.execute('messages'):find('日本語')")
+    shown = "return vim.fn.strdisplaywidth(vim.fn.execute('messages'):match('[^\\n]*$')) <= vim.v.echospace"
+    assert await desk.person.lua(shown)
+
+
 async def test_nonsense_from_neovim_changes_nothing(desk: Desk) -> None:
     await desk.person.lua(
         """

@@ -73,7 +73,13 @@ class Claude:
 
     @classmethod
     def start(
-        cls, tmux: Tmux, program: Path, *flags: str, project: Path, environment: Mapping[str, str], port: int | None = None
+        cls,
+        tmux: Tmux,
+        program: Path,
+        *flags: str,
+        project: Path,
+        environment: Mapping[str, str],
+        port: int | None = None,
     ) -> Claude:
         """Start the CLI in ``project``; with ``port`` it connects to the bridge that listens there."""
         bridge = {} if port is None else {"CLAUDE_CODE_SSE_PORT": str(port)}

@@ -70,7 +70,10 @@ async def test_a_notify_of_the_persons_that_fails_does_no_harm(at: Desk) -> None
 )
 async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path, tmp_path: Path, options: str) -> None:
     (tmp_path / "a.py").write_text("one\n")
-    async with on_screen(program, *QUICK, "-c", options or "echo", "a.py", cwd=tmp_path, columns=60, rows=12) as (person, pane):
+    async with on_screen(program, *QUICK, "-c", options or "echo", "a.py", cwd=tmp_path, columns=60, rows=12) as (
+        person,
+        pane,
+    ):
         at = Desk(person, tmp_path, program)
         for length in (10, 40, 47, 48, 49, 50, 58, 59, 60, 61, 300, 3_000):
             assert await at.asks("send_message", message=f"{length} " + "x" * (length - 3)) == SENT

@@ -46,7 +46,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "AGENT_TOO_OLD": Kind("The agent's program is older than what this server can talk to."),
     "AGENT_NOT_LOGGED_IN": Kind("The agent's program has no account to work with; log in on the server's machine."),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
-    "CHECKPOINT_NOT_FOUND": Kind("There is no checkpoint of this run: no git work tree, not ended yet, or too long ago."),
+    "CHECKPOINT_NOT_FOUND": Kind(
+        "There is no checkpoint of this run: no git work tree, not ended yet, or too long ago."
+    ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` says where. Nothing was taken back."
     ),

@@ -147,7 +147,8 @@ def test_no_bytes_break_it(lines: list[bytes], resumed: bool) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=5_000)
+@pytest.mark.timeout(600)
+@settings(max_examples=2_000)
 @given(STREAMS, some.booleans())
 def test_no_bytes_break_it_however_many(lines: list[bytes], resumed: bool) -> None:
     play(lines, resumed)

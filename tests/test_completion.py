@@ -15,6 +15,7 @@ import pytest
 from drawbridge.cli import parser
 from drawbridge.completion import SHELLS, script
 from tests.e2e.tmux import Tmux
+from tests.programs import missing
 from tests.waiting import PATIENCE
 
 COMMAND = f"{shlex.quote(sys.executable)} -P -m drawbridge"
@@ -78,7 +79,7 @@ def test_a_person_presses_tab(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_shell_itself_takes_it(shell: str) -> None:
     if not (program := shutil.which(shell)):
-        pytest.skip(f"{shell} is not installed")
+        missing(f"{shell} is missing: install the package {shell}")
     start = "autoload -Uz compinit && compinit -D\n" if shell == "zsh" else ""
     command = [program, *(["-f"] if shell == "zsh" else []), "-c", start + script(shell, parser())]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)

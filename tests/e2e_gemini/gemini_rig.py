@@ -98,13 +98,16 @@ class Gemini:
         self.pane.type(words)
         self.pane.wait_for(typed)
 
-        def sent() -> bool | None:
-            # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends.
-            self.pane.press("Enter")
-            try:
-                self.pane.wait_until_gone(typed, timeout=1)
-            except AssertionError:
-                return None
-            return True
+        self.pane.press("Enter")
+        broken = rf"> {re.escape(words)} *\n\s*\n▀+[^▀]*\Z"
 
-        wait_until(sent)
+        def sent() -> bool | None:
+            screen = self.pane.screen
+            if re.search(broken, screen):
+                # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends. Never
+                # because it merely takes its time: that one would answer the question that comes next.
+                self.pane.press("Enter")
+                return None
+            return None if re.search(typed, screen) else True
+
+        wait_until(sent, timeout=10)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -70,7 +71,7 @@ def read_page(
 
 def _matching(
     directory: str, segments: Sequence[Segment], wanted: Wanted, report: Callable[[str, int, int], None]
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     for segment in reversed(segments) if wanted.backward else segments:
         blocks = wanted.blocks(segment)
         if not blocks:
@@ -82,7 +83,7 @@ def _matching(
             raise Stale(name) from None
         try:
             for block in blocks:
-                records = read_block(file, segment, block, lambda at, length, name=name: report(name, at, length))
+                records = read_block(file, segment, block, functools.partial(report, name))
                 yield from filter(wanted.match, reversed(records) if wanted.backward else records)
         finally:
             os.close(file)

@@ -104,6 +104,24 @@ def test_so_it_is_below_a_directory_that_is_a_link(desk: GuardedDesk) -> None:
     assert "has unsaved changes" in told
 
 
+@pytest.mark.parametrize("path", ["link/../poem.txt", "gone/../poem.txt"])
+def test_it_is_the_file_that_claude_means_by_two_dots(desk: GuardedDesk, path: str) -> None:
+    """Claude Code strikes the step before the dots out, wherever a link leads; the kernel would go there."""
+    poem = desk.file("poem.txt", POEM)
+    (desk.project / "other/sub").mkdir(parents=True)
+    elsewhere = desk.file("other/poem.txt", POEM)
+    (desk.project / "link").symlink_to("other/sub")
+    neovim = desk.nvim(poem)
+    desk.set_up()
+    type_a_line(neovim)
+    name = f"{desk.project}/{path}"
+
+    told = desk.ask_claude(read(name), edit(name, "two", "TWO"), text("Then not."))
+
+    assert "has unsaved changes" in told
+    assert (poem.read_text(), elsewhere.read_text()) == (POEM, POEM)
+
+
 def test_a_notebook_is_kept_too(desk: GuardedDesk) -> None:
     content = json.dumps({"cells": [CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
     notebook = desk.file("book.ipynb", content)

@@ -124,7 +124,10 @@ def test_every_tool_is_tried_here() -> None:
         ("a.py", "/ws/", "/ws/a.py"),
         ("a.py", "/", "/a.py"),
         ("./a.py", "/ws", "/ws/./a.py"),
-        ("../a.py", "/ws/sub", "/ws/sub/../a.py"),
+        ("../a.py", "/ws/sub", "/ws/a.py"),
+        ("/ws/link/../a.py", "/ws", "/ws/a.py"),
+        ("gone/../../../../a.py", "/ws", "/a.py"),
+        ("a..py", "/ws/..x", "/ws/..x/a..py"),
         ("a.py", "sub", "HERE/sub/a.py"),
         ("a.py", ".", "HERE/./a.py"),
         ("a.py", None, "HERE/a.py"),
@@ -134,10 +137,10 @@ def test_every_tool_is_tried_here() -> None:
         (" a.py ", "/ws", "/ws/ a.py "),
     ],
 )
-def test_a_path_is_absolute_but_otherwise_as_the_agent_wrote_it(
+def test_a_path_is_absolute_but_otherwise_as_the_agent_reads_it(
     path: str, cwd: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links and ``..`` are the editor's to resolve: it may see another file system than the agent."""
+    """Links are the editor's to resolve: it may see another file system than the agent."""
     monkeypatch.chdir(tmp_path)
     payload = edit(path) | {"cwd": cwd}
     assert parse(payload).paths == [whole.replace("HERE", str(tmp_path))]
@@ -153,6 +156,18 @@ def test_a_directory_that_is_gone_matters_to_nobody_who_does_not_need_it(
     guard.neovim({A: KEPT})
     assert guard.denial(edit())
     monkeypatch.chdir(tmp_path)
+
+
+def test_codex_opens_a_path_as_it_is_given() -> None:
+    """The kernel follows a link before it goes up."""
+    patch = "*** Begin Patch\n*** Delete File: link/../a.py\n*** End Patch"
+    payload = {
+        "hook_event_name": "PreToolUse",
+        "tool_name": "apply_patch",
+        "tool_input": {"command": patch},
+        "cwd": "/ws",
+    }
+    assert parse(payload, "codex").paths == ["/ws/link/../a.py"]
 
 
 patches = st.lists(

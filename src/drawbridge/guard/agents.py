@@ -122,7 +122,8 @@ def _read_tool(call: Call) -> None:
     elif tool == PATCH_TOOL:
         call.paths = [_absolute(path, call.cwd) for path in patched(_required(given, keys))]
     else:
-        call.paths = [_absolute(_required(given, keys), call.cwd)]
+        path = _absolute(_required(given, keys), call.cwd)
+        call.paths = [_struck_out(path) if "/.." in path else path]
 
 
 def patched(text: str) -> list[str]:
@@ -162,6 +163,21 @@ def _directory(value: Any, base: str = "") -> str:
 
 def _absolute(path: str, directory: str) -> str:
     return path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+
+
+def _struck_out(path: str) -> str:
+    """Without "..": each takes away the name before it, also that of a link, as Node.js reads a path before it opens it.
+
+    So do Claude Code (its payload comes without them, measured on 2.1.329) and Gemini CLI (`path.resolve` in its source);
+    Codex opens what it is given.
+    """
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step != "..":
+            steps.append(step)
+        elif len(steps) > 1:
+            steps.pop()
+    return "/".join(steps) or "/"
 
 
 def deny(call: Call, reason: str) -> bytes:

@@ -93,13 +93,13 @@ class Gemini:
 
     def prompt(self, words: str) -> None:
         """Type a prompt, or one of the CLI's own commands such as ``/ide status``, and send it."""
-        # The line that is being typed, not one of those that were sent: in the last of the boxes.
-        typed = rf"> {re.escape(words)}\s*▀+[^▀]*\Z"
+        # The line that is being typed, not one of those that were sent: in the last of the boxes, with no question after it.
+        typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
         self.pane.type(words)
         self.pane.wait_for(typed)
 
         self.pane.press("Enter")
-        broken = rf"> {re.escape(words)} *\n\s*\n▀+[^▀]*\Z"
+        broken = rf"> {re.escape(words)} *\n\s*\n▀+[^▀╭]*\Z"
 
         def sent() -> bool | None:
             screen = self.pane.screen

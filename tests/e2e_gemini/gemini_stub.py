@@ -81,6 +81,7 @@ class GeminiStub:
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []
         self._turns: list[list[Part]] = []
+        self._said: list[Part] = []
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._thread = threading.Thread(
@@ -115,9 +116,12 @@ class GeminiStub:
     def answer(self, body: dict[str, Any]) -> list[Part]:
         """What the model says to a request of the conversation: called by the HTTP handler."""
         with self._changed:
+            if self.requests and self.requests[-1].body["contents"] == body["contents"]:
+                return self._said  # the CLI asks once more, after a connection that failed: not a turn further
             self.requests.append(ModelRequest(body))
             self._changed.notify_all()
-            return self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]
+            self._said = self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]
+            return self._said
 
 
 def _handler_of(stub: GeminiStub) -> type[BaseHTTPRequestHandler]:

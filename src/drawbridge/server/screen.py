@@ -14,6 +14,7 @@ from drawbridge.server.tls import Certificate
 from drawbridge.terminal import Terminal
 
 PATH: Final = "/ws"
+ADDRESSES: Final = ("page", "programs")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None) -> dict[str, Any]:
@@ -45,7 +46,9 @@ def show(
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate)) + "\n")
         return
-    rows = [("address", [address(plan, port)])]
+    programs = address(plan, port)
+    page = programs.removesuffix(PATH).replace("ws", "http", 1) + "/"
+    rows = [("page", [page]), ("programs", [programs])]
     if plan.token_wanted:
         rows.append(("token", [str(plan.data / "token"), "Who has it commands the agents here: keep it to yourself."]))
     else:
@@ -61,7 +64,7 @@ def show(
     for name, texts in rows:
         for index, text in enumerate(texts):
             label = terminal.paint(f"{name if index == 0 else '':<13}", "dim")
-            lines.append(f"  {label}{terminal.plain(text, 'path' if name == 'address' else 'context')}")
+            lines.append(f"  {label}{terminal.plain(text, 'path' if name in ADDRESSES else 'context')}")
     lines += ["", "Ctrl-C ends it: agents are stopped, clients are told.", ""]
     terminal.write("\n".join(lines))
 

@@ -2,7 +2,8 @@
 """What a developer runs, with nothing but Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
     setup     make .venv with what Drawbridge needs
-    serve     run Drawbridge for this folder
+    serve     run the agent server; its page is at the address that it shows
+    demo      the same with a throw-away project and a scripted agent: needs no account
     test      check, then every test but the slow ones
     slow      the long campaigns
     check     lint, format, types
@@ -39,7 +40,12 @@ def setup(arguments: list[str]) -> None:
 
 def serve(arguments: list[str]) -> None:
     python = bootstrap.ensure("runtime")
-    become([python, "-m", "drawbridge", "ide", "--folder", ".", *arguments])
+    become([python, "-m", "drawbridge", "serve", *arguments])
+
+
+def demo(arguments: list[str]) -> None:
+    python = bootstrap.ensure("runtime")
+    become([python, "-m", "drawbridge", "demo", *arguments])
 
 
 def test(arguments: list[str]) -> None:
@@ -145,7 +151,7 @@ def become(command: list[str | Path]) -> None:
     os.execv(command[0], [str(part) for part in command])
 
 
-VERBS = {verb.__name__: verb for verb in (setup, serve, test, slow, check, bench, vsix, lock, programs, clean)}
+VERBS = {verb.__name__: verb for verb in (setup, serve, demo, test, slow, check, bench, vsix, lock, programs, clean)}
 VERBS["format"] = format_code
 
 

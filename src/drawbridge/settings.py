@@ -172,7 +172,13 @@ SERVE: Final = (
     Setting(
         "allow_tool", "list", (), "what clients may allow beforehand, as Bash(git *) (default: all)", metavar="RULE"
     ),
-    Setting("allow_model", "list", (), "a model that clients may ask for, as *sonnet* (default: all)", metavar="MODEL"),
+    Setting(
+        "allow_model",
+        "list",
+        (),
+        "a model that clients may ask for, as *sonnet* (default: all); the first without * is for who names none",
+        metavar="MODEL",
+    ),
     Setting("max_turns", "number", None, "turns of an agent in one run, at most", metavar="N", range=(1, 100_000)),
     Setting("max_budget", "number", None, "US dollars that one run may cost", metavar="USD", range=(1, 100_000)),
     Setting("restricted", "switch", False, "every run without shell, code tools and the repository's settings"),

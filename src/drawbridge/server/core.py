@@ -19,13 +19,13 @@ from msgspec import Raw
 
 from drawbridge.server import messages, protocol, records, sessions
 from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
-from drawbridge.server.ceilings import Ceilings, within
+from drawbridge.server.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
 from drawbridge.server.checkpoints import GitFailed, NoCheckpoint
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import FsyncPolicy
 from drawbridge.server.house import House, Limits
 from drawbridge.server.messages import Answer
-from drawbridge.server.places import allowed
+from drawbridge.server.places import usable
 from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 from drawbridge.server.run import Order
@@ -99,6 +99,15 @@ class Core:
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
 
+    def path_of(self, project_id: str) -> Path | None:
+        """Where a project is; None where there is none."""
+        return next((project.path for project in self.projects if project.id == project_id), None)
+
+    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+        """One that waits for an answer."""
+        questions = self.projects.get(project_id).questions
+        return next((asked.record for asked in questions if asked.approval.id == approval_id), None)
+
     async def record(self, project_id: str, seq: int) -> bytes:
         """A line of a history, whole: what ``messages.history_blob`` names."""
         history = self.projects.get(project_id).history
@@ -115,11 +124,11 @@ class Core:
             project.journal.subscribers[client.id] = client
         # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
         frame = records.update_frame(project.id, "project_created", project.info())
-        self.house.tell("projects", frame, {client.id: client})
+        self.house.tell("projects", frame, project.path, {client.id: client})
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: protocol.ProjectList, client: Subscriber) -> Answer:
-        return Answer(type="project_list", data={"projects": [project.info() for project in self.projects]})
+        return Answer(type="project_list", data={"projects": [one.info() for one in self.projects if client.sees(one.path)]})
 
     async def project_delete(self, command: protocol.ProjectDelete, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
@@ -127,7 +136,7 @@ class Core:
         gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
         for subscriber in project.journal.subscribers.values():
             subscriber.send(gone)
-        self.house.tell("projects", gone, project.journal.subscribers)
+        self.house.tell("projects", gone, project.path, project.journal.subscribers)
         data = {"project_id": project.id, "success": True}
         return Answer(type="project_deleted", project_id=project.id, data=data)
 
@@ -215,12 +224,13 @@ class Core:
         ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(usual, **wishes)
-        for index, given in enumerate(asked.add_dirs):
-            real = Path(given)
-            if not real.is_absolute() or not real.is_dir() or not allowed(real.resolve(), self.projects.roots):
-                field = f"data.options.add_dirs[{index}]"
-                raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field=field)
-        return within(self.house.ceilings, asked, datetime.now())
+        found = within(self.house.ceilings, asked, datetime.now(), self._usable)
+        # A link that is turned elsewhere while the run waits leads nowhere else then.
+        return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
+
+    def _usable(self, path: str) -> bool:
+        """Whether it is a directory in which agents may work."""
+        return usable(path, self.projects.roots)
 
     async def agent_kill(self, command: protocol.AgentKill, client: Subscriber) -> Answer:
         return await self.projects.get(command.project_id).kill(client)
@@ -248,16 +258,14 @@ class Core:
 
     async def set_mode(self, command: protocol.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        options = msgspec.structs.replace(project.data.options, permission_mode=command.mode)
-        within(self.house.ceilings, options, datetime.now())
-        await project.set_options(options)
+        mode = checked_mode(self.house.ceilings, command.mode, "data.mode")
+        await project.set_options(msgspec.structs.replace(project.data.options, permission_mode=mode))
         return messages.OK
 
     async def set_model(self, command: protocol.SetModel, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        options = msgspec.structs.replace(project.data.options, model=command.model)
-        within(self.house.ceilings, options, datetime.now())
-        await project.set_options(options)
+        model = checked_model(self.house.ceilings, command.model, "data.model")
+        await project.set_options(msgspec.structs.replace(project.data.options, model=model))
         return messages.OK
 
     # Conversations.
@@ -286,7 +294,14 @@ class Core:
         if command.updated_input_blob is not None:
             updated = _object(self._blobs.take(command.updated_input_blob))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
-        return self.projects.get(command.project_id).answer(command.approval_id, decision, client)
+        project = self.projects.get(command.project_id)
+        asked = project.questions.find(command.approval_id)
+        if asked is not None and decision.allow:
+            question = asked.record
+            check_allowed(
+                self.house.ceilings, question.tool_name, question.suggestions, decision.remember, self._usable
+            )
+        return project.answer(command.approval_id, decision, client)
 
 
 def _no_checkpoint(error: NoCheckpoint | GitFailed) -> ClientError:

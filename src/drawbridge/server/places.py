@@ -48,6 +48,15 @@ def allowed(real: Path, roots: Iterable[Path]) -> bool:
     return False
 
 
+def usable(given: str, roots: Iterable[Path]) -> bool:
+    """Whether it is, by its absolute path, a directory that agents may be given beside their project's."""
+    path = Path(given)
+    try:
+        return path.is_absolute() and path.is_dir() and allowed(path.resolve(), roots)
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
 def _same(left: Path, right: Path) -> bool:
     try:
         return left == right or os.path.samefile(left, right)

@@ -52,6 +52,10 @@ class Questions:
     def add(self, asked: Asked) -> None:
         self._open[asked.approval.id] = asked
 
+    def find(self, approval_id: str) -> Asked | None:
+        """One that is open."""
+        return self._open.get(approval_id)
+
     def answer(self, approval_id: str, decision: Decision, by: str) -> Asked:
         """The first answer. Raises ``ClientError`` where there is no such question, or it is settled."""
         asked = self._open.get(approval_id)

@@ -301,6 +301,13 @@ def test_who_is_behind_when_the_stream_ends_is_still_owed_the_verdicts() -> None
     assert not stream.has_reader
 
 
+def test_who_is_sent_away_is_told_to_come_back_when_the_bridge_may_be_there_again() -> None:
+    reader, stream = SlowReader(), EventStream(b"{}")
+    stream.open(reader, 0)
+    stream.close()
+    assert reader.sent.endswith(b"\n\nretry: 3000\n\n")
+
+
 # the end of the bridge
 
 

@@ -71,6 +71,7 @@ class EventStream:
         """Ends when everything is said: also to a reader that is behind, who is owed its last verdicts."""
         if self._reader is not None:
             self._send(hold_back=False)
+            self._reader.stream(sse.COME_BACK)
             self._reader.end_stream()
 
     def _send(self, *, hold_back: bool = True) -> None:

@@ -14,6 +14,10 @@ CONTENT_TYPE: Final = "text/event-stream"
 COMMENT: Final = b": keep-alive\n\n"
 """Says nothing; keeps the connection from being taken for dead."""
 
+COME_BACK: Final = b"retry: 3000\n\n"
+"""To a reader that is sent away: so many milliseconds later. A bridge takes up to two seconds to restart on a busy machine, and
+Gemini CLI (0.61.0), which else comes after one, gives the editor up at the first attempt that fails."""
+
 LONGEST_ID: Final = 18
 """Digits of an id of ours at most."""
 

@@ -305,7 +305,7 @@ def test_who_is_sent_away_is_told_to_come_back_when_the_bridge_may_be_there_agai
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
     stream.close()
-    assert reader.sent.endswith(b"\n\nretry: 3000\n\n")
+    assert reader.sent == b"retry: 3000\n\n"
 
 
 # the end of the bridge

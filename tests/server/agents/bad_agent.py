@@ -32,6 +32,8 @@ A prompt:
     stderr BYTES     so many bytes on stderr, ends well
     child            starts a process in a session of its own that ignores signals, says its pid, ends well
     child-and-die    the same, but it ends itself, and the child holds its pipes
+    escape           the same as child, but twice forked, in a session and group of its own and without environment
+    escape-and-die   the same, but it ends itself
     twice            two results for one prompt
     torn             a message without its newline, and then its end with code 0
     error WORDS      ends with an error of the API
@@ -57,6 +59,14 @@ from typing import Any
 CHILD = (
     "import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; print(flush=True); time.sleep(600)"
 )
+ESCAPED = """
+import os, sys
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+print(os.getpid(), flush=True)
+os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", sys.argv[1]], {})
+"""
 
 session_id = str(uuid.uuid4())
 prompt_id: str | None = None
@@ -300,6 +310,26 @@ def act_child_and_die(rest: str) -> None:
     held = os.dup(1)
     os.set_inheritable(held, True)
     tell(str(child(pass_fds=(held,))))
+    sys.exit(5)
+
+
+def escaped() -> int:
+    """Nothing that a process can take off itself says whose it is."""
+    command = [sys.executable, "-I", "-S", "-c", ESCAPED, CHILD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as between:
+        assert between.stdout
+        pid = int(between.stdout.readline())
+        between.stdout.readline()
+    return pid
+
+
+def act_escape(rest: str) -> None:
+    tell(str(escaped()))
+    end()
+
+
+def act_escape_and_die(rest: str) -> None:
+    tell(str(escaped()))
     sys.exit(5)
 
 

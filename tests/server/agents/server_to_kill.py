@@ -1,4 +1,5 @@
-"""A server that starts an agent, allows whatever it asks, says the agent's process id, and waits to be killed.
+"""A server that starts an agent, allows whatever it asks, says the agent's process id and what it told last, and waits to
+be killed.
 
 ``server_to_kill.py PROMPT DIRECTORY [CLAUDE]``: the misbehaving agent, or the real one at that path.
 """
@@ -6,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import uuid
 from pathlib import Path
@@ -22,11 +24,16 @@ async def main(prompt: str, directory: str, claude: str | None = None) -> None:
     agent: Agent = Claude(claude) if claude else bad_agent()
     process = await agent.start(Launch(directory, str(uuid.uuid4())), heard.put_nowait)
     process.prompt(prompt)
-    while not isinstance(event := await heard.get(), Question if claude else Line):
-        pass
-    if isinstance(event, Question):
-        process.answer(event.question_id, Decision(allow=True))
-    sys.stdout.write(f"{process.pid}\n")
+    words: str | None = None
+    while words is None:
+        event = await heard.get()
+        if isinstance(event, Question) and claude:
+            process.answer(event.question_id, Decision(allow=True))
+            words = ""
+        elif isinstance(event, Line) and not claude:
+            told = json.loads(event.data)
+            words = told["message"]["content"][0]["text"] if told["type"] == "assistant" else None
+    sys.stdout.write(f"{process.pid}\n{words}\n")
     sys.stdout.flush()
     await asyncio.sleep(600)
 

@@ -33,6 +33,17 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     restricted: bool = False
 
 
+class Confinement(Struct, frozen=True):
+    """What an agent's process and all that it starts are held to. ``confined``: they can't gain rights (sudo), on Linux,
+    and others can't read what they write (umask 077).
+    """
+
+    open_files: int | None = None
+    """For each process; None: as many as the server may have."""
+    nice: int = 0
+    confined: bool = True
+
+
 class Launch(Struct, frozen=True):
     """What a process is started with: with ``resume`` the conversation ``session_id`` goes on, without it one begins."""
 
@@ -41,6 +52,7 @@ class Launch(Struct, frozen=True):
     resume: bool = False
     fork_from: str | None = None
     options: Options = Options()
+    confinement: Confinement = Confinement()
 
 
 class Attachment(Struct, frozen=True):

@@ -7,18 +7,17 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from drawbridge.server.agents import family, starter
+from drawbridge.server.agents import family
 from drawbridge.server.agents.claude import Conversation, Replied, Said
 from drawbridge.server.agents.claude_command import MARK
 from drawbridge.server.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
-from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Attachment, Decision, Event
+from drawbridge.server.agents.leash import Leash
+from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Attachment, Confinement, Decision, Event
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
 """Bytes that wait for an agent that does not read; a prompt with its attachments is far smaller."""
@@ -39,6 +38,8 @@ class Times(Struct, frozen=True):
     sigint: float = 2.0
     sigterm: float = 3.0
     """The CLI needs one second to end a command that it runs (2.1.329)."""
+    sigkill: float = 5.0
+    """What the keeper has for it; then it is gone round."""
     pipes: float = 2.0
     """Between the end of a pipe and the end of the process, or the other way round."""
     reply: float = 5.0
@@ -49,8 +50,11 @@ class Process(asyncio.SubprocessProtocol):
 
     pid = 0
 
-    def __init__(self, name: str, mark: str, conversation: Conversation, heard: Callable[[Event], None]) -> None:
+    def __init__(
+        self, name: str, mark: str, leash: Leash, conversation: Conversation, heard: Callable[[Event], None]
+    ) -> None:
         self._name = name
+        self._leash = leash
         self._mark = f"{MARK}={mark}"
         self._conversation = conversation
         self._heard = heard
@@ -188,12 +192,13 @@ class Process(asyncio.SubprocessProtocol):
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
         for number in numbers:
-            if not self._exited.is_set():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, number)
+            self._leash.signal(number)
             seconds = self.times.sigint if number is signal.SIGINT else self.times.sigterm
             if await self._is_gone_within(seconds):
                 return
+        self._leash.signal(signal.SIGKILL)
+        if await self._is_gone_within(self.times.sigkill):
+            return
         await asyncio.to_thread(family.end, self.pid, self._mark)
         await self._gone.wait()
 
@@ -221,11 +226,13 @@ class Process(asyncio.SubprocessProtocol):
     async def _finish(self) -> None:
         """It has exited. Whatever it started is ended; then the last word."""
         try:
-            left = await asyncio.to_thread(family.end, self.pid, self._mark)
-            if left:
-                logger.error("%s: its processes %s can't be ended", self._name, left)
+            if not self._leash.all_gone():
+                left = await asyncio.to_thread(family.end, self.pid, self._mark)
+                if left:
+                    logger.error("%s: its processes %s can't be ended", self._name, left)
             await self._close_pipes()
         finally:
+            self._leash.close()
             code = self._transport.get_returncode()
             self._hear(self._conversation.ended(-1 if code is None else code, self._stderr.text, self._fault))
             self._gone.set()
@@ -259,20 +266,30 @@ async def start(
     environment: Mapping[str, str],
     conversation: Conversation,
     heard: Callable[[Event], None],
+    confinement: Confinement = Confinement(),  # noqa: B008 - frozen
 ) -> Process:
-    """Runs ``command`` in ``directory``, in a session of its own. Not from another thread than the one that goes on living.
+    """Runs ``command`` in ``directory``, in a session of its own, under a keeper.
 
     ``environment`` holds the mark. Raises ``AgentUnusable``.
     """
-    process = Process(name, environment[MARK], conversation, heard)
-    if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", str(Path(starter.__file__)), str(os.getpid()), *command]
+    leash = Leash()
+    process = Process(name, environment[MARK], leash, conversation, heard)
     try:
         await asyncio.get_running_loop().subprocess_exec(
-            lambda: process, *command, cwd=directory, env=dict(environment), start_new_session=True
+            lambda: process,
+            *leash.command(confinement, command),
+            cwd=directory,
+            env=dict(environment),
+            start_new_session=True,
+            pass_fds=(leash.descriptor,),
         )
+        process.pid = await leash.agent_pid() or process.pid
     except OSError as error:
+        leash.close()
         raise _not_started(name, directory, error) from None
+    except BaseException:
+        leash.close()
+        raise
     return process
 
 

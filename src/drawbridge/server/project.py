@@ -160,7 +160,10 @@ class Project:
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process stays."""
         run = self._running()
-        if run.stop("interrupted"):
+        if run.state is State.QUEUED:
+            self._give_up_slot()
+            self.ended(run, "interrupted", None, None)
+        elif run.stop("interrupted"):
             self._withdraw_all("interrupted")
             self._worker.interrupt()
 
@@ -175,17 +178,18 @@ class Project:
         else:
             run.stop("killed")
             self._withdraw_all("killed")
-            await self._worker.stop_run()
+            await self._worker.stop_run(run)
         return messages.updated(records.KILLED, fields, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer:
         """The next prompt begins a new conversation."""
         self._not_busy()
         fields = messages.SessionReset(self.memory.session_id, "", self.id)
-        await self._worker.end()
         self._fork_from = None
         seq = self.journal.event(records.RESET, fields, asker)
         self.journal.save()
+        # Last: a prompt that comes meanwhile is one of the new conversation already.
+        await self._worker.end()
         # After the answer, as the specification has it.
         asyncio.get_running_loop().call_soon(self.publish_state)
         return messages.updated(records.RESET, fields, self.id, seq)
@@ -205,11 +209,11 @@ class Project:
     async def resume(self, session_id: str, *, fork: bool) -> None:
         """The next prompt goes on with that conversation, or with a copy of it."""
         self._not_busy()
-        await self._worker.end()
         self._fork_from = session_id if fork else None
         self.journal.event(records.SESSION, {"session_id": "" if fork else session_id, "fork_from": self._fork_from})
         self.journal.save()
         self.publish_state()
+        await self._worker.end()
 
     async def set_options(self, options: port.Options) -> None:
         """What later runs begin with; mode and model also of the one that is at work."""
@@ -253,7 +257,7 @@ class Project:
             # What can't be kept is not shown either, and the agent must not go on unseen.
             if run is not None and run.stop("failed"):
                 logger.error("%s: the history can't be written: %s", self.id, error)
-                self._worker.spawn(self._worker.stop_run())
+                self._worker.spawn(self._worker.stop_run(run))
         return None
 
     def session_known(self, session_id: str) -> None:

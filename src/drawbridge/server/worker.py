@@ -70,6 +70,8 @@ class Worker:
         self.tasks: set[asyncio.Task[None]] = set()
         self._checkpoints = checkpoints
         self._looking_back: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+        """Held while a process is started or ended: one after the other, however long each takes."""
 
     def begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         """Gives ``run``'s prompt to the agent; its end is told by ``ended``, whatever happens."""
@@ -80,9 +82,12 @@ class Worker:
 
     async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         try:
-            if self._process is None or self._kind != (agent, options) or fork_from:
-                await self.end()
-                await self._start(agent, options, session_id, fork_from)
+            async with self._changing:
+                if self._process is None or self._kind != (agent, options) or fork_from:
+                    await self._leave(self._let_go())
+                    await self._start(agent, options, session_id, fork_from)
+                if self._run is not run:  # it was killed meanwhile
+                    return await self._leave(self._let_go())
         except port.AgentUnusable as error:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
         except Exception:  # a fault of ours: the run ends, the server goes on
@@ -91,7 +96,9 @@ class Worker:
                 run, "failed", error={"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
             )
         await self._checkpoint(run.id, "before")
-        if run.state is State.RUNNING and self._process is not None:
+        if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
+            self._ended(run, "interrupted")
+        elif run.state is State.RUNNING and self._process is not None:
             self._last_output = time.monotonic()
             self._look(run)
             self._process.prompt(run.order.prompt, run.order.attachments)
@@ -202,25 +209,33 @@ class Worker:
             mode, model = options.permission_mode or before.permission_mode, options.model or before.model
             self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
 
-    async def stop_run(self) -> None:
+    async def stop_run(self, run: Run) -> None:
         """Ends the process under a run; ``ended`` was told when this returns."""
-        run = self._run
+        if self._run is not run:
+            return
         process = self._process
         if process is not None:
+            self._kind = None  # nothing more is begun with it
             await process.kill()
-        if run is not None:
-            self._ended(run, "killed")
+        self._ended(run, "killed")
 
     async def end(self) -> None:
-        """Ends an idle process, if there is one, and waits until it is gone."""
-        process, listener = self._process, self._listener
+        """Ends an idle process, if there is one, and waits until it is gone; it is not listened to from now on."""
+        process = self._let_go()
+        async with self._changing:
+            await self._leave(process)
+
+    def _let_go(self) -> port.AgentProcess | None:
+        process = self._process
         self._house.warm.forget(self)
-        if process is None:
-            return
-        if listener is not None:
-            listener.worker = None
+        if self._listener is not None:
+            self._listener.worker = None
         self._process = self._kind = self._listener = None
-        await process.stop()
+        return process
+
+    async def _leave(self, process: port.AgentProcess | None) -> None:
+        if process is not None:
+            await process.stop()
 
     def cool(self) -> None:
         """The warm process has to go, unless it is at work by itself."""
@@ -267,6 +282,6 @@ class Worker:
             left = max(left, limits.idle_seconds)
         if left <= 0:
             run.stop("timeout")
-            self.spawn(self.stop_run())
+            self.spawn(self.stop_run(run))
         else:
             self._watch = asyncio.get_running_loop().call_later(left, self._look, run)

@@ -232,20 +232,74 @@ async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> Non
         assert len(phone.updates("run_finished")) == 2
 
 
-async def test_a_run_that_waits_for_its_slot_can_be_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "outcome"), [("agent_kill", "killed"), ("agent_interrupt", "interrupted")])
+async def test_a_run_that_waits_for_its_slot_can_be_ended(tmp_path: Path, how: str, outcome: str) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")
         process = await server.running(phone, one)
         await server.does(phone, "execute", two, prompt="later")
         await settled()
-        await server.does(phone, "agent_kill", two)
+        await server.does(phone, how, two)
         process.ends()
         await settled()
         assert len(server.agent.processes) == 1
-        assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed", "completed"]
+        assert [one["outcome"] for one in phone.updates("run_finished")] == [outcome, "completed"]
         third = await server.running(phone, two)
         third.ends()
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("agent_kill", "killed"), ("agent_interrupt", "interrupted")])
+async def test_a_run_can_be_ended_while_its_agent_is_being_started(tmp_path: Path, how: str, outcome: str) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.agent.may_start.clear()
+        await server.does(phone, "execute", project, prompt="never mind")
+        await settled()
+        await server.does(phone, how, project)
+        await server.does(phone, "execute", project, prompt="go on")
+        server.agent.may_start.set()
+        await settled(lambda: any(process.prompts for process in server.agent.processes))
+        assert [one["outcome"] for one in phone.updates("run_finished")] == [outcome]
+        assert [process.prompts for process in server.agent.processes if not process.ended] == [["go on"]]
+        server.agent.latest.ends()
+
+
+async def test_what_waits_behind_a_killed_run_gets_a_process_of_its_own(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="next")
+        await server.does(phone, "agent_kill", project)
+        await settled(lambda: server.agent.latest is not process and bool(server.agent.latest.prompts))
+        assert (process.prompts, process.ended) == (["go"], True)
+        server.agent.latest.ends()
+        await settled()
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed", "completed"]
+
+
+async def test_a_prompt_right_behind_a_new_session_belongs_to_it(tmp_path: Path) -> None:
+    """The old conversation's process takes its time to leave."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        old = await server.running(phone, project)
+        old.ends()
+        await settled()
+        gone = asyncio.Event()
+        old.stop = gone.wait  # type: ignore[assignment,method-assign]
+        reset = asyncio.ensure_future(server.does(phone, "agent_new_session", project))
+        await asyncio.sleep(0)
+        await server.does(phone, "execute", project, prompt="fresh")
+        gone.set()
+        await reset
+        await settled(lambda: server.agent.latest.prompts == ["fresh"])
+        assert not server.agent.latest.launch.resume
+        assert server.agent.latest.launch.session_id != old.launch.session_id
+        old.exit(0)
+        server.agent.latest.ends()
 
 
 async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -41,9 +41,11 @@ class Process:
         self.modes: list[str] = []
         self.ended = False
         self.busy = False
+        self.turn_open = False
 
     def prompt(self, text: str, attachments: tuple[port.Attachment, ...] = ()) -> None:
         self.prompts.append(text)
+        self.turn_open = True
 
     def answer(self, question_id: str, decision: port.Decision) -> None:
         self.answers.append((question_id, decision))
@@ -63,7 +65,12 @@ class Process:
         self.exit(0)
 
     async def kill(self) -> None:
+        """As the real ones: the turn ends a moment before the process does."""
         await asyncio.sleep(0)
+        if self.turn_open and not self.ended:
+            self.ends(ok=False, interrupted=True)
+        for _ in range(5):
+            await asyncio.sleep(0)
         self.exit(-9)
 
     # what the test makes it do
@@ -76,12 +83,14 @@ class Process:
         self.heard(port.Question(question_id, tool, Raw(b'{"file_path":"/p/a.py"}'), Raw(b"[]"), proposal))
 
     def ends(self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False) -> None:
+        self.turn_open = False
         error = None if ok else "it went wrong"
         self.heard(port.TurnEnded(ok, self.launch.session_id, cost, error, interrupted=interrupted))
 
     def exit(self, code: int, stderr: str = "") -> None:
         if not self.ended:
             self.ended = True
+            self.turn_open = False
             self.heard(port.Exited(code, stderr))
 
 
@@ -93,9 +102,12 @@ class Agent:
     def __init__(self) -> None:
         self.processes: list[Process] = []
         self.unusable: port.AgentUnusable | None = None
+        self.may_start = asyncio.Event()
+        self.may_start.set()
 
     async def start(self, launch: port.Launch, heard: Callable[[port.Event], None]) -> Process:
         await asyncio.sleep(0)
+        await self.may_start.wait()
         if self.unusable:
             raise self.unusable
         self.processes.append(Process(launch, heard))

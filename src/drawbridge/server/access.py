@@ -1,8 +1,7 @@
-"""Who may talk to the server: the owner's token, and which web page and which name a request may come by."""
+"""Who may talk to the server: the owner's token or a device's, and which web page and which name a request may come by."""
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import re
 import secrets
@@ -15,7 +14,10 @@ import psutil
 
 from drawbridge.errors import BadSetting
 from drawbridge.private_files import PRIVATE_FILE, make_private_directory, write_private
-from drawbridge.wire.gate import BAD_TOKEN, Head, Refusal
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.devices import Devices, same, wrong_token
+from drawbridge.server.scopes import Identity, owner
+from drawbridge.wire.gate import Head, Refusal
 
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
@@ -72,19 +74,16 @@ class OwnNames:
 
 
 class Access:
-    """``token`` None lets everybody in who comes by an own name (``--insecure-no-auth``, on loopback only)."""
+    """``token``: the owner's; None lets everybody in who comes by an own name (``--insecure-no-auth``, on loopback only)."""
 
-    def __init__(self, token: str | None, names: OwnNames, *, secure: bool) -> None:
-        self._token = None if token is None else token.encode()
+    def __init__(self, token: str | None, names: OwnNames, *, secure: bool, devices: Devices | None = None) -> None:
+        self._token = token
         self._names = names
         self._scheme = "https" if secure else "http"
-
-    @property
-    def is_open(self) -> bool:
-        return self._token is None
+        self._devices = devices
 
     def refusal(self, head: Head) -> Refusal | None:
-        """Origin and Host, and a token where one is shown in the head; None where nothing speaks against the request."""
+        """Origin and Host; None where nothing speaks against the request."""
         host = head.one("host")
         if host is None or _without_port(host) not in self._names:
             return FOREIGN_NAME
@@ -92,18 +91,32 @@ class Access:
         # A browser tells the page's address and it can't be forged by the page: only our own pages are let in.
         if origins and origins != [f"{self._scheme}://{host}"]:
             return FOREIGN_PAGE
-        if head.all("authorization") and not self.shows_token(head):
-            return BAD_TOKEN
         return None
 
-    def shows_token(self, head: Head) -> bool:
-        """Whether the head itself carries the token (or none is needed)."""
+    def shown(self, head: Head) -> Identity | None:
+        """Whose token the head itself carries; None where it has none and one is needed. Raises ``ClientError``."""
+        if self._token is None:
+            return owner("")
+        if not head.all("authorization"):
+            return None
         scheme, _, given = (head.one("authorization") or "").partition(" ")
-        return self.is_open or (scheme.lower() == "bearer" and self.is_token(given.strip()))
+        if scheme.lower() != "bearer":
+            raise wrong_token()
+        return self.identify(given.strip())
 
-    def is_token(self, given: str) -> bool:
-        """In a time that tells nothing."""
-        return self._token is None or hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
+    def identify(self, token: str) -> Identity:
+        """Whose token it is, found out in a time that tells nothing. Raises ``ClientError``."""
+        if self._token is None or same(token, self._token):
+            return owner("")
+        if self._devices is None:
+            raise wrong_token()
+        return self._devices.identify(token)
+
+    def refusal_of(self, identity: Identity) -> ClientError | None:
+        """Why somebody who was let in may not stay."""
+        if identity.device_id is None or self._devices is None:
+            return None
+        return self._devices.refusal(identity.device_id)
 
 
 def _addresses() -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -1,7 +1,7 @@
 """One connected client: who it is, what it asks one after the other, what it is told.
 
 Its requests are worked on in their order, so that a page need not wait for one answer before the next question; those
-that take long go on beside. Nothing is said before its first message, and nothing else than ``auth`` is heard before that.
+that take long go on beside. Nothing is said before its first message, and that one says who it is.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from drawbridge.server.messages import Answer, encode, error
 from drawbridge.server.outbox import Outbox, Writers
-from drawbridge.server.protocol import Auth, ClientError, Command, parse, request_id_of
+from drawbridge.server.protocol import LOGINS, ClientError, Command, parse, request_id_of
+from drawbridge.server.scopes import Identity
 from drawbridge.server.subscriber import Frame
 from drawbridge.site import WebSocket
 
@@ -31,6 +33,7 @@ ASIDE: Final = 16
 """Requests of one client that take long, at once."""
 
 UNAUTHORIZED: Final = 4401
+DISMISSED: Final = 4403
 TOO_SLOW: Final = 4408
 
 logger = logging.getLogger("drawbridge.server")
@@ -41,7 +44,9 @@ class Serves(Protocol):
 
     writers: Writers
 
-    def is_token(self, given: str) -> bool: ...
+    def log_in(self, command: Command, client: Client) -> Answer:
+        """One of ``LOGINS``: lets the client in, or raises ``ClientError``."""
+        ...
 
     def authenticated(self, client: Client) -> None: ...
 
@@ -61,12 +66,12 @@ class Serves(Protocol):
 class Client:
     """A ``Peer`` of the door and a ``Subscriber`` of the core."""
 
-    def __init__(self, id: str, websocket: WebSocket, server: Serves, *, known: bool) -> None:
+    def __init__(self, id: str, websocket: WebSocket, server: Serves, identity: Identity | None) -> None:
         self.id = id
         self.address = websocket.address
         self.name = self.address or "unknown"
         self.topics: set[str] = {"stats"}
-        self.is_known = False
+        self.identity: Identity | None = None
         self._websocket = websocket
         self._server = server
         self.outbox = Outbox(websocket, self._too_slow)
@@ -78,13 +83,16 @@ class Client:
         self._closed = False
         self._asked = 0
         self._timer: asyncio.TimerHandle | None = None
-        if known:
-            self._is_known_now()
+        if identity is not None:
+            self.let_in(identity)
         else:
             late = "the token did not come in time"
             self._timer = asyncio.get_running_loop().call_later(AUTH_SECONDS, self.close, UNAUTHORIZED, late)
 
     # what the core sees
+
+    def sees(self, path: Path) -> bool:
+        return self.identity is not None and self.identity.sees(path)
 
     def send(self, frame: Frame) -> None:
         self._server.writers.tell(self._myself, frame)
@@ -97,8 +105,8 @@ class Client:
     def received(self, text: str) -> None:
         if self._closed:
             return
-        if not self.is_known:
-            self._authenticate(text)
+        if self.identity is None:
+            self._log_in(text)
             return
         self._inbox.append(text)
         if len(self._inbox) > INBOX and not self._held:
@@ -116,8 +124,29 @@ class Client:
 
     # what the server sees
 
-    def shows(self, token: str) -> bool:
-        return self._server.is_token(token)
+    @property
+    def is_known(self) -> bool:
+        return self.identity is not None
+
+    def let_in(self, identity: Identity) -> None:
+        """It is known from now on. A device goes by the name that its owner gave it."""
+        if not identity.is_owner:
+            self.name = identity.name
+        self.identity = identity
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._server.authenticated(self)
+
+    def log_in(self, command: Command) -> Answer:
+        """Once more, by who is known already. Raises ``ClientError``."""
+        return self._server.log_in(command, self)
+
+    def dismiss(self, why: ClientError, code: int = DISMISSED) -> None:
+        """It may not stay, and is told why."""
+        self._fail(why, self._correlation_id(), None, None)
+        self._server.writers.flush()
+        self.close(code, why.text)
 
     def close(self, code: int, reason: str) -> None:
         """What waits to be sent goes nowhere; what it has asked for is still done."""
@@ -144,29 +173,23 @@ class Client:
             # Not in this turn: it may be in the midst of a broadcast that it was too slow for.
             asyncio.get_running_loop().call_soon(self._server.gone, self)
 
-    def _is_known_now(self) -> None:
-        self.is_known = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._server.authenticated(self)
-
-    def _authenticate(self, text: str) -> None:
-        request_id = request_id_of(text) if len(text) <= AUTH_BYTES else None
+    def _log_in(self, text: str) -> None:
+        short = text if len(text) <= AUTH_BYTES else ""
         try:
-            command = parse(text) if len(text) <= AUTH_BYTES else None
+            command = parse(short)
         except ClientError:
-            command = None
-        correlation_id = self._correlation_id()
-        if isinstance(command, Auth) and self._server.is_token(command.token):
-            self._is_known_now()
-            self._begin(self._answer(command, correlation_id))
+            command = Command()
+        try:
+            if not isinstance(command, LOGINS):
+                raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
+            answer = self._server.log_in(command, self)
+        except ClientError as failure:
+            logger.warning("%s: refused %s, which has not shown the token: %s", self.id, self.address, failure.code)
+            self.send(Frame(error(failure, self._correlation_id(), request_id_of(short))))
+            self._server.writers.flush()
+            self.close(UNAUTHORIZED, failure.text)
             return
-        logger.warning("%s: refused %s, which has not shown the token", correlation_id, self.address)
-        failure = ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
-        self.send(Frame(error(failure, correlation_id, request_id)))
-        self._server.writers.flush()
-        self.close(UNAUTHORIZED, "the token is missing or wrong")
+        self.send(Frame(encode(answer, command.request_id)))
 
     async def _work(self) -> None:
         while self._inbox:

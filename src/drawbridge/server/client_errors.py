@@ -28,6 +28,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
     # who asks
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
+    "TOKEN_REVOKED": Kind("The device's token was revoked. The connection is closed, with 4403 if it was open."),
+    "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),
+    "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that may."),
     "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
     # projects
     "INVALID_PATH": Kind(

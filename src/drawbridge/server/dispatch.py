@@ -9,13 +9,16 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, WorldError
-from drawbridge.server import directories, messages, replies
+from drawbridge.server import directories, messages, records, replies, scopes
 from drawbridge.server import protocol as say
 from drawbridge.server.blobs import Blobs, no_blob, piece
 from drawbridge.server.client import Client
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.messages import Answer
+from drawbridge.server.places import allowed
 from drawbridge.server.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
@@ -79,6 +82,14 @@ class Commands(Protocol):
         """It is connected no more: out of every project and topic."""
         ...
 
+    def path_of(self, project_id: str) -> Path | None:
+        """Where a project is; None where there is none."""
+        ...
+
+    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+        """One that waits for an answer."""
+        ...
+
     async def record(self, project_id: str, seq: int) -> bytes:
         """The line of the history, whole: what ``messages.history_blob`` names. Raises ``ClientError``."""
         ...
@@ -128,6 +139,7 @@ class Dispatch:
         if self.ending:
             raise ClientError("SHUTTING_DOWN", "The server is ending. Nothing was done; connect again later.")
         try:
+            self._check(command, client)
             own = self._own.get(type(command))
             return await (own or getattr(self._core, name))(command, client)
         except ClientError:
@@ -145,8 +157,31 @@ class Dispatch:
             text = "A fault of the server's own; its log says more under the correlation id."
             raise ClientError("INTERNAL_ERROR", text) from None
 
+    def _check(self, command: say.Command, client: Client) -> None:
+        """Whether this client may do this, here: the one place where that is asked. Raises ``ClientError``."""
+        identity = _identity(client)
+        scopes.check(identity, command)
+        if isinstance(command, say.ProjectCommand):
+            self._check_project(command.project_id, identity)
+        if isinstance(command, say.ProjectCreate) and not identity.sees(_real(command.path)):
+            raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", "data.path")
+        if isinstance(command, say.PermissionResponse) and not identity.may(say.Execute):
+            asked = self._core.question(command.project_id, command.approval_id)
+            if asked is not None:
+                scopes.check_answer(identity, command, asked, self._instead(command))
+
+    def _check_project(self, project_id: str, identity: scopes.Identity) -> None:
+        if identity.projects is not None and not identity.sees(self._core.path_of(project_id)):
+            raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
+
+    def _instead(self, command: say.PermissionResponse) -> Mapping[str, Any] | None:
+        if command.updated_input_blob is not None:
+            return _object(self._blobs.take(command.updated_input_blob))
+        return _object(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
+
     async def _hello(self, command: say.Hello, client: Client) -> Answer:
         _name(client, command.client)
+        identity = _identity(client)
         return Answer(
             type="hello",
             data=replies.Hello(
@@ -154,20 +189,25 @@ class Dispatch:
                 version=self._version,
                 protocol=say.VERSION,
                 client_id=client.id,
+                device=replies.DeviceOf(name=client.name, scope=identity.scope, projects=identity.projects),
                 agents=self._agents,
-                features=sorted(say.COMMANDS),
+                features=sorted(name for name, command in say.COMMANDS.items() if identity.may(command)),
                 limits=replies.Limits(),
             ),
         )
 
     async def _auth(self, command: say.Auth, client: Client) -> Answer:
-        if not client.shows(command.token):
-            raise ClientError("UNAUTHORIZED", "The token is wrong. You are still who you were.", "data.token")
-        _name(client, command.client)
-        return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
+        return client.log_in(command)
 
     async def _health_check(self, command: say.HealthCheck, client: Client) -> Answer:
-        return Answer(type="health", data=self._health())
+        """A device that is confined to some projects is told of those."""
+        health = self._health()
+        identity = _identity(client)
+        if identity.projects is not None:
+            seen = [state for id, state in self._core.states().items() if identity.sees(self._core.path_of(id))]
+            running = seen.count("EXECUTING")
+            health = msgspec.structs.replace(health, projects=len(seen), running=running, problems=[])
+        return Answer(type="health", data=health)
 
     async def _subscribe(self, command: say.Subscribe, client: Client) -> Answer:
         client.topics.update(command.topics)
@@ -186,14 +226,15 @@ class Dispatch:
 
     async def _blob_get(self, command: say.BlobGet, client: Client) -> Answer:
         if ":" in command.blob_id:
-            data = await self._whole_record(command.blob_id)
+            data = await self._whole_record(command.blob_id, client)
         else:
             data = self._blobs.take(command.blob_id)
         length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
-    async def _whole_record(self, blob_id: str) -> bytes:
+    async def _whole_record(self, blob_id: str, client: Client) -> bytes:
         """Kept for a moment: the next piece of it is asked for soon."""
+        self._check_project(blob_id.partition(":")[0], _identity(client))
         if self._record is None or self._record[0] != blob_id:
             project_id, _, seq = blob_id.partition(":")
             if not (seq.isascii() and seq.isdigit() and len(seq) < 17):
@@ -209,14 +250,39 @@ class Dispatch:
             self._record = None
 
     async def _dir_list(self, command: say.DirList, client: Client) -> Answer:
-        return Answer(type="dir_list", data=await asyncio.to_thread(directories.listed, command.path, self._roots))
+        identity = _identity(client)
+        own = [Path(one) for one in identity.projects or () if allowed(Path(one), self._roots)]
+        roots = list(dict.fromkeys([*filter(identity.sees, self._roots), *own]))
+        return Answer(type="dir_list", data=await asyncio.to_thread(directories.listed, command.path, roots))
 
 
 def takes_long(command: say.Command) -> bool:
     return isinstance(command, TAKE_LONG)
 
 
+def _identity(client: Client) -> scopes.Identity:
+    assert client.identity is not None, "who is not known asks nothing"
+    return client.identity
+
+
+def _object(data: bytes) -> Mapping[str, Any]:
+    """What is none changes everything, as far as a scope is concerned; that it is none, the core says."""
+    try:
+        found = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _real(path: str) -> Path | None:
+    try:
+        return Path(path).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
 def _name(client: Client, name: str | None) -> None:
-    if name is not None:
+    """What a device is called its owner has said."""
+    if name is not None and _identity(client).is_owner:
         logger.info("%s at %s calls itself %r", client.id, client.address, name)
         client.name = name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -102,7 +103,7 @@ class House:
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 
-    def tell(self, topic: str, frame: Frame, besides: Mapping[str, Subscriber]) -> None:
-        """Everybody who follows ``topic``, but those who hear it anyway."""
-        followers = self.topics[topic]
-        self.broadcast([followers[id] for id in followers if id not in besides], frame)
+    def tell(self, topic: str, frame: Frame, path: Path, besides: Mapping[str, Subscriber]) -> None:
+        """Everybody who follows ``topic`` and may know of the project at ``path``, but those who hear it anyway."""
+        followers = [one for id, one in self.topics[topic].items() if id not in besides]
+        self.broadcast([one for one in followers if one.sees(path)], frame)

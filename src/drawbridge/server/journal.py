@@ -50,9 +50,8 @@ class Journal:
     def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
         self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
         if topic:
-            self._house.tell(
-                topic, frame, self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
-            )
+            known = self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
+            self._house.tell(topic, frame, Path(self.data.path), known)
 
     def save(self) -> None:
         self.data.session_id = self.memory.session_id

@@ -240,6 +240,9 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
 }
 """``type`` → what its message carries."""
 
+LOGINS: Final = (Auth,)
+"""What may be said before anything else."""
+
 TYPE_OF: Final[Mapping[type[Command], str]] = {command: name for name, command in COMMANDS.items()}
 
 

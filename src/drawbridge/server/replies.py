@@ -70,15 +70,24 @@ class Limits(Struct, frozen=True):
     blob_bytes: int = BLOB_BYTES
 
 
+class DeviceOf(Struct, frozen=True, kw_only=True):
+    """Who the server takes the client for. ``projects``: the directories that it is confined to; null: none."""
+
+    name: str
+    scope: Literal["view", "approve", "run", "admin"]
+    projects: tuple[str, ...] | None
+
+
 class Hello(Struct, frozen=True, kw_only=True):
     """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run. ``features``: the
-    types of message that this server takes.
+    types of message that this server takes from this client.
     """
 
     server: str
     version: str
     protocol: int
     client_id: str
+    device: DeviceOf
     agents: list[str]
     features: list[str]
     limits: Limits

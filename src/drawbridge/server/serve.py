@@ -22,6 +22,7 @@ from drawbridge.server.access import Access, OwnNames, owner_token
 from drawbridge.server.agents.registry import agents
 from drawbridge.server.blobs import Blobs
 from drawbridge.server.core import Core
+from drawbridge.server.devices import Devices
 from drawbridge.server.dispatch import Dispatch
 from drawbridge.server.plan import Plan
 from drawbridge.server.screen import show
@@ -46,13 +47,16 @@ def run(values: dict[str, Any]) -> int:
     plan = Plan(values)
     with _own_data(plan.data):
         token = owner_token(plan.data / "token") if plan.token_wanted else None
+        devices = Devices(plan.data)
+        devices.look()
         names = OwnNames(plan.public_hosts)
         certificate = plan.certificate
         if plan.tls and certificate is None:
             certificate = own_certificate(plan.data / "tls", names.names)
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
-            return runner.run(_serve(plan, listener, Access(token, names, secure=plan.tls), names, certificate))
+            access = Access(token, names, secure=plan.tls, devices=devices)
+            return runner.run(_serve(plan, listener, access, names, certificate))
 
 
 async def _serve(
@@ -71,7 +75,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with Door(site, listener, terms(plan.clients), tls):
         show(plan, listener.getsockname()[1], certificate, number, list(known), len(core.projects))
-        async with _beside(monitor.run(site), _renew(plan, names, certificate, tls)):
+        async with _beside(monitor.run(site), site.watch(), _renew(plan, names, certificate, tls)):
             await stop.wait()
         site.dispatch.ending = True
         try:

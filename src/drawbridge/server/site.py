@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from itertools import count
+from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
+
 from drawbridge.door import Exchange, WebSocket
-from drawbridge.server import dispatch
+from drawbridge.server import dispatch, replies
 from drawbridge.server.access import Access, is_loopback
 from drawbridge.server.client import Client
-from drawbridge.server.messages import Answer, State
+from drawbridge.server.messages import Answer, State, update
 from drawbridge.server.outbox import Writers
 from drawbridge.server.page import Page
-from drawbridge.server.protocol import Command
+from drawbridge.server.protocol import Auth, ClientError, Command
+from drawbridge.server.replies import Stats
+from drawbridge.server.scopes import Identity
 from drawbridge.server.screen import PATH
 from drawbridge.server.subscriber import Frame, Subscriber
 from drawbridge.wire.gate import Head, Refusal
@@ -29,6 +35,9 @@ PER_ADDRESS: Final = 64
 
 TRY_LATER: Final = 1013
 
+WATCH_SECONDS: Final = 1.0
+"""Between two looks at who may still be here."""
+
 NOT_HERE: Final = Refusal(404, "There is nothing here.")
 ONLY_WEBSOCKET: Final = Refusal(400, "Here a WebSocket is served, nothing else.")
 
@@ -41,6 +50,8 @@ class Core(Protocol):
     def gone(self, client: Subscriber) -> None: ...
 
     def states(self) -> Mapping[str, State]: ...
+
+    def path_of(self, project_id: str) -> Path | None: ...
 
 
 class ServerSite:
@@ -63,6 +74,10 @@ class ServerSite:
         refusal = self._access.refusal(head)
         if refusal is not None:
             return refusal
+        try:
+            self._access.shown(head)
+        except ClientError as error:
+            return Refusal(401, f"{error.code}: {error.text}")
         if head.path == PATH:
             return None if upgrade else ONLY_WEBSOCKET
         here = head.path == HEALTH or head.path in self._page
@@ -72,8 +87,8 @@ class ServerSite:
         return None
 
     def opened(self, head: Head, websocket: WebSocket) -> Client:
-        known = self._access.shows_token(head)
-        client = Client(f"client_{next(self._numbers)}", websocket, self, known=known)
+        identity = self._access.shown(head)
+        client = Client(f"client_{next(self._numbers)}", websocket, self, identity)
         from_there = sum(other.address == client.address for other in (*self.clients.values(), *self._strangers))
         if from_there > PER_ADDRESS and not is_loopback(client.address):
             client.close(TRY_LATER, "too many clients from your address")
@@ -92,11 +107,22 @@ class ServerSite:
 
     # what a client asks
 
-    def is_token(self, given: str) -> bool:
-        return self._access.is_token(given)
+    def log_in(self, command: Command, client: Client) -> Answer:
+        """Who is known already stays who it is."""
+        assert isinstance(command, Auth)
+        identity = self._access.identify(command.token)
+        if client.identity is None:
+            client.let_in(identity)
+        elif identity != client.identity:
+            raise ClientError(
+                "UNAUTHORIZED", "The token is another device's. You are still who you were.", "data.token"
+            )
+        if command.client is not None and identity.is_owner:
+            client.name = command.client
+        return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
 
     def authenticated(self, client: Client) -> None:
-        logger.info("%s is connected from %s", client.id, client.address)
+        logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)
         self._strangers.pop(client, None)
         self.clients[client.id] = client
 
@@ -112,12 +138,28 @@ class ServerSite:
             logger.info("%s is gone", client.id)
             self._core.gone(client)
 
+    async def watch(self, every: float = WATCH_SECONDS) -> None:
+        """Until it is cancelled: who may not stay any more is told so and cut off."""
+        while True:
+            await asyncio.sleep(every)
+            for client in list(self.clients.values()):
+                why = self._access.refusal_of(client.identity) if client.identity is not None else None
+                if why is not None:
+                    client.dismiss(why)
+
     # what all are told
 
-    def tell(self, topic: str, frame: Frame) -> None:
+    def tell_stats(self, stats: Stats) -> None:
+        """Who is confined to some projects is told of those."""
+        whole = Frame(update("stats", stats), ephemeral=True)
         for client in list(self.clients.values()):
-            if topic in client.topics:
-                client.send(frame)
+            if "stats" in client.topics and client.identity is not None:
+                client.send(whole if client.identity.projects is None else self._part(stats, client.identity))
+
+    def _part(self, stats: Stats, identity: Identity) -> Frame:
+        seen = {id: state for id, state in stats.project_states.items() if identity.sees(self._core.path_of(id))}
+        part = msgspec.structs.replace(stats, projects=len(seen), project_states=seen)
+        return Frame(update("stats", part), ephemeral=True)
 
     def follows(self, topic: str) -> bool:
         """Whether anybody does."""

@@ -12,9 +12,8 @@ from typing import Final, Protocol
 
 import psutil
 
-from drawbridge.server.messages import State, update
+from drawbridge.server.messages import State
 from drawbridge.server.replies import Health, Stats
-from drawbridge.server.subscriber import Frame
 
 EVERY_SECONDS: Final = 10.0
 
@@ -23,7 +22,7 @@ LOW_DISK: Final = 500 * 1024 * 1024
 
 
 class Listeners(Protocol):
-    def tell(self, topic: str, frame: Frame) -> None: ...
+    def tell_stats(self, stats: Stats) -> None: ...
 
     def follows(self, topic: str) -> bool: ...
 
@@ -56,7 +55,7 @@ class Monitor:
                 cpu, memory = await asyncio.to_thread(self._measure)
                 states = self._states()
                 stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
-                listeners.tell("stats", Frame(update("stats", stats), ephemeral=True))
+                listeners.tell_stats(stats)
             await asyncio.sleep(every)
 
     def health(self) -> Health:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -29,6 +30,10 @@ class Subscriber(Protocol):
 
     name: str
     """Who decided, for the others and for the history: a device's name, or an address."""
+
+    def sees(self, path: Path) -> bool:
+        """Whether a project in this directory is any of its business."""
+        ...
 
     def send(self, frame: Frame) -> None:
         """Queue a frame; never waits, never raises. Frames arrive in the order of the calls."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from drawbridge.door import Door, Terms
-from drawbridge.server import messages
+from drawbridge.server import messages, records
 from drawbridge.server import protocol as say
 from drawbridge.server.access import Access, OwnNames
 from drawbridge.server.blobs import Blobs
@@ -56,6 +56,7 @@ class Twin:
         self.go_on.set()
         self.fault: Exception | None = None
         self.records: dict[int, bytes] = {}
+        self.questions: dict[str, records.Asked] = {}
 
     def publish(self, frame: Frame) -> None:
         for subscriber in self.subscribers.values():
@@ -73,7 +74,8 @@ class Twin:
 
     async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer:
         self.asked.append(command)
-        return Answer(type="project_list", data={"projects": list(self.projects.values())})
+        seen = [project for project in self.projects.values() if client.sees(Path(project.path))]
+        return Answer(type="project_list", data={"projects": seen})
 
     async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer:
         self.asked.append(command)
@@ -117,6 +119,13 @@ class Twin:
     def gone(self, client: Subscriber) -> None:
         self.left.append(client.id)
         self.subscribers.pop(client.id, None)
+
+    def path_of(self, project_id: str) -> Path | None:
+        project = self.projects.get(project_id)
+        return Path(project.path) if project else None
+
+    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+        return self.questions.get(approval_id)
 
     async def record(self, project_id: str, seq: int) -> bytes:
         if project_id not in self.projects or seq not in self.records:

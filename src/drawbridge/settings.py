@@ -181,6 +181,22 @@ SERVE: Final = (
     ),
     Setting("max_turns", "number", None, "turns of an agent in one run, at most", metavar="N", range=(1, 100_000)),
     Setting("max_budget", "number", None, "US dollars that one run may cost", metavar="USD", range=(1, 100_000)),
+    Setting(
+        "max_budget_project",
+        "number",
+        None,
+        "US dollars that one project may cost in all",
+        metavar="USD",
+        range=(1, 100_000),
+    ),
+    Setting(
+        "max_budget_day",
+        "number",
+        None,
+        "US dollars that all runs of a day may cost, from local midnight on",
+        metavar="USD",
+        range=(1, 100_000),
+    ),
     Setting("restricted", "switch", False, "every run without shell, code tools and the repository's settings"),
     Setting(
         "hours",

@@ -66,6 +66,10 @@ class Ceilings(Struct, frozen=True):
     """Names of models, with ``*`` for anything. A client that names none gets the first that has no ``*``."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
+    project_budget_usd: float | None = None
+    """Of all runs of one project together."""
+    day_budget_usd: float | None = None
+    """Of all runs of one day, local time, in all projects."""
     restricted: bool = False
     """Every run is ``restricted``, whatever the client asks."""
     hours: tuple[int, int] | None = None

@@ -41,6 +41,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROJECT_NESTING": Kind("A project can't lie inside another one, nor hold one."),
     "RESOURCE_LIMIT": Kind("A limit of this server is reached: projects, queued prompts, blobs.", retryable=True),
     # runs
+    "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` says which."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
-from drawbridge.server.agents.port import Agent
-from drawbridge.server.ceilings import Ceilings
+from drawbridge.server.agents.port import Agent, Options
+from drawbridge.server.budgets import Budgets
+from drawbridge.server.ceilings import Ceilings, check_hours
+from drawbridge.server.client_errors import ClientError
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
 
 
@@ -90,6 +94,12 @@ class Warm:
         project.cool()
 
 
+class AtWork(Protocol):
+    """A project with a run."""
+
+    def stop_for(self, error: ClientError) -> None: ...
+
+
 class House:
     """One server's."""
 
@@ -97,11 +107,33 @@ class House:
         self.agents = agents
         self.limits = limits
         self.ceilings = ceilings
+        self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
+        self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)
         self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+
+    def granted(self, directory: str, options: Options) -> Options:
+        """What a run may begin with at this moment. Raises ``ClientError``: out of hours, or out of budget."""
+        now = datetime.now()
+        check_hours(self.ceilings, now)
+        left = self.budgets.left(directory, now)
+        if left is None:
+            return options
+        asked = options.max_budget_usd
+        return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
+
+    def spend(self, directory: str, amount: float) -> None:
+        """A run has cost so much. Where that was the day's last, the others are stopped."""
+        now = datetime.now()
+        self.budgets.spend(directory, amount, now)
+        try:
+            self.budgets.left("", now)
+        except ClientError as error:
+            for project in list(self.at_work.values()):
+                project.stop_for(error)
 
     def tell(self, topic: str, frame: Frame, path: Path, besides: Mapping[str, Subscriber]) -> None:
         """Everybody who follows ``topic`` and may know of the project at ``path``, but those who hear it anyway."""

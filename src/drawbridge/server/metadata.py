@@ -49,6 +49,14 @@ def save(directory: Path, metadata: Metadata) -> None:
     write_private(str(path), data)
 
 
+def deleted(directory: Path) -> Metadata | None:
+    """Of a project in the trash, whose directory has another name by now; None where it can't be read."""
+    try:
+        return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
 def load(directory: Path) -> Metadata:
     """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project."""
     problem = "there is none"

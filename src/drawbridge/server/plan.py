@@ -46,7 +46,9 @@ class Plan:
             tools=values["allow_tool"],
             models=values["allow_model"],
             max_turns=values["max_turns"],
-            max_budget_usd=None if values["max_budget"] is None else float(values["max_budget"]),
+            max_budget_usd=_dollars(values["max_budget"]),
+            project_budget_usd=_dollars(values["max_budget_project"]),
+            day_budget_usd=_dollars(values["max_budget_day"]),
             restricted=values["restricted"],
             hours=_hours(values["hours"]),
         )
@@ -137,6 +139,10 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _dollars(amount: int | None) -> float | None:
+    return None if amount is None else float(amount)
 
 
 def _hours(text: str | None) -> tuple[int, int] | None:

@@ -124,6 +124,7 @@ class Project:
             raise ClientError(
                 "RESOURCE_LIMIT", "Too many prompts wait here already. Nothing was added.", retryable=True
             )
+        self._house.granted(str(self.path), port.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
         seq = self.journal.write(
             "client", records.prompt(order.run_id, order.prompt, order.by, order.request_id, names), asker
@@ -242,11 +243,25 @@ class Project:
 
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
+        self._house.at_work[self.id] = self
         agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
         self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
+        try:
+            options = self._house.granted(str(self.path), options)
+        except ClientError as error:  # what was so when it was asked for has changed while it waited
+            refused = {"code": error.code, "message": error.text}
+            asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
+            return
         self._worker.begin(run, agent, options, self.memory.session_id, self._fork_from)
         self._fork_from = None
+
+    def stop_for(self, error: ClientError) -> None:
+        """The run at hand has to end, with this error."""
+        run = self.run
+        if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
+            self._withdraw_all("the run was stopped")
+            self._worker.spawn(self._worker.stop_run(run))
 
     def line(self, run: Run | None, line: port.Line) -> None:
         if not line.durable:
@@ -293,6 +308,7 @@ class Project:
             return
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         failed = run.outcome in ("failed", "timeout")
+        error = run.stopped_for or error
         finished = messages.RunFinished(
             run_id=run.id,
             outcome=run.outcome or outcome,
@@ -302,10 +318,12 @@ class Project:
             code=error["code"] if error and failed else None,
         )
         self.run = None
+        self._house.at_work.pop(self.id, None)
         self.data.last_active = now()
         self.journal.event(records.FINISHED, finished, topic="projects")
         self.journal.save()
         self.publish_state()
+        self._house.spend(str(self.path), cost_usd or 0.0)
         if was_started:
             self._house.slots.give_back()
         self._next()

@@ -77,6 +77,7 @@ class Projects:
 
     def _add(self, project: Project) -> Project:
         self._projects[project.id] = project
+        self._house.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
         return project
 
     def create(self, path: str, agent: str | None) -> Project:
@@ -131,3 +132,6 @@ class Projects:
         for deleted in (self._data / "trash").iterdir():
             if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS:
                 shutil.rmtree(deleted, ignore_errors=True)
+            elif found := metadata.deleted(deleted):
+                # What it has cost stays spent.
+                self._house.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)

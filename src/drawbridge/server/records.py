@@ -8,6 +8,7 @@ frame live and in a replay, since both are made from the record. ``Memory`` is w
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from msgspec import Raw, Struct
 
 from drawbridge.server import messages
 from drawbridge.server.agents.port import Proposal
+from drawbridge.server.budgets import day_of, forget_old
 from drawbridge.server.messages import Answer
 from drawbridge.server.preview import shortened
 from drawbridge.server.subscriber import Frame
@@ -147,6 +149,8 @@ class Memory(Struct):
     """Those that wait → their run."""
     last_outcome: str | None = None
     cost_usd: float = 0.0
+    days: dict[str, float] = {}
+    """What of it fell on each of the latest days, local ones."""
 
     def take(self, line: bytes) -> None:
         """One more record. Those of agents change nothing but ``seq``."""
@@ -160,16 +164,20 @@ class Memory(Struct):
                 while len(self.requests) > REMEMBERED_REQUESTS:
                     del self.requests[next(iter(self.requests))]
         elif written.direction == "server":
-            self.take_event(bytes(written.message))
+            self.take_event(bytes(written.message), datetime.fromisoformat(written.timestamp))
 
-    def take_event(self, message: bytes) -> None:
-        """One of the server's own, also where it could not be written."""
+    def take_event(self, message: bytes, moment: datetime | None = None) -> None:
+        """One of the server's own, also where it could not be written (then it is of now)."""
         said = msgspec.json.decode(message)
         what, fields = said["subtype"], said["message"]
         if what == FINISHED:
             self.unfinished.pop(fields["run_id"], None)
             self.last_outcome = fields["outcome"]
-            self.cost_usd += fields.get("cost_usd") or 0.0
+            if cost := fields.get("cost_usd"):
+                day = day_of(moment or datetime.now(UTC))
+                self.cost_usd += cost
+                self.days[day] = self.days.get(day, 0.0) + cost
+                forget_old(self.days)
         elif what == QUESTION:
             self.approvals[fields["approval_id"]] = fields["run_id"]
         elif what in (RESOLVED, WITHDRAWN):

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -68,6 +68,8 @@ class Run:
         self.state = State.QUEUED
         self.stopped_as: Outcome | None = None
         """Why it is being stopped, once it is."""
+        self.stopped_for: dict[str, Any] | None = None
+        """The error that it is stopped for, where there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
         self.started_at = 0.0
         """On the monotonic clock."""
@@ -87,11 +89,11 @@ class Run:
         """The last open question of this run is settled."""
         return self._step(Step.ANSWERED)
 
-    def stop(self, reason: Outcome) -> bool:
+    def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
         """It is to end early; the first reason counts."""
         if not self._step(Step.STOP):
             return False
-        self.stopped_as = reason
+        self.stopped_as, self.stopped_for = reason, error
         return True
 
     def finish(self, outcome: Outcome) -> bool:

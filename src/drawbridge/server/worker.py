@@ -83,7 +83,9 @@ class Worker:
     async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         try:
             async with self._changing:
-                if self._process is None or self._kind != (agent, options) or fork_from:
+                # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
+                budgeted = options.max_budget_usd is not None
+                if self._process is None or self._kind != (agent, options) or fork_from or budgeted:
                     await self._leave(self._let_go())
                     await self._start(agent, options, session_id, fork_from)
                 if self._run is not run:  # it was killed meanwhile

@@ -235,6 +235,27 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
     assert done.error.startswith("Claude Code stopped at its budget: Reached maximum budget ($0.0001)")
 
 
+async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
+    claude: Claude, project: Path, model: MessagesStub
+) -> None:
+    """And not in one process: what this server does is built on both."""
+    async with session(claude, project) as first:
+        one = (await first.turn("Hello")).cost_usd
+    assert one is not None
+    options, id = Options(max_budget_usd=one * 1.5), first.id
+    async with session(claude, project, options, session_id=id, resume=True) as second:
+        assert [(await second.turn("Go on")).ok for _ in range(3)] == [True, False, False]
+    async with session(claude, project, options, session_id=id, resume=True) as third:
+        done = await third.turn("Go on")
+        assert done.ok
+        assert done.cost_usd == pytest.approx(one)
+        model.will_say(*[read(project / "poem.txt")] * 5)
+        over = await third.turn("Read it")
+    assert over.error is not None
+    assert over.error.startswith("Claude Code stopped at its budget")
+    assert over.cost_usd == pytest.approx(one)
+
+
 @recorded("api-error", "An error of the API, and the next prompt in the same process.")
 async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say(failure(429, "rate_limit_error", "slow down"))

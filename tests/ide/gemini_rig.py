@@ -19,7 +19,7 @@ from drawbridge import settings
 from drawbridge.door import Door
 from drawbridge.editors.memory import Memory
 from drawbridge.ide.bridge import Bridge
-from drawbridge.ide.launch import Launched
+from drawbridge.ide.launched import Launched
 from tests.waiting import PATIENCE, until
 
 ACCEPT = "application/json, text/event-stream"

@@ -19,7 +19,7 @@ from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Position, Range
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.claude import TOKEN_HEADER
-from drawbridge.ide.launch import Launched
+from drawbridge.ide.launched import Launched
 from tests.waiting import PATIENCE, until
 
 

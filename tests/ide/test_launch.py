@@ -17,8 +17,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from drawbridge.errors import BadSetting, NoPort
-from drawbridge.ide import launch
-from drawbridge.ide.launch import _token, listen
+from drawbridge.ide import launched
+from drawbridge.ide.launched import _token, listen
 from tests.ide.processes import bridge, run
 from tests.waiting import PATIENCE, until
 
@@ -54,7 +54,7 @@ async def test_the_ready_line_tells_where_it_is(folder: Path, locks: Path) -> No
         assert running.ready["event"] == "ready"
         assert running.ready["pid"] == running.process.pid
         assert running.lock == locks / f"{running.port}.lock"
-        assert running.port in launch.PORTS
+        assert running.port in launched.PORTS
 
 
 async def test_the_lock_file_is_there_with_the_ready_line(folder: Path, locks: Path) -> None:
@@ -135,7 +135,7 @@ async def test_a_restarted_bridge_can_keep_port_and_token(folder: Path) -> None:
 async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
     async with bridge("--folder", folder) as one:
         async with bridge("--folder", folder, "--port", str(one.port)) as two:
-            assert two.port > one.port or one.port == launch.PORTS[-1]
+            assert two.port > one.port or one.port == launched.PORTS[-1]
         assert one.lock.exists()
 
 
@@ -305,13 +305,13 @@ def test_a_free_port_is_found_in_the_range_that_the_spec_asks_for() -> None:
     with listen(None) as listener:
         host, port = listener.getsockname()
         assert host == "127.0.0.1"
-        assert port in launch.PORTS
+        assert port in launched.PORTS
 
 
 def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(None) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(launch, "PORTS", range(port, port + 1))
+        monkeypatch.setattr(launched, "PORTS", range(port, port + 1))
         for wanted in (None, port):
             with pytest.raises(NoPort, match="Nothing was started"):
                 listen(wanted)
@@ -321,7 +321,7 @@ def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -
     with listen(None) as taken:
         port = taken.getsockname()[1]
         # Some of the fifty may be somebody else's; one below is free.
-        monkeypatch.setattr(launch, "PORTS", range(port - 50, port + 1))
+        monkeypatch.setattr(launched, "PORTS", range(port - 50, port + 1))
         with listen(port) as listener:
             assert port - 50 <= listener.getsockname()[1] < port
 

@@ -22,7 +22,7 @@ from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
 from drawbridge.ide import claude
 from drawbridge.ide.bridge import Bridge
-from drawbridge.ide.launch import Launched
+from drawbridge.ide.launched import Launched
 from tests.waiting import PATIENCE, until
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "claude-ide").glob("*.jsonl"))

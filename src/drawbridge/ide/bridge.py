@@ -25,7 +25,7 @@ from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini_site import GeminiSessions
-from drawbridge.ide.launch import SIGNALS, Launched
+from drawbridge.ide.launched import SIGNALS, Launched
 from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
 from drawbridge.privacy import DEFAULT_PATTERNS, Privacy

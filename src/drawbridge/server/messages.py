@@ -73,7 +73,8 @@ class ProposalOf(Struct, frozen=True):
 
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON."""
+    """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
+    the answer may hold an ``updated_input``."""
 
     approval_id: str
     run_id: str
@@ -83,6 +84,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     created_at: str
     seq: int
     proposal: ProposalOf | None = None
+    changeable: bool = True
     truncated: Truncated | None = None
 
 

@@ -23,6 +23,7 @@ class Asked:
     def __init__(self, question: Question, run: Run, created_at: str) -> None:
         self.approval: Approval[Decision] = Approval(f"appr_{uuid.uuid4().hex}")
         self.question_id = question.question_id
+        self.changeable = question.changeable
         self.run = run
         self.created_at = created_at
         self.seq = 0
@@ -33,6 +34,7 @@ class Asked:
             input=question.input,
             suggestions=question.suggestions,
             proposal=question.proposal,
+            changeable=question.changeable,
         )
 
 
@@ -59,6 +61,11 @@ class Questions:
     def answer(self, approval_id: str, decision: Decision, by: str) -> Asked:
         """The first answer. Raises ``ClientError`` where there is no such question, or it is settled."""
         asked = self._open.get(approval_id)
+        if asked is not None and decision.updated_input is not None and not asked.changeable:
+            text = (
+                "This agent takes no other input than its own. The question stays open: allow it as it is, or deny it."
+            )
+            raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if asked is None or not asked.approval.answer(by, decision):
             raise self._too_late(approval_id)
         self._settle(asked)

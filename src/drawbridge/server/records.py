@@ -72,7 +72,7 @@ def frame(project_id: str, line: bytes) -> Frame:
         data = messages.agent_message(
             message,
             project_id=project_id,
-            session_id=msgspec.json.decode(message, type=_OfSession).session_id,
+            session_id=msgspec.json.decode(message, type=_OfSession).id,
             direction="client" if written.direction == "client" else "claude",
             timestamp=written.timestamp,
             seq=written.seq,
@@ -81,7 +81,15 @@ def frame(project_id: str, line: bytes) -> Frame:
 
 
 class _OfSession(Struct):
-    session_id: str = ""
+    """Where an agent's line says which conversation it is of: Claude Code's way, or the Agent Client Protocol's."""
+
+    session_id: Any = None
+    params: Any = None
+
+    @property
+    def id(self) -> str:
+        named = self.params.get("sessionId") if isinstance(self.params, dict) else self.session_id
+        return named if isinstance(named, str) else ""
 
 
 class _OfServer(Struct):
@@ -98,6 +106,7 @@ class Asked(Struct, omit_defaults=True):
     input: Raw
     suggestions: Raw
     proposal: Proposal | None = None
+    changeable: bool = True
 
 
 def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
@@ -116,6 +125,7 @@ def question(project_id: str, asked: Asked, created_at: str, seq: int) -> Any:
         created_at=created_at,
         seq=seq,
         proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
+        changeable=asked.changeable,
     )
     whole = _encode(shown)
     limit = messages.FRAME_BYTES - messages.ROOM

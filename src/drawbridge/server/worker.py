@@ -119,7 +119,7 @@ class Worker:
         self._listener = listener = _Listener(self)
         self._process = await self._house.agents[agent].start(launch, listener.heard)
         self._kind = (agent, options)
-        if not launch.resume:
+        if not launch.resume and not self._house.agents[agent].names_sessions:
             self._employer.session_known(launch.session_id)
 
     def heard(self, event: port.Event) -> None:

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from drawbridge.server.agents.claude import Conversation, Said
+from drawbridge.server.agents.claude import Conversation
+from drawbridge.server.agents.dialect import Said
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "server"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from drawbridge.server.agents.claude import Replied
+from drawbridge.server.agents.dialect import Replied
 from drawbridge.server.agents.port import (
     Attachment,
     Decision,

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.errors import BadArgument
-from drawbridge.server.agents.claude import Replied
+from drawbridge.server.agents.dialect import Replied
 from drawbridge.server.agents.port import Decision, Question, QuestionGone
 
 from .stream import Stream

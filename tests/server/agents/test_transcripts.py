@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.agents.claude import Conversation, Replied, Said
+from drawbridge.server.agents.claude import Conversation
+from drawbridge.server.agents.dialect import Replied, Said
 from drawbridge.server.agents.port import Decision, Line, Question, QuestionGone, SessionKnown, TurnEnded
 
 from .recording import TRANSCRIPTS, load

@@ -98,6 +98,7 @@ class Agent:
     """Every process that was started is in ``processes``."""
 
     name = "claude"
+    names_sessions = False
 
     def __init__(self) -> None:
         self.processes: list[Process] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -18,11 +18,11 @@ from drawbridge.errors import BadArgument
 from drawbridge.server.agents import claude_lines, claude_prompts
 from drawbridge.server.agents import claude_results as results
 from drawbridge.server.agents.claude_lines import Message
+from drawbridge.server.agents.dialect import Replied, Said
 from drawbridge.server.agents.framing import JUNK_LIMIT, Tail
 from drawbridge.server.agents.port import (
     Attachment,
     Decision,
-    Event,
     Exited,
     Line,
     Question,
@@ -31,16 +31,6 @@ from drawbridge.server.agents.port import (
     TurnEnded,
 )
 from drawbridge.server.agents.proposals import Reader, proposal
-
-
-class Replied(Struct, frozen=True):
-    """The agent's answer to a command that is waited for; ``error`` where it did not do it."""
-
-    request_id: str
-    error: str | None = None
-
-
-Said: TypeAlias = Event | Replied
 
 
 class _Request(Struct):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -20,6 +19,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.server.agents.demo_age
 class Demo:
     """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
 
+    names_sessions = False
+
     def __init__(
         self, command: Sequence[str] = COMMAND, name: str = "demo", environment: Mapping[str, str] = os.environ
     ) -> None:
@@ -30,6 +31,8 @@ class Demo:
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         title = f"The {self.name} agent"
         command = [*self._command, *claude_command.arguments(launch)]
-        environment = claude_command.environment(self._environment, launch.directory, uuid.uuid4().hex)
+        environment = claude_command.environment(self._environment, launch.directory, launch.mark)
         conversation = Conversation(title, read_file, resumed=launch.resume or launch.fork_from is not None)
-        return await process.start(title, command, launch.directory, environment, conversation, heard)
+        return await process.start(
+            title, command, launch.directory, environment, conversation, heard, launch.confinement
+        )

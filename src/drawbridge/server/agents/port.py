@@ -6,10 +6,11 @@ kept warm.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -45,7 +46,10 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """What a process is started with: with ``resume`` the conversation ``session_id`` goes on, without it one begins."""
+    """What a process is started with: with ``resume`` the conversation ``session_id`` goes on, without it one begins.
+
+    ``mark``: of this process alone, in the environment of everything that it starts.
+    """
 
     directory: str
     session_id: str
@@ -53,6 +57,7 @@ class Launch(Struct, frozen=True):
     fork_from: str | None = None
     options: Options = Options()
     confinement: Confinement = Confinement()
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class Attachment(Struct, frozen=True):
@@ -104,6 +109,8 @@ class Question(Struct, frozen=True):
     input: Raw
     suggestions: Raw
     proposal: Proposal | None = None
+    changeable: bool = True
+    """An answer may hold another input."""
 
 
 class QuestionGone(Struct, frozen=True):
@@ -182,6 +189,8 @@ class Agent(Protocol):
     """A kind of agent."""
 
     name: str
+    names_sessions: bool
+    """It makes the ids of its conversations itself: a new one has none before ``SessionKnown``."""
 
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
         """``heard`` is called from the event loop, with ``Exited`` last.

@@ -1,4 +1,4 @@
-"""An agent as a child process: the asyncio shell of a ``Conversation``. It starts it, listens, and makes sure of its end."""
+"""An agent as a child process: the asyncio shell of its ``Dialect``. It starts it, listens, and makes sure of its end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from drawbridge.server.agents import family
-from drawbridge.server.agents.claude import Conversation, Replied, Said
 from drawbridge.server.agents.claude_command import MARK
+from drawbridge.server.agents.dialect import Broken, Dialect, Replied, Said
 from drawbridge.server.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.server.agents.leash import Leash
 from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Attachment, Confinement, Decision, Event
@@ -51,7 +51,7 @@ class Process(asyncio.SubprocessProtocol):
     pid = 0
 
     def __init__(
-        self, name: str, mark: str, leash: Leash, conversation: Conversation, heard: Callable[[Event], None]
+        self, name: str, mark: str, leash: Leash, conversation: Dialect, heard: Callable[[Event], None]
     ) -> None:
         self._name = name
         self._leash = leash
@@ -122,6 +122,7 @@ class Process(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
         self.pid = self._transport.get_pid()
+        self._flush()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == STDERR:
@@ -151,6 +152,9 @@ class Process(asyncio.SubprocessProtocol):
                 reply = self._replies.get(item.request_id)
                 if reply is not None and not reply.done():
                     reply.set_result(item.error)
+                continue
+            if isinstance(item, Broken):
+                self._fail(item.fault)
                 continue
             try:
                 self._heard(item)
@@ -264,7 +268,7 @@ async def start(
     command: Sequence[str],
     directory: str,
     environment: Mapping[str, str],
-    conversation: Conversation,
+    conversation: Dialect,
     heard: Callable[[Event], None],
     confinement: Confinement = Confinement(),  # noqa: B008 - frozen
 ) -> Process:

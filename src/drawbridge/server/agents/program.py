@@ -35,6 +35,7 @@ ANSWER_LIMIT: Final = 4096
 
 class Claude:
     name = "claude"
+    names_sessions = False
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH and the usual places are searched at each start."""
@@ -45,10 +46,13 @@ class Claude:
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         arguments = claude_command.arguments(launch)
         program = await self._program()
-        environment = claude_command.environment(self._environment, launch.directory, uuid.uuid4().hex)
+        environment = claude_command.environment(self._environment, launch.directory, launch.mark)
         resumed = launch.resume or launch.fork_from is not None
         conversation = Conversation(TITLE, read_file, resumed=resumed)
-        return await process.start(TITLE, [program, *arguments], launch.directory, environment, conversation, heard)
+        command = [program, *arguments]
+        return await process.start(
+            TITLE, command, launch.directory, environment, conversation, heard, launch.confinement
+        )
 
     async def probe(self) -> str:
         """Its version, as "2.1.329". Raises ``AgentUnusable`` with what is wrong and what to do."""

@@ -1,0 +1,227 @@
+"""What is said before the first prompt of an Agent Client Protocol conversation, and what an agent can do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from drawbridge.server.agents import acp_messages as wire
+from drawbridge.server.agents.acp_messages import Incoming
+from drawbridge.server.agents.claude_results import FAILED, NO_SESSION, not_logged_in
+from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Launch, Options
+
+MODES: Final[Mapping[str, tuple[str, ...]]] = {
+    "default": ("default", "ask", "manual"),
+    "acceptEdits": ("acceptEdits", "autoEdit", "auto_edit", "auto-edit"),
+    "plan": ("plan", "read-only"),
+    "bypassPermissions": ("bypassPermissions", "yolo", "full-access"),
+}
+"""A mode of the client protocol → what agents call it; any other is the agent's if it has one of just that name."""
+
+FENCE: Final = "_drawbridge/fence"
+"""A request that no agent knows: with its error all has come that was sent before. Gemini CLI (0.61.0) goes on telling an
+old session after it has said that it is loaded.
+"""
+
+ASKS_FOR_NOTHING: Final = "bypassPermissions"
+
+SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
+"""Options that an agent can be told; with any other it is not started, rather than run without it."""
+
+
+class Choices(Struct, frozen=True):
+    """A thing of the session that can be chosen: how it is set, and among what."""
+
+    method: str
+    fixed: dict[str, str]
+    name: str
+    values: tuple[str, ...]
+
+
+class Abilities(Struct):
+    """Of ``initialize``: what the agent has besides the least."""
+
+    loads: bool = False
+    resumes: bool = False
+    forks: bool = False
+    add_dirs: bool = False
+    prompts: dict[str, Any] = {}
+
+
+class _Capabilities(Struct):
+    loadSession: Any = False  # noqa: N815 - the protocol's own names
+    promptCapabilities: Any = None  # noqa: N815
+    sessionCapabilities: Any = None  # noqa: N815
+
+
+class _Initialized(Struct):
+    protocolVersion: Any = None  # noqa: N815
+    agentCapabilities: Raw = Raw(b"{}")  # noqa: N815
+
+    @property
+    def abilities(self) -> Abilities:
+        told = wire.read_as(_Capabilities, self.agentCapabilities) or _Capabilities()
+        of_session = told.sessionCapabilities if isinstance(told.sessionCapabilities, dict) else {}
+        return Abilities(
+            loads=told.loadSession is True,
+            resumes=isinstance(of_session.get("resume"), dict),
+            forks=isinstance(of_session.get("fork"), dict),
+            add_dirs=isinstance(of_session.get("additionalDirectories"), dict),
+            prompts=told.promptCapabilities if isinstance(told.promptCapabilities, dict) else {},
+        )
+
+
+class Opened(Struct):
+    """The answer to ``session/new``, ``session/load`` and their like."""
+
+    sessionId: Any = None  # noqa: N815
+    modes: Any = None
+    models: Any = None
+    configOptions: Any = None  # noqa: N815
+
+    def choices(self, what: str) -> Choices | None:
+        """What can be chosen as "mode" or "model": by the method of its own, or as an option of the session."""
+        listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
+        if isinstance(listed, dict):
+            key = "id" if word == "mode" else "modelId"
+            values = tuple(_strings(listed.get("availableModes" if word == "mode" else "availableModels"), key))
+            return Choices(f"session/set_{word}", {}, f"{word}Id", values)
+        for option in self.configOptions if isinstance(self.configOptions, list) else ():
+            if isinstance(option, dict) and option.get("category") == what and isinstance(option.get("id"), str):
+                values = tuple(_values(option.get("options")))
+                return Choices("session/set_config_option", {"configId": option["id"]}, "value", values)
+        return None
+
+
+class Request(Struct, frozen=True):
+    method: str
+    params: dict[str, Any]
+
+
+class Opening:
+    """From the first message to a session that takes prompts: ``steps`` gives each request and is sent its answer."""
+
+    def __init__(self, name: str, launch: Launch, version: str) -> None:
+        """``name``: the agent's, for people; ``version``: ours."""
+        self._name = name
+        self._launch = launch
+        self._version = version
+        self.session_id = ""
+        self.opened = Opened()
+        self.abilities = Abilities()
+
+    def steps(self) -> Generator[Request, Incoming, None]:
+        """Raises ``AgentUnusable`` where nothing can come of it."""
+        self.abilities = self._introduced((yield Request("initialize", _introduction(self._version))))
+        self._take((yield self._session()))
+        if self._launch.resume:
+            yield Request(FENCE, {})
+        options = self._launch.options
+        mode = ASKS_FOR_NOTHING if options.dangerously_skip_permissions else options.permission_mode
+        for what, option, wanted in (("mode", "permission_mode", mode), ("model", "model", options.model)):
+            if wanted:
+                try:
+                    answer = yield self.choice(what, wanted)
+                except AgentRefused as error:
+                    raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {error}") from None
+                if answer.failed:
+                    text = f"options.{option}: {self._name} did not take it: {wire.fault(answer.error).text}"
+                    raise AgentUnusable("VALIDATION_FAILED", text)
+
+    def choice(self, what: str, wanted: str) -> Request:
+        """How "mode" or "model" is set. Raises ``AgentRefused`` where the agent has none like that."""
+        choices = self.opened.choices(what)
+        value = mode(wanted, choices) if what == "mode" else wanted
+        if choices is None or value is None:
+            there = ", ".join(choices.values[:10]) if choices else "none to choose"
+            raise AgentRefused(f"{self._name} has no {what} {wanted}; it has: {there}")
+        return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
+
+    def _introduced(self, answer: Incoming) -> Abilities:
+        told = wire.read_as(_Initialized, answer.result)
+        if told is None:
+            raise AgentUnusable(FAILED, f"{self._name} could not be greeted: {wire.fault(answer.error).text}")
+        if told.protocolVersion != wire.VERSION:
+            spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
+            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; {wire.VERSION} is needed. Update it.")
+        return told.abilities
+
+    def _session(self) -> Request:
+        launch, abilities = self._launch, self.abilities
+        params: dict[str, Any] = {"cwd": launch.directory, "mcpServers": []}
+        if launch.options.add_dirs:
+            if not abilities.add_dirs:
+                raise AgentUnusable("VALIDATION_FAILED", f"options.add_dirs: {self._name} can't be given more of them.")
+            params["additionalDirectories"] = list(launch.options.add_dirs)
+        if launch.fork_from is not None:
+            if not abilities.forks:
+                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't copy a conversation. Resume it instead.")
+            return Request("session/fork", {"sessionId": launch.fork_from, **params})
+        if not launch.resume:
+            return Request("session/new", params)
+        if not (abilities.resumes or abilities.loads):
+            text = f"{self._name} can't go on with a conversation in a new process. Start a new session."
+            raise AgentUnusable("NOT_SUPPORTED", text)
+        method = "session/resume" if abilities.resumes else "session/load"
+        return Request(method, {"sessionId": launch.session_id, **params})
+
+    def _take(self, answer: Incoming) -> None:
+        opened = wire.read_as(Opened, answer.result)
+        if opened is None:
+            raise self._not_opened(wire.fault(answer.error))
+        known = self._launch.session_id if self._launch.resume else ""
+        self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
+        if not self.session_id:
+            raise AgentUnusable(FAILED, f"{self._name} began a conversation without an id.")
+        self.opened = opened
+
+    def _not_opened(self, fault: wire.Fault) -> AgentUnusable:
+        if fault.code == wire.AUTH_REQUIRED:
+            failure = not_logged_in(self._name, fault.text)
+            return AgentUnusable(failure.code, failure.text)
+        if self._launch.resume or self._launch.fork_from:
+            text = f"{self._name} does not know this conversation (any more): {fault.text} Start a new session."
+            return AgentUnusable(NO_SESSION, text)
+        return AgentUnusable(FAILED, f"{self._name} could not begin a conversation: {fault.text}")
+
+
+def check(options: Options, name: str) -> None:
+    """Raises ``AgentUnusable`` for what can't be told to any agent by this protocol."""
+    for option in options.__struct_fields__:
+        if option not in SUPPORTED and getattr(options, option) != getattr(Options(), option):
+            raise AgentUnusable(
+                "VALIDATION_FAILED", f"options.{option}: {name} can't be told this. It was not started."
+            )
+
+
+def mode(wanted: str, choices: Choices | None) -> str | None:
+    """The agent's own word for a mode; None where it has none. What asks for nothing goes by its proper name only."""
+    values = choices.values if choices else ()
+    if wanted in values and (wanted == ASKS_FOR_NOTHING or wanted not in MODES[ASKS_FOR_NOTHING]):
+        return wanted
+    return next((word for word in MODES.get(wanted, ()) if word in values), None)
+
+
+def _introduction(version: str) -> dict[str, Any]:
+    """Files and terminals are not offered: an agent has its own ways to both, which its permissions are made for."""
+    return {
+        "protocolVersion": wire.VERSION,
+        "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+        "clientInfo": {"name": "drawbridge", "title": "Drawbridge", "version": version},
+    }
+
+
+def _strings(listed: object, key: str) -> Iterator[str]:
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and isinstance(one.get(key), str):
+            yield one[key]
+
+
+def _values(listed: object) -> Iterator[str]:
+    """Of options, which may stand in groups."""
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            yield from _strings([one], "value")
+            yield from _values(one.get("options"))

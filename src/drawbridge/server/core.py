@@ -25,6 +25,7 @@ from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import FsyncPolicy
 from drawbridge.server.house import House, Limits
 from drawbridge.server.messages import Answer
+from drawbridge.server.orphans import Running
 from drawbridge.server.places import usable
 from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
@@ -62,12 +63,13 @@ class Core:
         fsync: FsyncPolicy,
         ceilings: Ceilings,
     ) -> None:
-        self.house = House(agents, limits, ceilings)
+        self.house = House(agents, limits, ceilings, Running(data))
         self.projects = Projects(data, roots, self.house, fsync)
         self._blobs = blobs
         self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def open(self) -> None:
+        await asyncio.to_thread(self.house.running.end_leftovers)
         await asyncio.to_thread(self.projects.load)
 
     async def close(self, reason: str) -> None:

@@ -16,6 +16,7 @@ from drawbridge.server.agents.port import Agent, Options
 from drawbridge.server.budgets import Budgets
 from drawbridge.server.ceilings import Ceilings, check_hours
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.orphans import Running
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
 
 
@@ -103,10 +104,11 @@ class AtWork(Protocol):
 class House:
     """One server's."""
 
-    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings) -> None:
+    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings, running: Running) -> None:
         self.agents = agents
         self.limits = limits
         self.ceilings = ceilings
+        self.running = running
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)

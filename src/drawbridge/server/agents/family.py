@@ -1,4 +1,5 @@
-"""All processes that an agent has started, however far they went, and their end. Blocking: not from the event loop's thread.
+"""All processes that an agent has started, where no keeper says of them, and their end. Blocking: not from the event loop's
+thread.
 
 They are known by the agent's process group and session, by their parents, and by the mark in their environment, which
 also those keep that have a session of their own and have lost their parents (as the CLI's background commands do).
@@ -10,6 +11,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Final
 
 import psutil
@@ -22,25 +24,34 @@ LOOK_SECONDS: Final = 0.01
 
 def members(leader: int, mark: str) -> list[psutil.Process]:
     """Those that live. ``mark``: ``NAME=value``."""
-    found = {}
+    found = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
             if pid != os.getpid() and _belongs(pid, leader, mark):
-                found[pid] = psutil.Process(pid)
-    for process in list(found.values()):
+                found.append(psutil.Process(pid))
+    return with_descendants(found)
+
+
+def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
+    """The same and all that they have started, as far as they live."""
+    known = {process.pid: process for process in found}
+    for process in found:
         with contextlib.suppress(psutil.Error):
-            found |= {child.pid: child for child in process.children(recursive=True)}
-    return [process for process in found.values() if _lives(process)]
+            known |= {child.pid: child for child in process.children(recursive=True)}
+    return [process for process in known.values() if _lives(process)]
 
 
 def end(leader: int, mark: str) -> list[int]:
-    """Kills them all, those too that are born meanwhile; what is left (nothing, as a rule) is returned.
+    """Kills them all; what is left (nothing, as a rule) is returned. Nobody is waited for: the leader's exit code is the
+    event loop's to fetch."""
+    return end_all(lambda: members(leader, mark))
 
-    They are stopped first, so that none can start another one between the look and the blow. Nobody is waited for: the
-    leader's exit code is the event loop's to fetch.
-    """
+
+def end_all(look: Callable[[], list[psutil.Process]]) -> list[int]:
+    """Kills what ``look`` finds, those too that are born meanwhile: stopped first, so that none can start another one
+    between the look and the blow. What is left is returned."""
     deadline = time.monotonic() + END_SECONDS
-    while (alive := members(leader, mark)) and time.monotonic() < deadline:
+    while (alive := look()) and time.monotonic() < deadline:
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for process in alive:
                 with contextlib.suppress(psutil.Error):

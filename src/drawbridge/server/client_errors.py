@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from drawbridge.errors import BadMessage, DrawbridgeError, HistoryNotWritten
+
 
 class Kind(Struct, frozen=True):
     """``meaning``: one sentence for the documentation. ``retryable``: the same request may succeed later, unchanged."""
@@ -92,3 +94,10 @@ class ClientError(Exception):
         self.field = field
         self.retryable = CODES[code].retryable if retryable is None else retryable
         self.details = details
+
+
+def not_written(error: DrawbridgeError) -> ClientError:
+    """As a client is told of a history that can't be written, or read."""
+    full = isinstance(error, HistoryNotWritten) and error.disk_full
+    code = "EXECUTION_FAILED" if isinstance(error, BadMessage) else "DISK_SPACE_LOW" if full else "FILE_OPERATION"
+    return ClientError(code, str(error))

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 
+from drawbridge.errors import HistoryUnreadable
 from drawbridge.server import messages, protocol, records, sessions
 from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
 from drawbridge.server.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
@@ -30,7 +31,7 @@ from drawbridge.server.places import usable
 from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 from drawbridge.server.run import Order
-from drawbridge.server.subscriber import Subscriber
+from drawbridge.server.subscriber import Frame, Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -158,10 +159,21 @@ class Core:
     async def _catch_up(self, project: Project, client: Subscriber, seq: int) -> None:
         """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn."""
         while seq < project.history.last_seq:
-            page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
+            try:
+                page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
+            except HistoryUnreadable as error:
+                logger.error("%s: %s", project.id, error)
+                failure = ClientError(
+                    "FILE_OPERATION", f"The history behind {seq} can't be read now. Join again later."
+                )
+                client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
+                return
             for record in page.records:
-                client.send(records.frame(project.id, record.line))
                 seq = record.seq
+                try:
+                    client.send(records.frame(project.id, record.line))
+                except records.NOT_OURS:
+                    logger.warning("%s: record %d of its history is none of ours; it was left out", project.id, seq)
             if not page.records:
                 break
             await client.room()

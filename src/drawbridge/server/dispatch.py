@@ -16,7 +16,7 @@ from drawbridge.server import directories, messages, records, replies, scopes
 from drawbridge.server import protocol as say
 from drawbridge.server.blobs import Blobs, no_blob, piece
 from drawbridge.server.client import Client
-from drawbridge.server.client_errors import ClientError
+from drawbridge.server.client_errors import ClientError, not_written
 from drawbridge.server.messages import Answer
 from drawbridge.server.places import allowed
 from drawbridge.server.subscriber import Subscriber
@@ -146,8 +146,7 @@ class Dispatch:
             raise
         except (HistoryNotWritten, HistoryUnreadable) as error:
             logger.error("%s", error)
-            full = isinstance(error, HistoryNotWritten) and error.disk_full
-            raise ClientError("DISK_SPACE_LOW" if full else "FILE_OPERATION", str(error)) from None
+            raise not_written(error) from None
         except WorldError as error:
             logger.error("%s", error)
             text = "A file of the server's could not be read or written; its log says which. Nothing else was changed."

@@ -37,15 +37,16 @@ class Journal:
         self.publish(records.frame(self.data.id, record.line), besides, topic)
         return record.seq
 
-    def event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int:
-        """0 where the history can't be written: the run goes on to its end, clients hear of it all the same."""
+    def event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int | None:
+        """None where the history can't be written: the run goes on to its end, clients hear of it without a number."""
         message = records.event(what, fields)
         try:
             return self.write("server", message, besides, topic)
         except DrawbridgeError as error:
             logger.error("%s: %s could not be written: %s", self.data.id, what, error)
             self.memory.take_event(message)
-            return 0
+            self.publish(records.unkept_frame(self.data.id, what, message), besides, topic)
+            return None
 
     def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
         self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
@@ -61,14 +62,18 @@ class Journal:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def recover(self) -> None:
-        """After a restart: what the history has beyond the metadata is taken in, and what was at work is over."""
+        """After a restart: what the history has beyond the metadata is taken in, what was at work is over, all is at rest."""
         for record in self.history.after(self.memory.seq):
-            self.memory.take(record.line)
+            try:
+                self.memory.take(record.line)
+            except records.NOT_OURS:
+                logger.warning("%s: record %d of its history is none of ours; it was left", self.data.id, record.seq)
         approvals, runs = list(self.memory.approvals), list(self.memory.unfinished)
         for approval_id in approvals:
             self.event(records.WITHDRAWN, messages.PermissionWithdrawn(approval_id, "the server was restarted"))
         for run_id in runs:
             finished = messages.RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
             self.event(records.FINISHED, finished)
+        self.memory.last_outcome = None
         if approvals or runs:
             self.save()

@@ -20,7 +20,7 @@ from drawbridge.errors import DrawbridgeError
 from drawbridge.server import messages, metadata, records
 from drawbridge.server.agents import port
 from drawbridge.server.checkpoints import Changed, Checkpoints
-from drawbridge.server.client_errors import ClientError
+from drawbridge.server.client_errors import ClientError, not_written
 from drawbridge.server.history import History
 from drawbridge.server.house import House
 from drawbridge.server.journal import Journal
@@ -270,9 +270,9 @@ class Project:
             self.journal.write("claude", line.data)
         except DrawbridgeError as error:
             # What can't be kept is not shown either, and the agent must not go on unseen.
-            if run is not None and run.stop("failed"):
-                logger.error("%s: the history can't be written: %s", self.id, error)
-                self._worker.spawn(self._worker.stop_run(run))
+            logger.error("%s: a line of the agent can't be kept: %s", self.id, error)
+            if run is not None:
+                self.stop_for(not_written(error))
         return None
 
     def session_known(self, session_id: str) -> None:
@@ -284,7 +284,7 @@ class Project:
         run.ask()
         self.questions.add(asked)
         self._asking()
-        asked.seq = self.journal.event(records.QUESTION, asked.record, topic="approvals")
+        asked.seq = self.journal.event(records.QUESTION, asked.record, topic="approvals") or 0
 
     def question_gone(self, question_id: str, reason: str) -> None:
         for asked in self.questions:

@@ -33,6 +33,9 @@ SESSION: Final = "session_changed"
 KILLED: Final = "execution_killed"
 REVERTED: Final = "run_reverted"
 
+NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError)
+"""What reading a record raises that somebody else has written into the log."""
+
 
 class Written(Struct):
     """A line of the log."""
@@ -139,6 +142,16 @@ def line_frame(project_id: str, data: bytes, session_id: str) -> Frame:
     """An agent's line that is not kept: partial text and its like."""
     whole = messages.agent_message(data, project_id=project_id, session_id=session_id)
     return Frame(whole, ephemeral=True, project_id=project_id)
+
+
+def unkept_frame(project_id: str, what: str, message: bytes) -> Frame:
+    """An ``event`` that the history did not take: as it would have been, without a number."""
+    fields: Any = msgspec.json.decode(message, type=_OfServer).message
+    if what == QUESTION:
+        asked = msgspec.json.decode(bytes(fields), type=Asked)
+        fields = question(project_id, asked, "", 0)
+        return Frame(messages.encode(Answer(type=QUESTION, project_id=project_id, data=fields)), project_id=project_id)
+    return update_frame(project_id, what, fields)
 
 
 def update_frame(project_id: str, what: str, fields: Any) -> Frame:

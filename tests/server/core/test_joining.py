@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawbridge.errors import HistoryUnreadable
+from drawbridge.server.history import History
+from tests.waiting import until
+
 from .twin import Client, records, serving, settled
 
 
@@ -103,6 +107,42 @@ async def until_quiet(client: Client, seq: int) -> None:
             return
         await asyncio.sleep(0.002)
     raise AssertionError(f"the client never got to {seq}: {client.seqs[-5:]}")
+
+
+async def test_a_history_that_can_not_be_read_is_said_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        with monkeypatch.context() as broken:
+            broken.setattr(History, "read", unreadable)
+            await server.does(page, "project_join", project, after_seq=0)
+            await until(lambda: bool(page.heard))
+        process.says({"type": "assistant"})
+        assert [message["data"]["code"] for message in page.heard] == ["FILE_OPERATION"]
+        await server.does(page, "project_join", project, after_seq=0)
+        process.ends()
+        await until_quiet(page, records(server, project)[-1]["seq"])
+        assert page.seqs == list(range(1, page.seqs[-1] + 1))
+
+
+def unreadable(*_: object, **__: object) -> None:
+    raise HistoryUnreadable("The disk fails.")
+
+
+async def test_a_cursor_of_another_history_gets_the_snapshot_and_what_follows(tmp_path: Path) -> None:
+    """As where the data was restored from an older copy: ``last_seq`` is below the client's, which tells it so."""
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        joined = (await server.does(page, "project_join", project, after_seq=1_000))["data"]["data"]
+        process.ends()
+        await settled()
+        assert joined["last_seq"] < 1_000
+        assert page.seqs == list(range(joined["last_seq"] + 1, records(server, project)[-1]["seq"] + 1))
 
 
 STEPS = st.lists(st.sampled_from(["line", "partial", "join", "leave", "drop", "turn", "ask", "page"]), max_size=40)

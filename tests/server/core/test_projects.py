@@ -11,8 +11,9 @@ import pytest
 
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.house import Limits
+from tests.waiting import until
 
-from .twin import Client, Server, serving, settled
+from .twin import Client, Server, records, serving, settled
 
 
 async def refused(server: Server, client: Client, **data: Any) -> ClientError:
@@ -156,6 +157,28 @@ async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: P
             (directory / name).write_text(json.dumps(data))
     async with serving(tmp_path) as server:
         assert server.core.projects.quarantined == [project]
+
+
+async def test_records_that_somebody_else_wrote_into_a_log_stop_nothing(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        (await server.running(phone, project)).ends()
+        await settled()
+        last = records(server, project)[-1]
+    [log] = (tmp_path / "data" / "projects" / project / "logs").glob("messages_*.jsonl")
+    strange = [("client", {}), ("client", 5), ("server", 5), ("server", {"subtype": 5, "message": 5})]
+    with log.open("a") as file:
+        for seq, (direction, message) in enumerate(strange, last["seq"] + 1):
+            file.write(json.dumps({**last, "seq": seq, "direction": direction, "message": message}) + "\n")
+    async with serving(tmp_path) as server:
+        (await server.running(phone, project)).ends()
+        await settled()
+        back = Client()
+        await server.does(back, "project_join", project, after_seq=0)
+        await until(lambda: back.seqs[-1:] == [len(records(server, project))])
+        missing = set(range(1, len(records(server, project)) + 1)) - set(back.seqs)
+        assert missing <= set(range(last["seq"] + 1, last["seq"] + 5))
 
 
 async def test_everything_is_for_the_owner_alone(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.errors import HistoryNotWritten
 from drawbridge.server.agents import port
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.history import History
 from drawbridge.server.house import Limits
 
 from .twin import Client, Server, records, serving, settled
@@ -171,6 +173,59 @@ async def test_a_failed_run_leaves_the_project_in_error_until_the_next(tmp_path:
         process.ends()
         await settled()
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
+
+
+async def test_after_a_restart_a_failed_project_is_at_rest(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        (await server.running(phone, project)).ends(ok=False)
+        await settled()
+        assert server.core.projects.get(project).state == "ERROR"
+    async with serving(tmp_path) as server:
+        assert server.core.projects.get(project).state == "IDLE"
+
+
+async def test_a_new_session_ends_the_state_of_error(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        (await server.running(phone, project)).ends(ok=False)
+        await settled()
+        await server.does(phone, "agent_new_session", project)
+        await settled()
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+
+
+async def test_what_the_disk_does_not_take_ends_the_run_and_everybody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        process = await server.running(phone, project)
+        before = records(server, project)
+        with monkeypatch.context() as full:
+            full.setattr(History, "append", no_room)
+            process.says({"type": "assistant", "secret": "unseen"})
+            await settled(lambda: process.ended and bool(page.updates("run_finished")))
+            with pytest.raises(HistoryNotWritten):
+                await server.does(phone, "execute", project, prompt="more")
+        assert records(server, project) == before
+        for client in (phone, page):
+            assert not any("unseen" in str(message) for message in client.heard)
+            (finished,) = client.updates("run_finished")
+            assert (finished["outcome"], finished["code"]) == ("failed", "DISK_SPACE_LOW")
+            assert client.updates("project_state")[-1]["state"] == "ERROR"
+        (await server.running(phone, project)).ends()
+        await settled()
+        assert [one["seq"] for one in records(server, project)] == list(range(1, len(records(server, project)) + 1))
+        assert page.seqs == list(range(page.seqs[0], len(records(server, project)) + 1))
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise HistoryNotWritten("The disk is full. Nothing of it was kept.", disk_full=True)
 
 
 async def test_an_agent_that_dies_ends_the_run_with_its_last_words(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ FLOOR = (
     "door",
     "errors",
     "private_files",
+    "private_socket",
     "privacy",
     "settings",
     "site",

@@ -128,7 +128,39 @@ def claude(place: Place) -> str:
             return any(payload["hook_event_name"] == "FileChanged" for payload in place.payloads()) or None
 
         wait_until(noticed, timeout=20)
+    asking_claude(place)
     return _version(program)
+
+
+def asking_claude(place: Place) -> None:
+    """A session in a terminal that asks the person, who takes a while over the first question."""
+    question = {"question": "Which?", "header": "One", "multiSelect": False}
+    question["options"] = [{"label": label, "description": label} for label in ("Left", "Right")]
+    events = ("PermissionRequest", "Notification", "Stop", "SessionEnd")
+    groups = place.hooks(*events) | {
+        "PostToolUse": [{"matcher": "AskUserQuestion", **place.hooks("PostToolUse")["PostToolUse"][0]}]
+    }
+    (place.home / ".claude" / "settings.json").write_text(json.dumps({"hooks": groups}))
+    with messages_stub.MessagesStub() as model, Tmux.server() as tmux:
+        model.will_say(
+            messages_stub.tool_use("Bash", command="touch made", description="Make a file"),
+            messages_stub.tool_use("AskUserQuestion", questions=[question]),
+            messages_stub.text("Done."),
+        )
+        environment = claude_rig.environment(model)
+        session = claude_rig.Claude.start(tmux, programs.claude(), project=place.folder, environment=environment)
+        session.prompt(PROMPT)
+
+        def heard(event: str) -> None:
+            wait_until(lambda: event in [one["hook_event_name"] for one in place.payloads()] or None, timeout=30)
+
+        heard("Notification")
+        session.answer_dialog(claude_rig.TOOL_DIALOG, claude_rig.YES)
+        session.answer_dialog(r"Which\?", "2")
+        heard("Stop")
+        session.pane.type("/exit")
+        session.pane.press("Enter")
+        heard("SessionEnd")
 
 
 def gemini(place: Place) -> str:

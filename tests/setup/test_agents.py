@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard.agents import EVENTS, TOOLS
+from drawbridge.guard.agents import ASKING_TOOLS, EVENTS, TOOLS
 from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below, stub, without_backups
 
@@ -141,17 +141,26 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
 def test_every_tool_and_event_that_is_hooked_is_one_that_the_guard_knows(agent: str) -> None:
     assert set(AGENTS[agent].events) == set(EVENTS[agent])
     tools = {tool for matcher in AGENTS[agent].events.values() for tool in (matcher or "").strip("^()$").split("|")}
-    assert tools - {""} <= set(TOOLS)
+    assert tools - {""} <= {*TOOLS, *ASKING_TOOLS}
 
 
 @pytest.mark.parametrize(("agent", "unit"), [("claude", 1), ("gemini", 1000), ("codex", 1)])
 def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str, unit: int, setup: Setup) -> None:
+    def timeouts() -> list[int]:
+        return [handler["timeout"] for event, (handler,) in handlers(agent).items() if event != "PermissionRequest"]
+
     setup(agent, "--answer", "wait", "--wait", "60")
-    first, *others = (handler["timeout"] for (handler,) in handlers(agent).values())
+    first, *others = timeouts()
     assert first == 65 * unit
     assert set(others) == {5 * unit}
     setup(agent)
-    assert {handler["timeout"] for (handler,) in handlers(agent).values()} == {5 * unit}
+    assert set(timeouts()) == {5 * unit}
+
+
+def test_a_question_of_claude_may_wait_for_a_day(setup: Setup) -> None:
+    setup("claude")
+    (handler,) = handlers("claude")["PermissionRequest"]
+    assert handler["timeout"] == 24 * 60 * 60
 
 
 def test_an_edit_of_claude_is_held_back_where_the_guard_can_not_be_started_if_that_is_wanted(
@@ -213,11 +222,11 @@ def test_of_two_that_are_there_one_is_left(setup: Setup) -> None:
     path = settings_file("claude")
     settings = json.loads(path.read_text())
     settings["hooks"]["PreToolUse"] *= 2
-    settings["hooks"]["Notification"] = settings["hooks"]["CwdChanged"]
+    settings["hooks"]["SubagentStop"] = settings["hooks"]["CwdChanged"]
     path.write_text(indented(settings))
     setup("claude")
     found = {event: len(there) for event, there in handlers("claude").items()}
-    assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"Notification": 0}
+    assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"SubagentStop": 0}
 
 
 def test_where_its_record_is_lost_no_empty_object_stays(setup: Setup) -> None:

@@ -66,6 +66,8 @@ def test_claude_calls_it(scope: str, setup: Setup, poem: Path, log: Path) -> Non
         ("PostToolUse", "Edit"),
         ("PreToolUse", "Bash"),
         ("PostToolUseFailure", "Bash"),
+        ("Stop", ""),
+        ("SessionEnd", ""),
     ]
     setup("claude", "--scope", scope, "--remove")
     log.unlink()

@@ -25,9 +25,13 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
     "moved",
     "changed",
 )
+ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
+
+FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
+"""What an agent server wants to know; of the first four the guard itself thinks nothing."""
 
 # What a tool does.
-EDIT, READ, SHELL = "edit", "read", "shell"
+EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
 EVENTS = {
     "claude": {
@@ -38,6 +42,10 @@ EVENTS = {
         "SessionStart": START,
         "CwdChanged": MOVED,
         "FileChanged": CHANGED,
+        "PermissionRequest": ASKS,
+        "Notification": NOTICE,
+        "Stop": STOP,
+        "SessionEnd": END,
     },
     "gemini": {"BeforeTool": BEFORE, "AfterTool": AFTER, "BeforeAgent": PROMPT, "SessionStart": START},
     "codex": {"PreToolUse": BEFORE, "PostToolUse": AFTER, "UserPromptSubmit": PROMPT, "SessionStart": START},
@@ -58,6 +66,9 @@ TOOLS = {
     "shell": (SHELL, ("command",)),
 }
 """Tool → what it does, and the names that its path (of a shell: its command; of a patch: its text) may have in its input."""
+
+ASKING_TOOLS = ("AskUserQuestion", "ExitPlanMode", "WebFetch")
+"""Others of Claude Code that ask a person first; what they did says that the question is settled."""
 
 PATCH_TOOL = "apply_patch"
 PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
@@ -110,6 +121,9 @@ def parse(data: bytes, agent: str) -> Call:
 def _read_tool(call: Call) -> None:
     tool, given = call.input.get("tool_name"), call.input.get("tool_input")
     if not isinstance(tool, str) or tool not in TOOLS:
+        if call.event != BEFORE and tool in ASKING_TOOLS:
+            call.tool, call.kind = tool, OTHER
+            return
         raise Unusable(f"unknown tool {_shown(tool)}")
     if not isinstance(given, dict):
         raise Unusable("tool_input is no object")
@@ -194,6 +208,11 @@ def ask(call: Call, reason: str) -> bytes:
     if call.agent == "gemini":
         return _bytes({"decision": "ask", "reason": reason, "systemMessage": reason})
     return _decision(call, "deny" if call.agent == "codex" else "ask", reason)
+
+
+def decide(call: Call, decision: dict[str, Any]) -> bytes:
+    """A person's answer to a question: ``{"behavior": "allow" | "deny", …}`` in Claude Code's own words."""
+    return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
 
 
 def _whole(text: str) -> str:

@@ -10,6 +10,8 @@ in the specification::
     $TMPDIR/nvim.<user>/<6 letters>/nvim.<pid>.<n>   the same without a runtime directory
     $TMPDIR/nvim<6 letters>/0                    Neovim 0.7
     $NVIM                                        the Neovim in whose terminal the agent runs
+
+The agent server's private socket is another thing, see ``servers``.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ VSCODE = "vscode"
 HASH_LENGTH = 64
 HEX = "0123456789abcdef"
 SOCKET = 0o140000
+DIRECTORY = 0o040000
 FILE_TYPE = 0o170000
 
 
@@ -37,6 +40,24 @@ def sockets(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes]) -> l
         if path not in found and is_ours(path, me):
             found[path] = VSCODE if "-vscode-" in path.rpartition("/")[2] else NEOVIM
     return list(found.items())
+
+
+def servers(environ: Mapping[bytes, bytes]) -> list[str]:
+    """Sockets of this user's agent servers, the newest first (``private_socket`` says how they are named).
+
+    Nobody else's: the directory has to be this user's alone.
+    """
+    state = _text(environ, b"XDG_STATE_HOME")
+    if not state.startswith("/"):
+        state = _text(environ, b"HOME") + "/.local/state"
+    place = f"{state}/drawbridge/serve"
+    names = sorted((name for name in _names(place) if name.endswith(".sock")), reverse=True)
+    if not names:
+        return []
+    me, status = posix.geteuid(), posix.lstat(place)
+    if status.st_uid != me or status.st_mode & 0o077 or status.st_mode & FILE_TYPE != DIRECTORY:
+        return []
+    return [path for path in (f"{place}/{name}" for name in names) if is_ours(path, me)]
 
 
 def is_ours(path: str, me: int) -> bool:

@@ -72,6 +72,11 @@ def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> b
         if len(data) > LARGEST_INPUT:
             raise agents.Unusable(f"more than {LARGEST_INPUT} bytes")
         call = agents.parse(data, settings["agent"])
+        if call.event in agents.FOR_SERVER and call.agent == "claude" and (servers := find.servers(environ)):
+            from drawbridge.guard import desk
+
+            if decision := desk.report(call, servers, settings, environ):
+                return decision
         return _answer(call, settings, environ)
     except Exception as error:
         return _failed(data, call, error, settings, environ)
@@ -83,6 +88,8 @@ def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes
             if call.event == agents.BEFORE and call.kind == agents.EDIT:
                 return agents.deny(call, BAD_PATH)
             return agents.NO_OPINION
+    if call.event in agents.FOR_SERVER[:4] or call.kind == agents.OTHER:
+        return agents.NO_OPINION
     sockets = find.sockets(settings["socket_dir"], environ)
     if not sockets:
         return agents.NO_OPINION

@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drawbridge.guard.agents import NAMES
+from drawbridge.guard.agents import ASKING_TOOLS, NAMES
 from drawbridge.setup.hooks import Group
 
 SECONDS = 5
 """That a hook may take before its agent goes on without it; the guard's own deadline is far shorter."""
+
+PERSON_SECONDS = 24 * 60 * 60
+"""That a question may wait for a person elsewhere. The CLI's own dialog is there all the time."""
 
 CLAUDE_EDITS = "Edit|Write|MultiEdit|NotebookEdit"
 
@@ -36,6 +39,8 @@ class Agent(NamedTuple):
     byte_order_mark: bool = False
     milliseconds: bool = False
     takes_effect: str = ""
+    asks_person: tuple[str, ...] = ()
+    """Events whose hook waits for a person."""
 
     @property
     def title(self) -> str:
@@ -52,7 +57,7 @@ class Agent(NamedTuple):
         groups: dict[str, Group] = {}
         for number, (event, matcher) in enumerate(self.events.items()):
             waits = number == 0 and settings["answer"] == "wait"
-            seconds = SECONDS + (settings["wait"] if waits else 0)
+            seconds = PERSON_SECONDS if event in self.asks_person else SECONDS + (settings["wait"] if waits else 0)
             handler = self._handler(command, seconds * (1000 if self.milliseconds else 1))
             if number == 0 and can_block and settings["fail"] == "closed":
                 handler["onFailure"] = "block"
@@ -74,13 +79,18 @@ AGENTS = {
         ".claude/settings.local.json",
         {
             "PreToolUse": f"{CLAUDE_EDITS}|Read|Bash",
-            "PostToolUse": f"{CLAUDE_EDITS}|Bash",
-            "PostToolUseFailure": f"Bash|{CLAUDE_EDITS}",
+            "PostToolUse": f"{CLAUDE_EDITS}|Bash|{'|'.join(ASKING_TOOLS)}",
+            "PostToolUseFailure": f"Bash|{CLAUDE_EDITS}|{'|'.join(ASKING_TOOLS)}",
             "UserPromptSubmit": None,
             "SessionStart": None,
             "CwdChanged": None,
             "FileChanged": None,
+            "PermissionRequest": None,
+            "Notification": None,
+            "Stop": None,
+            "SessionEnd": None,
         },
+        asks_person=("PermissionRequest",),
         byte_order_mark=True,
         takes_effect="Sessions that run notice it by themselves.",
     ),

@@ -1,0 +1,287 @@
+"""A plain ``claude`` and the agent server of this machine: what is told there, and what an answer from there does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge import private_socket
+from drawbridge.guard import find
+
+from . import processes
+from .conftest import Guard
+from .payloads import Payload, bash, edit, edited, recorded
+from .test_fast_form import WITHOUT_EDITOR, imported
+
+ASKED = recorded("claude", "PermissionRequest", "Bash")
+ALLOW = {"behavior": "allow"}
+OTHERS = [
+    recorded("claude", "SessionStart"),
+    recorded("claude", "UserPromptSubmit"),
+    edited(),
+    recorded("claude", "PostToolUse", "AskUserQuestion"),
+    recorded("claude", "PostToolUseFailure", "Bash"),
+    recorded("claude", "Notification"),
+    recorded("claude", "Stop"),
+    recorded("claude", "SessionEnd"),
+]
+
+
+def name(payload: Payload) -> str:
+    return str(payload["hook_event_name"])
+
+
+class Server:
+    """Stands for the agent server: ``heard`` is what it was told; a question is answered with ``decision``."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.decision: dict[str, Any] | None = None
+        self.asked = threading.Event()
+        self.gone = threading.Event()
+        """Somebody who was waiting has gone."""
+        self._go_on = threading.Event()
+        self._listener = listener
+        self._listener.setblocking(True)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def answer(self, decision: dict[str, Any] | None) -> None:
+        self.decision = decision
+        self._go_on.set()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as lines:
+                line = lines.readline()
+                if not line:
+                    return
+                self.heard.append(json.loads(line))
+                if name(self.heard[-1]["payload"]) == "PermissionRequest":
+                    self.asked.set()
+                    self._wait(connection, lines)
+
+    def _wait(self, connection: socket.socket, lines: Any) -> None:
+        connection.settimeout(0.02)
+        while not self._go_on.is_set():
+            with contextlib.suppress(TimeoutError):
+                if not connection.recv(1):
+                    self.gone.set()
+                    return
+        if self.decision is not None:
+            connection.settimeout(None)
+            connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
+
+    def end(self) -> None:
+        self._go_on.set()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as last:
+            last.connect(self._listener.getsockname().removesuffix(".new"))
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with private_socket.listening() as listener:
+        server = Server(listener)
+        yield server
+        server.end()
+
+
+@pytest.mark.parametrize("payload", OTHERS, ids=name)
+def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
+    guard: Guard, server: Server, payload: Payload
+) -> None:
+    assert guard.say(payload) == {}
+    server.end()
+    told = dict(payload)
+    for left_out in ("tool_response", "background_tasks", "session_crons"):
+        told.pop(left_out, None)
+    assert server.heard == [{"type": "hook", "pid": os.getppid(), "payload": told}]
+
+
+@pytest.mark.parametrize(
+    "payload", [edit(), bash("ls"), recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")]
+)
+def test_what_is_none_of_its_business_is_not_told(guard: Guard, server: Server, payload: Payload) -> None:
+    assert guard.say(payload) == {}
+    server.end()
+    assert server.heard == []
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        ALLOW,
+        {"behavior": "deny", "message": "not «now»"},
+        {"behavior": "allow", "updatedInput": {"command": "true"}, "updatedPermissions": []},
+    ],
+    ids=["allowed", "denied with a message", "allowed with another input"],
+)
+def test_a_question_gets_the_answer_of_a_client(guard: Guard, server: Server, decision: dict[str, Any]) -> None:
+    server.answer(decision)
+    output = {"hookEventName": "PermissionRequest", "decision": decision}
+    assert guard.say(ASKED) == {"hookSpecificOutput": output}
+
+
+def test_the_process_of_the_agent_is_the_one_that_it_names(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_PID", "4711")
+    guard.say(recorded("claude", "Stop"))
+    server.end()
+    assert server.heard[0]["pid"] == 4711
+
+
+def test_a_question_that_is_settled_at_the_desk_leaves_no_opinion(guard: Guard, server: Server) -> None:
+    server.answer(None)
+    assert guard.say(ASKED) == {}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["DRAWBRIDGE_AGENT=x", "CLAUDE_CODE_SESSION_ATTENDED=0", "CLAUDE_CODE_ENTRYPOINT=sdk-cli"],
+)
+def test_who_is_no_plain_claude_of_a_person_is_not_told_of(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """A run of the server itself, which it hears of from the agent, and one with nobody before it."""
+    monkeypatch.setenv(*variable.split("="))
+    for payload in [ASKED, *OTHERS]:
+        assert guard.say(payload) == {}
+    server.end()
+    assert server.heard == []
+
+
+@pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
+def test_without_a_server_nothing_more_is_loaded(guard: Guard, home: Path, payload: Payload) -> None:
+    Path(private_socket.directory()).mkdir(parents=True, mode=0o700)  # there was one once
+    assert imported(processes.fast_form(home, guard.settings), payload) == WITHOUT_EDITOR
+
+
+def test_a_server_that_was_killed_costs_one_connection(guard: Guard, home: Path) -> None:
+    path = left_behind(f"{1:013d}-1.sock")
+    words = processes.fast_form(home, guard.settings)
+    assert imported(words, ASKED) - WITHOUT_EDITOR == {"drawbridge.guard.desk", "_socket", "select"}
+    assert processes.run(words, ASKED).answer == {}
+    assert path.exists()
+    assert guard.log == []
+
+
+def left_behind(name: str) -> Path:
+    """A socket where nobody listens any more."""
+    place = Path(private_socket.directory())
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place / name))
+    return place / name
+
+
+def test_of_several_the_newest_that_lives_is_told(guard: Guard, server: Server) -> None:
+    left_behind(f"{9_999_999_999_999}-1.sock")
+    left_behind(f"{1:013d}-1.sock")
+    server.answer(ALLOW)
+    assert guard.say(ASKED) != {}
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o707])
+def test_a_directory_that_others_may_enter_is_not_trusted(guard: Guard, server: Server, mode: int) -> None:
+    Path(private_socket.directory()).chmod(mode)
+    server.answer(ALLOW)
+    assert guard.say(ASKED) == {}
+    assert find.servers(os.environb) == private_socket.addresses() == []
+    Path(private_socket.directory()).chmod(0o700)
+
+
+@pytest.mark.parametrize("state", [None, "/tmp/elsewhere", "not/absolute"])
+def test_guard_and_server_look_in_the_same_place(
+    home: Path, monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    if state is None:
+        monkeypatch.delenv("XDG_STATE_HOME")
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", state.replace("/tmp", str(home)))
+    with private_socket.listening():
+        (path,) = private_socket.addresses()
+        assert find.servers(os.environb) == [path]
+        assert Path(path).stat().st_mode & 0o777 == 0o600
+        assert Path(path).parent.stat().st_mode & 0o777 == 0o700
+    assert private_socket.addresses() == []
+
+
+def test_a_server_that_starts_removes_what_killed_ones_have_left(home: Path) -> None:
+    dead = left_behind(f"{1:013d}-1.sock")
+    unfinished = left_behind(f"{2:013d}-{2**22 + 1}.sock.new")
+    with private_socket.listening():
+        assert len(private_socket.addresses()) == 1
+        assert not dead.exists()
+        assert not unfinished.exists()
+
+
+def test_a_hung_server_is_given_up_after_a_moment(guard: Guard) -> None:
+    """Its queue is full, and nobody takes anything from it."""
+    with private_socket.listening() as listener, contextlib.ExitStack() as others:
+        listener.listen(0)
+        for _ in range(3):
+            other = others.enter_context(socket.socket(socket.AF_UNIX))
+            other.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                other.connect(private_socket.addresses()[0])
+        assert guard.say(ASKED) == {}
+        assert guard.log == []
+
+
+@pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b'{"decision": 1}\n', b'{"decision"\n', b'{"decision": {}}', b""])
+def test_nonsense_of_a_server_is_no_opinion(guard: Guard, line: bytes) -> None:
+    with private_socket.listening() as listener:
+        listener.setblocking(True)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(line)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert guard.say(ASKED) == {}
+        thread.join(5)
+
+
+def waiting(guard: Guard, home: Path, server: Server) -> subprocess.Popen[bytes]:
+    """A question's process, at the moment when the server has heard of it."""
+    words = processes.fast_form(home, guard.settings)
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(processes.as_json(ASKED))
+    process.stdin.close()
+    assert server.asked.wait(5)
+    return process
+
+
+def test_a_question_goes_when_the_agent_ends_its_process(guard: Guard, home: Path, server: Server) -> None:
+    with waiting(guard, home, server) as process:
+        process.send_signal(signal.SIGTERM)
+        assert server.gone.wait(5)
+
+
+def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, server: Server) -> None:
+    with waiting(guard, home, server) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # nobody reads there any more
+        assert server.gone.wait(5)
+        assert process.wait(5) == 0

@@ -234,6 +234,14 @@ def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> No
         if setting.choices:
             options["metavar"] = f"{{{','.join(setting.choices)}}}"
         elif setting.metavar:
+    Setting(
+        "metrics_port",
+        "number",
+        None,
+        "numbers for Prometheus at this port of 127.0.0.1; 0: any",
+        metavar="N",
+        range=(0, 65_535),
+    ),
             options["metavar"] = setting.metavar
         parser.add_argument(flag, **options)
 

@@ -99,6 +99,11 @@ class Core:
             if topic in self.house.topics:
                 self.house.topics[topic].pop(client.id, None)
 
+    def subscriptions(self) -> int:
+        """How many there are, of projects and of topics."""
+        joined = sum(len(project.journal.subscribers) for project in self.projects)
+        return joined + sum(map(len, self.house.topics.values()))
+
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
 

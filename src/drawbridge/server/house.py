@@ -16,6 +16,7 @@ from drawbridge.server.agents.port import Agent, Options
 from drawbridge.server.budgets import Budgets
 from drawbridge.server.ceilings import Ceilings, check_hours
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.metrics import Metrics
 from drawbridge.server.orphans import Running
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
 
@@ -114,6 +115,7 @@ class House:
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)
         self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
+        self.metrics = Metrics()
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 

@@ -39,6 +39,7 @@ class Plan:
         self.clients: int = values["max_clients"]
         self.fsync = values["fsync"]
         self.json: bool = values["json"]
+        self.metrics_port: int | None = values["metrics_port"]
         self.ceilings = Ceilings(
             modes=values["mode"],
             skip_permissions=values["allow_skip_permissions"],

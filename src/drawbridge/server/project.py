@@ -323,10 +323,16 @@ class Project:
         self.journal.event(records.FINISHED, finished, topic="projects")
         self.journal.save()
         self.publish_state()
-        self._house.spend(str(self.path), cost_usd or 0.0)
+        self._account(finished)
         if was_started:
             self._house.slots.give_back()
         self._next()
+
+    def _account(self, finished: messages.RunFinished) -> None:
+        seconds = finished.duration_ms / 1000
+        logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        self._house.metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
+        self._house.spend(str(self.path), finished.cost_usd or 0.0)
 
     def publish_state(self) -> None:
         """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""

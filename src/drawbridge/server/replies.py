@@ -48,8 +48,23 @@ class Stats(Struct, frozen=True):
     memory_mb: int
 
 
+class Runs(Struct, frozen=True):
+    """Those that have ended since the server started: how many in each way; ``success_rate`` (0 to 1) of them were completed.
+
+    ``median_seconds`` and ``p95_seconds`` are of the latest 1,000; null where there was none yet.
+    """
+
+    ended: dict[str, int]
+    success_rate: float | None
+    median_seconds: float | None
+    p95_seconds: float | None
+    cost_usd: float
+
+
 class Health(Struct, frozen=True):
-    """``status`` "degraded" where ``problems`` (texts for people) is not empty."""
+    """``status`` "degraded" where ``problems`` (texts for people) is not empty. ``subscriptions``: of projects and topics, over
+    all clients.
+    """
 
     status: Literal["ok", "degraded"]
     version: str
@@ -59,6 +74,8 @@ class Health(Struct, frozen=True):
     running: int
     disk_free_mb: int
     problems: list[str]
+    subscriptions: int
+    runs: Runs
 
 
 class Limits(Struct, frozen=True):

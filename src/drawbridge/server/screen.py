@@ -14,17 +14,18 @@ from drawbridge.server.tls import Certificate
 from drawbridge.terminal import Terminal
 
 PATH: Final = "/ws"
-ADDRESSES: Final = ("page", "programs")
+ADDRESSES: Final = ("page", "programs", "metrics")
 
 
-def ready_line(plan: Plan, port: int, certificate: Certificate | None) -> dict[str, Any]:
-    """What a program needs to connect. ``token_file`` and ``fingerprint`` are null where there is none."""
+def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
+    """What a program needs to connect. ``token_file``, ``fingerprint`` and ``metrics`` are null where there is none."""
     return {
         "event": "ready",
         "url": address(plan, port),
         "token_file": str(plan.data / "token") if plan.token_wanted else None,
         "fingerprint": certificate.fingerprint if certificate else None,
         "pid": os.getpid(),
+        "metrics": metrics,
     }
 
 
@@ -40,11 +41,17 @@ def address(plan: Plan, port: int) -> str:
 
 
 def show(
-    plan: Plan, port: int, certificate: Certificate | None, version: str, agents: Sequence[str], projects: int
+    plan: Plan,
+    port: int,
+    certificate: Certificate | None,
+    version: str,
+    agents: Sequence[str],
+    projects: int,
+    metrics: str | None,
 ) -> None:
     terminal = Terminal(sys.stdout)
     if plan.json:
-        terminal.write(json.dumps(ready_line(plan, port, certificate)) + "\n")
+        terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
         return
     programs = address(plan, port)
     page = programs.removesuffix(PATH).replace("ws", "http", 1) + "/"
@@ -60,6 +67,8 @@ def show(
         rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))
     where = ", ".join(str(root) for root in plan.roots)
     rows += [("projects", [f"{projects or 'none yet'}; new ones may lie in {where}"]), ("agents", [", ".join(agents)])]
+    if metrics:
+        rows.append(("metrics", [metrics]))
     lines = [terminal.paint(f"drawbridge {version} is ready", "agent"), ""]
     for name, texts in rows:
         for index, text in enumerate(texts):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from drawbridge.door import Door, Terms
 from drawbridge.errors import DrawbridgeError, NoPort, ServerRunning
 from drawbridge.private_files import make_private_directory
-from drawbridge.server import logs, messages
+from drawbridge.server import logs, messages, metrics_port
 from drawbridge.server.access import Access, OwnNames, owner_token
 from drawbridge.server.agents.registry import agents
 from drawbridge.server.blobs import Blobs
@@ -63,6 +63,7 @@ async def _serve(
     plan: Plan, listener: socket.socket, access: Access, names: OwnNames, certificate: Certificate | None
 ) -> int:
     stop = _stop_at_signals()
+    metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agent_paths)
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings)
@@ -70,11 +71,21 @@ async def _serve(
     site = ServerSite(access, core)
     core.house.broadcast = site.writers.broadcast
     number = version("drawbridge")
-    monitor = Monitor(plan.data, number, core.states, lambda: len(site.clients))
+    monitor = Monitor(
+        plan.data,
+        number,
+        core.states,
+        lambda: len(site.clients),
+        subscriptions=core.subscriptions,
+        metrics=core.house.metrics,
+    )
     site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health)
     tls = certificate.context() if certificate is not None else None
-    async with Door(site, listener, terms(plan.clients), tls):
-        show(plan, listener.getsockname()[1], certificate, number, list(known), len(core.projects))
+    async with (
+        metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
+        Door(site, listener, terms(plan.clients), tls),
+    ):
+        show(plan, listener.getsockname()[1], certificate, number, list(known), len(core.projects), metrics)
         async with _beside(monitor.run(site), site.watch(), _renew(plan, names, certificate, tls)):
             await stop.wait()
         site.dispatch.ending = True
@@ -165,7 +176,7 @@ def _own_data(directory: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server(
@@ -175,7 +186,7 @@ def _listen(host: str, port: int) -> socket.socket:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         raise NoPort(
             f"Port {port} of {host} can't be had: {why}. Nothing was started; end what listens there, or choose another "
-            "with --port."
+            f"with {flag}."
         ) from None
     listener.setblocking(False)
     return listener

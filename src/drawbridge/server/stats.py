@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import psutil
 
 from drawbridge.server.messages import State
+from drawbridge.server.metrics import Metrics
 from drawbridge.server.replies import Health, Stats
 
 EVERY_SECONDS: Final = 10.0
@@ -28,7 +29,9 @@ class Listeners(Protocol):
 
 
 class Monitor:
-    """``states``: each project's. ``clients``: how many are connected. ``problems``: what else is wrong, for people."""
+    """``states``: each project's. ``clients``: how many are connected. ``problems``: what else is wrong, for people.
+    ``subscriptions``: how many there are over all clients.
+    """
 
     def __init__(
         self,
@@ -37,12 +40,16 @@ class Monitor:
         states: Callable[[], Mapping[str, State]],
         clients: Callable[[], int],
         problems: Callable[[], list[str]] = list,
+        subscriptions: Callable[[], int] = int,
+        metrics: Metrics | None = None,
     ) -> None:
         self._data = data
         self._version = version
         self._states = states
         self._clients = clients
         self._problems = problems
+        self._subscriptions = subscriptions
+        self.metrics = metrics or Metrics()
         self._began = time.monotonic()
         self._process = psutil.Process()
         self._used: dict[tuple[int, float], float] = {}
@@ -72,6 +79,8 @@ class Monitor:
             running=sum(state == "EXECUTING" for state in states.values()),
             disk_free_mb=free // (1024 * 1024),
             problems=problems,
+            subscriptions=self._subscriptions(),
+            runs=self.metrics.told(),
         )
 
     def _measure(self) -> tuple[float, int]:

@@ -66,12 +66,7 @@ class Gate:
 
     def check_place(self, head: Head) -> Refusal | None:
         """Origin and Host alone: for what may be asked without a token."""
-        if head.all("origin"):
-            return FOREIGN_ORIGIN
-        host = head.one("host")
-        if host is None or _without_port(host).lower() not in self._hosts:
-            return FOREIGN_HOST
-        return None
+        return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:
         """None when the request may enter."""
@@ -81,6 +76,16 @@ class Gate:
             if not hmac.compare_digest(given, self._expected):
                 refusal = BAD_TOKEN
         return refusal
+
+
+def check_place(head: Head, hosts: frozenset[str]) -> Refusal | None:
+    """Origin and Host alone; ``hosts`` in lower case."""
+    if head.all("origin"):
+        return FOREIGN_ORIGIN
+    host = head.one("host")
+    if host is None or _without_port(host).lower() not in hosts:
+        return FOREIGN_HOST
+    return None
 
 
 def _without_port(host: str) -> str:

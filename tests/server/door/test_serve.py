@@ -45,7 +45,7 @@ def code(tmp_path: Path) -> Path:
 
 async def test_it_says_where_it_is_and_is_there(data: Path) -> None:
     async with serving(data) as server:
-        assert set(server.ready) == {"event", "url", "token_file", "fingerprint", "pid"}
+        assert set(server.ready) == {"event", "url", "token_file", "fingerprint", "pid", "metrics"}
         assert server.ready["event"] == "ready"
         assert re.fullmatch(r"wss://127\.0\.0\.1:\d+/ws", server.url)
         assert Path(server.ready["token_file"]) == data / "token"

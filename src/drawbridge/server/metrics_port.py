@@ -1,0 +1,101 @@
+"""The numbers for Prometheus, at a port of their own on the loopback interface, for whoever is on this machine.
+
+Nothing in them names a project, a path or a client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from drawbridge.door import Door, Exchange, Peer, Terms, WebSocket
+from drawbridge.server.metrics import BOUNDS, Metrics
+from drawbridge.server.replies import Health
+from drawbridge.wire.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
+
+HOST: Final = "127.0.0.1"
+PATH: Final = "/metrics"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+NOT_HERE: Final = Refusal(404, "Here are the metrics, at /metrics, and nothing else.")
+
+GAUGES: Final = {
+    "uptime_seconds": "Since the server started.",
+    "clients": "Clients that are connected.",
+    "subscriptions": "Projects that clients have joined, and topics that they follow.",
+    "projects": "Projects.",
+    "running": "Projects with a run.",
+}
+"""Fields of ``Health`` → what they say."""
+
+MEGABYTE: Final = 1024 * 1024
+
+
+class _Numbers(Collector):
+    def __init__(self, metrics: Metrics, health: Callable[[], Health]) -> None:
+        self._metrics = metrics
+        self._health = health
+
+    def collect(self) -> Iterator[Metric]:
+        health, metrics = self._health(), self._metrics
+        yield InfoMetricFamily("drawbridge", "The server.", value={"version": health.version})
+        for name, text in GAUGES.items():
+            yield GaugeMetricFamily(f"drawbridge_{name}", text, value=getattr(health, name))
+        free = health.disk_free_mb * MEGABYTE
+        yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Where the data lies.", value=free)
+        yield GaugeMetricFamily("drawbridge_problems", "What makes the health degraded.", value=len(health.problems))
+        runs = CounterMetricFamily("drawbridge_runs", "Runs that have ended.", labels=["outcome"])
+        for outcome, number in sorted(metrics.runs.items()):
+            runs.add_metric([outcome], number)
+        yield runs
+        counts = accumulate(metrics.buckets)
+        buckets = list(zip([*map(str, BOUNDS), "+Inf"], counts, strict=True))
+        yield HistogramMetricFamily("drawbridge_run_seconds", "How long they took.", buckets, metrics.seconds)
+        yield CounterMetricFamily("drawbridge_cost_usd", "What they cost, as agents tell.", value=metrics.cost_usd)
+
+
+class _Site:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+        refusal = check_place(head, LOOPBACK_HOSTS)
+        if refusal is None and (upgrade or head.path != PATH or head.method not in ("GET", "HEAD")):
+            refusal = NOT_HERE
+        return refusal
+
+    def subprotocol(self, head: Head) -> str | None:
+        return None
+
+    def opened(self, head: Head, websocket: WebSocket) -> Peer:
+        raise AssertionError("no WebSocket is let in")
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        exchange.answer(200, generate_latest(self._registry), [("Content-Type", CONTENT_TYPE)])
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    listener: socket.socket | None, metrics: Metrics, health: Callable[[], Health]
+) -> AsyncIterator[str | None]:
+    """Serves at ``listener``, which is bound to ``HOST``; the address, None where none is wanted."""
+    if listener is None:
+        yield None
+        return
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Numbers(metrics, health))
+    async with Door(_Site(registry), listener, Terms(connections=8, message_bytes=1024)):
+        yield f"http://{HOST}:{listener.getsockname()[1]}{PATH}"

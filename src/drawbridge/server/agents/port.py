@@ -200,6 +200,14 @@ class Agent(Protocol):
         ...
 
 
+class Remembered(Struct, frozen=True):
+    """A conversation that an agent keeps. ``last_active``: seconds since 1970; ``title``: what it was begun with."""
+
+    session_id: str
+    last_active: float
+    title: str | None = None
+
+
 class AgentUnusable(Exception):
     """``code`` is one of the client protocol's (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...); the text is for people."""
 

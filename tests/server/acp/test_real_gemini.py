@@ -1,0 +1,49 @@
+"""The real Gemini CLI by the Agent Client Protocol, with a stand-in for its model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from drawbridge.server.agents.port import Decision, Line, Options, Proposal, QuestionGone, SessionKnown
+from tests.e2e_gemini.gemini_stub import GeminiStub, function_call, replace, text, write_file
+from tests.server.agents.rig import Heard, Session, session
+
+from . import gemini
+from .conftest import POEM
+
+
+def words(heard: Heard) -> list[str]:
+    """What the history keeps of what it said for people."""
+    lines = [json.loads(line.data) for line in heard.all(Line) if line.durable]
+    updates = [line["params"]["update"] for line in lines if line.get("method") == "session/update"]
+    return [update["content"]["text"] for update in updates if update["sessionUpdate"] == "agent_message_chunk"]
+
+
+async def test_a_prompt_is_answered(project: Path, model: GeminiStub) -> None:
+    model.will_say(text("Hello there."))
+    async with session(gemini.agent(model), project) as warm:
+        done = await warm.turn("Say hello")
+
+        [known] = warm.heard.all(SessionKnown)
+        assert (done.ok, done.error, done.session_id) == (True, None, known.session_id)
+        assert words(warm.heard) == ["Hello there."]
+        assert "Say hello" in model.requests[0].told
+
+
+async def test_a_change_waits_for_a_yes(project: Path, model: GeminiStub) -> None:
+    poem = project / "poem.txt"
+    model.will_say(replace(poem, "two", "zwei"), text("Done."))
+    async with session(gemini.agent(model), project) as warm:
+        warm.process.prompt("Translate it")
+        asked = await warm.asked()
+        assert (asked.tool_name, asked.changeable) == ("edit", False)
+        assert asked.proposal == Proposal(str(poem), POEM, "one\nzwei\n")
+        assert poem.read_text() == POEM
+
+        warm.process.answer(asked.question_id, Decision(allow=True))
+        assert (await warm.ended()).ok
+
+        assert poem.read_text() == "one\nzwei\n"
+        assert words(warm.heard) == ["Done."]

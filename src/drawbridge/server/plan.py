@@ -5,23 +5,19 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import platformdirs
 
 from drawbridge.errors import BadSetting
 from drawbridge.server.access import HOST_NAME, is_loopback
+from drawbridge.server.agents import registry
 from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.house import Limits
 from drawbridge.server.tls import Certificate
-
-WITH_A_PROGRAM: Final = ("claude",)
-"""Agents whose program can be named."""
-
 
 class Plan:
     """Settings that ``problems`` has found nothing in, as what the server works with."""
@@ -31,7 +27,8 @@ class Plan:
         self.port: int = values["port"]
         self.data = Path(values["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         self.roots = tuple(Path(path).resolve() for path in values["allow"] or [Path.home()])
-        self.agent_paths = dict(given.split("=", 1) for given in values["agent_path"])
+        self.agent_paths: tuple[str, ...] = values["agent_path"]
+        self.acp_agents: tuple[str, ...] = values["acp_agent"]
         self.public_hosts: tuple[str, ...] = values["public_host"]
         self.tls: bool = values["tls"]
         self.certificate = Certificate(Path(values["cert"]), Path(values["key"])) if values["cert"] else None
@@ -75,7 +72,7 @@ def problems(values: Mapping[str, Any]) -> list[str]:
         *_address(values),
         *_certificate(values),
         *(f"--allow: {path} is no directory" for path in values["allow"] or () if not os.path.isdir(path)),
-        *_agents(values),
+        *registry.problems(values["agent_path"], values["acp_agent"]),
         *(
             f"--public-host: {name} is no name of a machine and no address"
             for name in values["public_host"]
@@ -112,17 +109,6 @@ def _certificate(values: Mapping[str, Any]) -> list[str]:
     except BadSetting as error:
         return [str(error).removesuffix(". Nothing was started.")]
     return []
-
-
-def _agents(values: Mapping[str, Any]) -> list[str]:
-    found = []
-    for given in values["agent_path"]:
-        name, _, path = given.partition("=")
-        if name not in WITH_A_PROGRAM:
-            found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(WITH_A_PROGRAM)}")
-        elif shutil.which(path) is None:
-            found.append(f"--agent-path: {path} is no program")
-    return found
 
 
 def _log_file(values: Mapping[str, Any]) -> list[str]:

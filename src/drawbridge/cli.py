@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _add_nvim(commands)
     _add_info(commands)
     _add_serve(commands)
+    _add_token(commands)
     _add_demo(commands)
     _add_hook(commands)
     _add_setup(commands)
@@ -198,6 +199,46 @@ def _serve(chosen: argparse.Namespace) -> int:
     from drawbridge.server import plan, serve
 
     return serve.run(settings.load("serve", settings.SERVE, vars(chosen), more_problems=plan.problems))
+
+
+def _add_token(commands: Commands) -> None:
+    text = "give devices a token each, and take it back"
+    command = commands.add_parser("token", help=text, description=_sentence(text))
+    targets = command.add_subparsers(dest="target", required=True, metavar="COMMAND")
+    what = "make a token for a device, and show it this once"
+    target = targets.add_parser("new", parents=[_data_flags()], help=what, description=_sentence(what))
+    target.add_argument("name", metavar="NAME", help="what the device is called, in histories too")
+    _add_rights(target, "run")
+    what = "show which devices have a token"
+    target = targets.add_parser("list", parents=[_data_flags()], help=what, description=_sentence(what))
+    target.add_argument("--json", action="store_true", help="for scripts: an array, one object a device")
+    what = "take a device's token back; where it is connected it is cut off"
+    target = targets.add_parser("revoke", parents=[_data_flags()], help=what, description=_sentence(what))
+    target.add_argument("name", metavar="NAME", help="the device's name, or its id as in the list")
+    command.set_defaults(run=_token)
+
+
+def _token(chosen: argparse.Namespace) -> int:
+    from drawbridge.server import plan, tokens
+
+    return tokens.run(chosen, plan.data_directory(settings.load("serve", settings.SERVE, vars(chosen))))
+
+
+def _data_flags() -> argparse.ArgumentParser:
+    """Of commands beside a server: whose data it is about."""
+    flags = argparse.ArgumentParser(add_help=False)
+    flags.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the settings file to read")
+    settings.add_flags(flags, tuple(setting for setting in settings.SERVE if setting.name == "data_dir"))
+    return flags
+
+
+def _add_rights(command: argparse.ArgumentParser, scope: str) -> None:
+    what = f"what it may do: read; answer questions; run agents; add and delete projects (default: {scope})"
+    command.add_argument("--scope", choices=("view", "approve", "run", "admin"), default=scope, help=what)
+    what = "it knows only of projects in this directory; repeatable"
+    command.add_argument("--project", action="append", metavar="DIR", default=[], help=what)
+    what = "it is good for so long, as 12h, 30d or 8w (default: until it is revoked)"
+    command.add_argument("--expires", metavar="TIME", help=what)
 
 
 def _add_demo(commands: Commands) -> None:

@@ -25,7 +25,7 @@ class Plan:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.host: str = values["host"]
         self.port: int = values["port"]
-        self.data = Path(values["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+        self.data = data_directory(values)
         self.roots = tuple(Path(path).resolve() for path in values["allow"] or [Path.home()])
         self.agent_paths: tuple[str, ...] = values["agent_path"]
         self.acp_agents: tuple[str, ...] = values["acp_agent"]
@@ -64,6 +64,10 @@ class Plan:
     @property
     def is_loopback(self) -> bool:
         return is_loopback(self.host)
+
+
+def data_directory(values: Mapping[str, Any]) -> Path:
+    return Path(values["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:

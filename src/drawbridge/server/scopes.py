@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +15,7 @@ from drawbridge.server.records import Asked
 
 Scope = Literal["view", "approve", "run", "admin"]
 
-SCOPES: Final[tuple[Scope, ...]] = ("view", "approve", "run", "admin")
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """Each may do what those before it may.
 
 ``view`` reads. ``approve`` answers questions and stops runs. ``run`` has agents do things in the projects that there are.
@@ -107,9 +107,10 @@ def check_answer(
     if updated is None:
         return
     before = msgspec.json.decode(bytes(asked.input))
+    before = before if isinstance(before, dict) else {"": None}
     may = ANSWERS if asked.tool_name == ASKS_THE_PERSON else TEXTS if asked.proposal is not None else frozenset[str]()
-    names = {*before, *updated} if isinstance(before, dict) else {""}
-    if not {name for name in names if (name in before) != (name in updated) or before[name] != updated[name]} <= may:
+    absent = object()
+    if not {name for name in {*before, *updated} if before.get(name, absent) != updated.get(name, absent)} <= may:
         raise out_of_scope(identity, "run", "permission_response with another input", "data.updated_input")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -14,6 +15,10 @@ from websockets.protocol import OPEN, SEND_EOF, SERVER, Protocol
 from drawbridge.wire.gate import Head
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+
+_no_frames: Final = logging.getLogger("drawbridge.frames")
+"""The core's own would write tokens and prompts into a log of the level debug."""
+_no_frames.setLevel(logging.INFO)
 
 
 class Message(Struct, frozen=True):
@@ -70,7 +75,7 @@ class WebSocketConnection:
     def __init__(self, message_limit: int, *, binary_as_text: bool = True) -> None:
         """``message_limit``: bytes of one message, all its fragments together. Else than as text, binary is refused."""
         self._binary_as_text = binary_as_text
-        self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit)
+        self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
         self._parts = bytearray()
         self._closed_told = False
         self._not_text = False

@@ -1,0 +1,86 @@
+"""A whole server in the test's own process, with real projects, the scripted agent and devices; clients come by real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from drawbridge.door import Door
+from drawbridge.server.access import Access, OwnNames
+from drawbridge.server.agents.demo import Demo
+from drawbridge.server.blobs import Blobs
+from drawbridge.server.ceilings import Ceilings
+from drawbridge.server.core import Core
+from drawbridge.server.devices import Devices
+from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.house import Limits
+from drawbridge.server.scopes import Scope
+from drawbridge.server.serve import terms
+from drawbridge.server.site import ServerSite
+from drawbridge.server.stats import Monitor
+from tests.server.wire_client import WireClient, connected
+
+OWNER = "the-owners-token-which-is-long-enough-for-all"
+SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
+
+
+class Server:
+    """Listens on 127.0.0.1. Projects may lie in ``roots``; ``devices`` is another process's view of the same file."""
+
+    def __init__(self, directory: Path, tls: ssl.SSLContext | None, **access: Any) -> None:
+        self.data, self.roots = directory / "data", directory / "roots"
+        self.data.mkdir(mode=0o700)
+        self.roots.mkdir()
+        self.devices = Devices(self.data)
+        blobs = Blobs(self.data / "blobs")
+        limits = Limits(checkpoints=False, warm_processes=0)
+        self.core = Core(self.data, [self.roots], {"demo": Demo()}, blobs, limits, "off", Ceilings())
+        names = OwnNames(["public.example"])
+        self.access = Access(OWNER, names, secure=tls is not None, devices=Devices(self.data), **access)
+        self.site = ServerSite(self.access, self.core)
+        self.core.house.broadcast = self.site.writers.broadcast
+        self.monitor = Monitor(self.data, "1.2.3", self.core.states, lambda: len(self.site.clients))
+        self.site.dispatch = Dispatch(self.core, blobs, [self.roots], ["demo"], "1.2.3", self.monitor.health)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener.setblocking(False)
+        self.port: int = self.listener.getsockname()[1]
+        self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
+        self.door = Door(self.site, self.listener, terms(64), tls)
+
+    def token(self, name: str = "phone", scope: Scope = "approve", **more: Any) -> str:
+        """Of a new device, as the owner makes it beside the server."""
+        return self.devices.add(name, scope, **more)[1]
+
+    @contextlib.asynccontextmanager
+    async def client(self, token: str = OWNER, **options: Any) -> AsyncIterator[WireClient]:
+        async with connected(self.url, token, **options) as client:
+            yield client
+
+    async def project(self, owner: WireClient, name: str = "code") -> str:
+        """A new one of the scripted agent."""
+        (self.roots / name).mkdir()
+        made = await owner.ask("project_create", {"path": str(self.roots / name), "agent": "demo"})
+        id: str = made["project_id"]
+        return id
+
+
+@contextlib.asynccontextmanager
+async def serving(directory: Path, tls: ssl.SSLContext | None = None, **access: Any) -> AsyncIterator[Server]:
+    server = Server(directory, tls, **access)
+    await server.core.open()
+    async with server.door:
+        watch = asyncio.create_task(server.site.watch(every=0.02))
+        yield server
+        watch.cancel()
+        await asyncio.wait([watch])
+        await server.core.close("the end")
+
+
+def code_of(answer: dict[str, Any]) -> str:
+    """Of an error; else the type of the answer."""
+    return str(answer["data"]["code"] if answer["type"] == "error" else answer["type"])

@@ -38,6 +38,7 @@ const commands = {
   sees: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor(),
   gone: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor({ state: 'hidden' }),
   texts: ({ css }, { page }) => page.locator(css).allInnerTexts(),
+  visible: ({ css }, { page }) => page.locator(css).first().isVisible(),
   value: ({ css }, { page }) => page.locator(css).first().inputValue(),
   run: ({ code }, { page }) => page.evaluate(code),
   // Not waitForFunction: the page's policy forbids what that is made of.

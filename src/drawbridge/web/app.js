@@ -18,7 +18,8 @@ const toasts = /** @type {HTMLElement} */ (document.getElementById('toasts'));
 
 /** @type {ConversationView | undefined} */
 let view;
-let refused = false;
+/** Why the server does not take the token; undefined: nothing is said against it. @type {string | undefined} */
+let refused;
 
 const list = new ProjectList(client, { add: () => addProject(client, (id) => go(`#/p/${id}`)) });
 const line = h('p', { class: 'connection', role: 'status' });
@@ -45,12 +46,15 @@ function route() {
     history.replaceState(null, '', `${location.pathname}#/${project ? `p/${project}` : ''}`);
   }
   const token = kept.token();
-  if (!token || refused) {
+  if (!token || refused !== undefined) {
     fill(app, connectView({ refused, connect }));
     app.querySelector('input')?.focus();
     return;
   }
-  if (client.connection.state === 'idle' || given) client.start(token);
+  if (client.connection.state === 'idle' || given) {
+    view = undefined;
+    client.start(token);
+  }
   if (!app.contains(frame)) fill(app, bar, frame);
   const id = /^#\/p\/([\w-]+)$/.exec(location.hash)?.[1];
   client.choose(id);
@@ -65,7 +69,7 @@ function route() {
 const home = () => go('#/');
 
 function connect(/** @type {string} */ token) {
-  refused = false;
+  refused = undefined;
   kept.keepToken(token);
   client.start(token);
   route();
@@ -116,11 +120,13 @@ function showHelp() {
 client.addEventListener('change', (event) => {
   const what = /** @type {CustomEvent} */ (event).detail;
   if (what === 'connection' && client.connection.state === 'refused') {
-    refused = true;
+    const why = client.connection.refusal;
+    refused = why && why.code !== 'UNAUTHORIZED' ? why.message : '';
     kept.keepToken('');
     view = undefined;
     route();
-  } else if (what === 'gone') {
+  } else if (what === 'hello') view?.redraw();
+  else if (what === 'gone') {
     said('This project is not there any more: somebody removed it.', 'problem');
     home();
   }

@@ -21,7 +21,9 @@ export class Client extends EventTarget {
     this.conversation = undefined;
     /** @type {any} */
     this.hello = undefined;
-    this.name = kept.clientName();
+    this.name = this._called = kept.clientName();
+    /** The owner gave this device its name: it is not for the browser to choose. */
+    this.isNamed = false;
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
@@ -31,8 +33,15 @@ export class Client extends EventTarget {
   }
 
   start(/** @type {string} */ token) {
-    this.connection.start(token, this.name);
+    this.hello = undefined;
+    this.name = this._called = kept.clientName();
+    this.connection.start(token, this._called);
     for (const one of this.unsent) void this._execute(one);
+  }
+
+  /** Whether the server takes such a message from this device; as long as nobody knows, it is taken to. */
+  may(/** @type {string} */ type) {
+    return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
   }
 
   /** Shows a project; undefined: none. */
@@ -121,12 +130,22 @@ export class Client extends EventTarget {
   async _open() {
     const { connection } = this;
     void connection.ask('subscribe', { topics: ['projects', 'approvals'] }).catch(() => {});
-    const hello = connection.ask('hello', { client: this.name });
+    const hello = connection.ask('hello', { client: this._called });
     const list = connection.ask('project_list');
-    this.hello = (await hello).data;
+    this._greeted((await hello).data);
     await list;
     this._tell('projects');
     await this._join();
+  }
+
+  /** @param {any} hello */
+  _greeted(hello) {
+    this.hello = hello;
+    const { name } = hello.device;
+    this.isNamed = name !== this._called;
+    this.name = name;
+    kept.keepFeatures(hello.features);
+    this._tell('hello');
   }
 
   /** Comes back to where it was, or begins at the end. */

@@ -3,7 +3,8 @@
 /** Milliseconds until the first, second, … try; then always the last. */
 const PAUSES = [500, 1000, 2000, 5000, 10_000];
 
-const WRONG_TOKEN = 4401;
+/** The token is not taken, or no longer: the `error` before it says why. */
+const NOT_TAKEN = [4401, 4403];
 
 /** A request that was not done: `code` as in the protocol, or OFFLINE where the connection broke before the answer. */
 export class RequestError extends Error {
@@ -28,6 +29,8 @@ export class Connection {
   constructor({ connect, later = (act, ms) => setTimeout(act, ms), cancel = (timer) => clearTimeout(timer), newId }) {
     /** @type {State} */
     this.state = 'idle';
+    /** Where it is `refused`: the error that says why. @type {{code: string, message: string} | undefined} */
+    this.refusal = undefined;
     /** @type {(state: State) => void} */
     this.onstate = () => {};
     /** @type {(message: Message) => void} */
@@ -96,6 +99,7 @@ export class Connection {
 
   _begin() {
     this._become('connecting');
+    this.refusal = undefined;
     const socket = (this._socket = this._connect());
     socket.onopen = () => socket.send(JSON.stringify({ type: 'auth', data: { token: this._token, client: this._client } }));
     socket.onmessage = (/** @type {{data: string}} */ event) => socket === this._socket && this._heard(JSON.parse(event.data));
@@ -104,6 +108,7 @@ export class Connection {
 
   /** @param {Message} message */
   _heard(message) {
+    if (message.type === 'error' && message.request_id === undefined) this.refusal = message.data;
     if (this.state === 'connecting') {
       if (message.type !== 'auth') return;
       this._tries = 0;
@@ -124,8 +129,9 @@ export class Connection {
   _closed(socket, code) {
     if (socket !== this._socket) return;
     this._socket = undefined;
-    this._fail((asked) => code === WRONG_TOKEN || !asked.lasting);
-    if (code === WRONG_TOKEN) {
+    const refused = NOT_TAKEN.includes(code);
+    this._fail((asked) => refused || !asked.lasting);
+    if (refused) {
       this._become('refused');
       return;
     }

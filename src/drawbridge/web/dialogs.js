@@ -112,6 +112,9 @@ const KEYS = [
   ['/', 'To the prompt box'], ['Enter', 'Send; Shift+Enter begins a new line'], ['↑  ↓', 'Earlier prompts, in the prompt box'], ['Esc', 'Back'], ['?', 'This help'],
 ];
 
+/** @type {Record<string, string>} */
+const SCOPES = { view: 'watch', approve: 'answer questions and stop runs', run: 'run agents', admin: 'do everything' };
+
 /** @param {import('./client.js').Client} client @param {{notices: (on: boolean) => Promise<boolean>, forget: () => void}} world */
 export function help(client, { notices, forget }) {
   const name = h('input', { id: 'name', type: 'text', maxlength: 60, value: client.name, onchange: () => kept.keepClientName(name.value.trim()) });
@@ -124,6 +127,7 @@ export function help(client, { notices, forget }) {
     h('h3', { text: 'This browser' }),
     h('label', { class: 'switch' }, notice, 'Notify me when an agent waits for me or is done'),
     h('label', { class: 'switch' }, sound, 'With a sound'),
-    h('label', { for: 'name', text: 'Its name, as others see it (from the next connection on)' }), name,
+    ...(client.isNamed ? [h('p', { class: 'hint', text: `Others see it as “${client.name}”: so the owner called it. It may ${SCOPES[client.hello.device.scope]}.` })]
+      : [h('label', { for: 'name', text: 'Its name, as others see it (from the next connection on)' }), name]),
     h('footer', {}, button({ label: 'Forget the token', class: 'quiet', onclick: forget })));
 }

@@ -30,7 +30,14 @@ function json(/** @type {string} */ name, /** @type {any} */ otherwise) {
 }
 
 export const token = () => get('token') ?? '';
-export const keepToken = (/** @type {string} */ value) => set('token', value);
+export function keepToken(/** @type {string} */ value) {
+  if (value !== token()) set('features', '');
+  set('token', value);
+}
+
+/** What the server takes from this device, as it said last. @returns {string[] | undefined} */
+export const features = () => json('features', undefined);
+export const keepFeatures = (/** @type {string[]} */ all) => set('features', JSON.stringify(all));
 
 export const draft = (/** @type {string} */ project) => get(`draft.${project}`) ?? '';
 export const keepDraft = (/** @type {string} */ project, /** @type {string} */ text) => set(`draft.${project}`, text);

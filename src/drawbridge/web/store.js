@@ -81,8 +81,8 @@ function finished(/** @type {Project} */ project, /** @type {any} */ { outcome, 
 export function editedInput({ tool_name: tool, input, proposal }, text) {
   const old = proposal.old_text.replace(/\r\n/g, '\n');
   if (tool === 'Write') return { ...input, content: endsLike(proposal.new_text, text) };
-  if (tool === 'Edit') return { ...input, old_string: old, new_string: text, replace_all: false };
-  if (tool === 'MultiEdit') return { ...input, edits: [{ old_string: old, new_string: text, replace_all: false }] };
+  if (tool === 'Edit') return { ...input, old_string: old, new_string: text };
+  if (tool === 'MultiEdit') return { ...input, edits: [{ old_string: old, new_string: text }] };
   return undefined;
 }
 

@@ -12,7 +12,7 @@ const TITLES = { Edit: 'wants to change', MultiEdit: 'wants to change', Write: '
 export class ApprovalCard {
   /**
    * @param {any} request the `permission_request`
-   * @param {{root: string, agent: string, answer: (request: any, answer: any) => Promise<void>, whole: (blob: string) => Promise<any>}} world
+   * @param {{root: string, agent: string, may: (type: string) => boolean, answer: (request: any, answer: any) => Promise<void>, whole: (blob: string) => Promise<any>}} world
    */
   constructor(request, world) {
     this.request = request;
@@ -35,19 +35,25 @@ export class ApprovalCard {
     return this._text !== undefined || Boolean(this._message);
   }
 
+  /** Whether this device may decide at all. */
+  get canAnswer() {
+    return !this.answered && this.world.may('permission_response');
+  }
+
   get canEdit() {
-    const { proposal, truncated } = this.request;
-    return Boolean(proposal) && !truncated && editedInput(this.request, '') !== undefined;
+    const { proposal, truncated, changeable = true } = this.request;
+    return this.canAnswer && Boolean(proposal) && changeable && !truncated && editedInput(this.request, '') !== undefined;
   }
 
   accept() {
+    if (!this.canAnswer) return;
     if (this.question) this.question.submit();
     else if (this.mode === 'edit') void this._give({ allow: true, input: editedInput(this.request, this._text ?? '') });
     else void this._give({ allow: true });
   }
 
   edit() {
-    if (!this.canEdit || this.answered) return;
+    if (!this.canEdit) return;
     this.mode = 'edit';
     this._text ??= this.request.proposal.new_text.replace(/\r\n/g, '\n');
     this._draw();
@@ -55,7 +61,7 @@ export class ApprovalCard {
   }
 
   reject() {
-    if (this.answered) return;
+    if (!this.canAnswer) return;
     this.mode = 'reject';
     this._draw();
     this.element.querySelector('textarea')?.focus();
@@ -77,6 +83,11 @@ export class ApprovalCard {
   settle(/** @type {any} */ answer) {
     this.answered = answer;
     this._draw();
+  }
+
+  /** What this device may do is another thing now. */
+  redraw() {
+    if (this.mode === 'read') this._draw();
   }
 
   async _give(/** @type {any} */ answer) {
@@ -165,6 +176,7 @@ export class ApprovalCard {
       const close = button({ label: 'Close', onclick: () => (kept.keepAnswer(this.request.approval_id, null), this.element.remove()) });
       return h('footer', {}, this.mode === 'reject' ? h('p', { class: 'mine', text: this._message }) : null, close);
     }
+    if (!this.canAnswer) return h('footer', { class: 'hint', text: 'This device may watch only: somebody else has to decide.' });
     const disabled = this.busy;
     if (this.mode === 'edit') {
       return h('footer', {},
@@ -172,7 +184,8 @@ export class ApprovalCard {
         button({ label: 'Back', key: 'Esc', class: 'quiet', disabled, onclick: () => this.back() }));
     }
     if (this.mode === 'reject') return this._rejection(disabled);
-    const always = alwaysWords(this.request.suggestions);
+    // Who may not run anything may not say either what shall never be asked about.
+    const always = this.world.may('execute') && alwaysWords(this.request.suggestions);
     return h('footer', {},
       button({ label: disabled ? 'Sending…' : 'Accept', icon: 'check', key: 'a', class: 'yes', disabled, onclick: () => this.accept() }),
       this.canEdit && button({ label: 'Edit', icon: 'pen', key: 'e', disabled, onclick: () => this.edit() }),
@@ -203,7 +216,9 @@ export class ApprovalCard {
       answer: (input) => void this._give({ allow: true, input }),
       skip: () => void this._give({ allow: false, message: '' }),
     });
-    this.question.disable(this.busy || Boolean(this.answered));
+    this.question.disable(this.busy || !this.canAnswer);
+    this.question.foot.hidden = !this.answered && !this.canAnswer;
+    if (this.question.foot.hidden) return [this.question.element, this._answers()];
     return [this.question.element, ...(this.answered ? [/** @type {Node} */ (this._notice()), this._answers()] : [])];
   }
 }

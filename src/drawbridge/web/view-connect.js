@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 
-/** @param {{refused: boolean, connect: (token: string) => void}} world */
+/** @param {{refused: string | undefined, connect: (token: string) => void}} world `refused`: why the last one was not taken */
 export function connectView({ refused, connect }) {
   const field = h('input', { id: 'token', type: 'password', autocomplete: 'current-password', spellcheck: 'false', autocapitalize: 'off', required: true, 'aria-describedby': 'token-help' });
   const submit = (/** @type {Event} */ event) => {
@@ -16,7 +16,7 @@ export function connectView({ refused, connect }) {
     h('p', { class: 'lead', text: 'Coding agents propose changes. You decide who crosses.' }),
     h('form', { onsubmit: submit },
       h('label', { for: 'token', text: 'Token' }), field,
-      refused && h('p', { class: 'problem', role: 'alert', text: 'The server did not take this token. Nothing was changed; look up the right one.' }),
+      refused !== undefined && h('p', { class: 'problem', role: 'alert', text: refused || 'The server did not take this token. Nothing was changed; look up the right one.' }),
       h('button', { type: 'submit', class: 'yes' }, 'Connect'),
       h('p', { id: 'token-help', class: 'hint' }, 'It lies on the server’s machine, in the file that ', h('code', { text: 'drawbridge serve' }), ' shows when it starts. It is kept in this browser only.')));
 }

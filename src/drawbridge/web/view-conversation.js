@@ -30,8 +30,9 @@ export class ConversationView {
     this.scroller = h('div', { class: 'scroller', tabindex: 0, role: 'log', 'aria-label': 'Conversation' }, h('div', { class: 'column' }, this._empty, this._list, this._live, this._pending, this._open));
     this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
     this._status = h('div', { class: 'run' });
+    this._rights = h('p', { class: 'hint rights' });
     this.composer = new Composer(id, { send: (text) => (void client.execute(text), this.list.toEnd()) });
-    this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this.composer.element));
+    this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this._rights, this.composer.element));
     this.list = new WindowList(this.scroller, this._list, {
       render: (item) => itemView(item, { root: this._project?.path ?? '', me: client.name, whole: (blob) => this._whole(blob) }),
       older: () => client.older(),
@@ -40,8 +41,20 @@ export class ConversationView {
     });
     new ResizeObserver(() => this.list.settle()).observe(this._open);
     this.drawn = false;
-    this.drawHead();
+    this.redraw();
     this.update();
+  }
+
+  /** What this device may do has become known, or is another now: what it may not is not there. */
+  redraw() {
+    this.drawHead();
+    const [may, answers] = [this.client.may('execute'), this.client.may('permission_response')];
+    this.composer.element.hidden = !may;
+    this._rights.hidden = may;
+    this._rights.textContent = answers ? 'This device may answer questions and stop runs, and no more.' : 'This device may watch, and no more.';
+    for (const card of this._cards.values()) card.redraw();
+    this._shownStatus = undefined;
+    this.tick();
   }
 
   get _project() {
@@ -85,7 +98,7 @@ export class ConversationView {
     this._words.className = `state ${state}`;
     fill(this._words, h('i', { class: 'dot' }), h('span', { text }));
     if (!this._status.contains(this._words)) this._status.append(this._words);
-    if (run) this._status.append(this._stop);
+    if (run && this.client.may('agent_interrupt')) this._status.append(this._stop);
     else this._stop.remove();
   }
 
@@ -103,13 +116,15 @@ export class ConversationView {
     const project = this._project;
     if (!project) return;
     this.drawn = true;
+    const may = (/** @type {string} */ type) => this.client.may(type);
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
     this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...Object.entries(MODES).map(([value, text]) => h('option', { value, text })));
     fill(this._head, back,
       h('div', { class: 'names' }, h('h2', { text: baseName(project.path) }), h('p', { class: 'path', text: `${project.agent} · ${project.path}` })),
-      h('div', { class: 'tools' }, this._mode,
-        button({ label: 'Sessions', icon: 'sessions', bare: true, class: 'quiet', onclick: this.world.sessions }),
-        button({ label: 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
+      h('div', { class: 'tools' }, may('set_mode') && this._mode,
+        may('session_list') && button({ label: 'Sessions', icon: 'sessions', bare: true, class: 'quiet', onclick: this.world.sessions }),
+        may('project_delete') && button({ label: 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
+    if (this.client.conversation) this._drawMode(this.client.conversation);
   }
 
   _drawMode(/** @type {any} */ { mode }) {
@@ -161,6 +176,7 @@ export class ConversationView {
       const world = {
         root: this._project?.path ?? '',
         agent: this._project?.agent === 'claude' ? 'Claude' : `The ${this._project?.agent} agent`,
+        may: (/** @type {string} */ type) => this.client.may(type),
         answer: (/** @type {any} */ asked, /** @type {any} */ answer) => this._answer(asked, answer),
         whole: (/** @type {string} */ blob) => this._whole(blob),
       };

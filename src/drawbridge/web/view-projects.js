@@ -9,12 +9,14 @@ export class ProjectList {
     this.client = client;
     this._list = h('ul', { class: 'projects' });
     this._empty = h('div', { class: 'empty' }, icon('folder'), h('p', { text: 'No project yet.' }), h('p', { class: 'hint', text: 'A project is a directory on the server’s machine in which an agent works.' }));
-    const head = h('header', {}, h('h2', { text: 'Projects' }), button({ label: 'Add project', icon: 'add', class: 'add', onclick: add }));
+    this._add = button({ label: 'Add project', icon: 'add', class: 'add', onclick: add });
+    const head = h('header', {}, h('h2', { text: 'Projects' }), this._add);
     this.element = h('nav', { class: 'side', 'aria-label': 'Projects' }, head, this._empty, this._list);
   }
 
   update(/** @type {string | undefined} */ current) {
     const { projects } = this.client;
+    this._add.hidden = !this.client.may('project_create');
     const rows = projects.sorted().map((project) => row(project, project.id === current));
     const shown = rows.map((one) => one.outerHTML).join('');
     this._empty.hidden = !projects.known || rows.length > 0;

@@ -12,9 +12,9 @@ export class QuestionForm {
     this._answer = answer;
     this._groups = input.questions.map((/** @type {any} */ question, /** @type {number} */ index) => group(question, index));
     this._hint = h('p', { class: 'hint', role: 'status' });
+    this.foot = h('footer', {}, h('button', { type: 'submit', class: 'yes' }, 'Answer'), button({ label: 'Do not answer', class: 'quiet', onclick: skip }));
     this.element = h('form', { class: 'questions', onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), this.submit()) },
-      ...this._groups.map((/** @type {any} */ one) => one.element), this._hint,
-      h('footer', {}, h('button', { type: 'submit', class: 'yes' }, 'Answer'), button({ label: 'Do not answer', class: 'quiet', onclick: skip })));
+      ...this._groups.map((/** @type {any} */ one) => one.element), this._hint, this.foot);
   }
 
   disable(/** @type {boolean} */ disabled) {

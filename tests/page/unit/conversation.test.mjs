@@ -101,7 +101,7 @@ test('projects that wait come first, and are counted', () => {
 test('an edited proposal goes as the whole file, with the line ends that the file has', () => {
   const proposal = { path: '/f', old_text: 'a\r\nb\r\n', new_text: 'a\r\nc\r\n' };
   const edit = editedInput({ tool_name: 'Edit', input: { file_path: '/f', old_string: 'b', new_string: 'c' }, proposal }, 'a\nd\n');
-  assert.deepEqual(edit, { file_path: '/f', old_string: 'a\nb\n', new_string: 'a\nd\n', replace_all: false });
+  assert.deepEqual(edit, { file_path: '/f', old_string: 'a\nb\n', new_string: 'a\nd\n' });
   assert.deepEqual(editedInput({ tool_name: 'Write', input: { file_path: '/f', content: 'x' }, proposal }, 'a\nd\n'), { file_path: '/f', content: 'a\r\nd\r\n' });
   assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
 });

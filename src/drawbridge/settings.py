@@ -216,6 +216,14 @@ SERVE: Final = (
     ),
     Setting("checkpoints", "switch", True, "keep no checkpoints of git work trees", flag="--no-checkpoints"),
     Setting("fsync", "choice", "second", "when a message is on the disk itself", ("always", "second", "off")),
+    Setting(
+        "metrics_port",
+        "number",
+        None,
+        "numbers for Prometheus at this port of 127.0.0.1; 0: any",
+        metavar="N",
+        range=(0, 65_535),
+    ),
     Setting("json", "switch", False, "print the ready line as JSON"),
     Setting("log_level", "choice", "info", "how much is logged", LEVELS),
     Setting("log_format", "choice", "console", "how it is logged", ("console", "json")),
@@ -242,14 +250,6 @@ def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> No
         if setting.choices:
             options["metavar"] = f"{{{','.join(setting.choices)}}}"
         elif setting.metavar:
-    Setting(
-        "metrics_port",
-        "number",
-        None,
-        "numbers for Prometheus at this port of 127.0.0.1; 0: any",
-        metavar="N",
-        range=(0, 65_535),
-    ),
             options["metavar"] = setting.metavar
         parser.add_argument(flag, **options)
 

@@ -111,11 +111,12 @@ class House:
         self.ceilings = ceilings
         self.running = running
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
+        self.metrics = Metrics()
+        self.reviewers = Reviewers()
         self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)
         self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
-        self.metrics = Metrics()
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 

@@ -112,7 +112,6 @@ class House:
         self.running = running
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.metrics = Metrics()
-        self.reviewers = Reviewers()
         self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)

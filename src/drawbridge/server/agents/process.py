@@ -271,13 +271,14 @@ async def start(
     conversation: Dialect,
     heard: Callable[[Event], None],
     confinement: Confinement = Confinement(),  # noqa: B008 - frozen
+    kind: type[Process] = Process,
 ) -> Process:
     """Runs ``command`` in ``directory``, in a session of its own, under a keeper.
 
     ``environment`` holds the mark. Raises ``AgentUnusable``.
     """
     leash = Leash()
-    process = Process(name, environment[MARK], leash, conversation, heard)
+    process = kind(name, environment[MARK], leash, conversation, heard)
     try:
         await asyncio.get_running_loop().subprocess_exec(
             lambda: process,

@@ -1,0 +1,112 @@
+"""Codex as the server starts it: ``codex exec --json``, one process a prompt (measured with 0.169.0). It asks nobody:
+what it may do is its sandbox, which the permission mode chooses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from drawbridge.server.agents import process
+from drawbridge.server.agents.acp_agent import passed_on, program
+from drawbridge.server.agents.acp_opening import check
+from drawbridge.server.agents.claude_results import NO_SESSION, Failure, not_logged_in
+from drawbridge.server.agents.dialect import Said
+from drawbridge.server.agents.one_shot import OneShot, Turn
+from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Line
+
+TITLE: Final = "Codex"
+
+SANDBOXES: Final[Mapping[str | None, str]] = {
+    None: "read-only",
+    "default": "read-only",
+    "manual": "read-only",
+    "plan": "read-only",
+    "dontAsk": "read-only",
+    "acceptEdits": "workspace-write",
+    "auto": "workspace-write",
+}
+"""What would be asked about can't be, so it is not done: only a mode that lets edits through lets Codex write."""
+
+PASSING: Final = ("item.started", "item.updated")
+"""Said again, in full, by ``item.completed``."""
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_MODEL: Final = re.compile(r"[A-Za-z0-9][!-~]{0,199}")
+
+
+class Codex:
+    name = "codex"
+    names_sessions = True
+
+    def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """``path``: the program; without it PATH is searched at each start."""
+        self._path = path
+        self._environment = environment
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        words = list(arguments(launch))
+        command = [program(self.name, self._path or "codex", self._environment, TITLE), *words]
+        environment = passed_on(self._environment, launch)
+        return await process.start(
+            TITLE, command, launch.directory, environment, Conversation(TITLE), heard, launch.confinement, OneShot
+        )
+
+
+def arguments(launch: Launch) -> Iterator[str]:
+    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for what can't be told to Codex; the text names the option."""
+    options = launch.options
+    check(options, TITLE)
+    session_id = launch.fork_from or (launch.session_id if launch.resume else None)
+    if session_id is not None and not _UUID.fullmatch(session_id):
+        raise AgentUnusable(NO_SESSION, f"{TITLE} knows no conversation with this id. Start a new session.")
+    if options.model is not None and not _MODEL.fullmatch(options.model):
+        raise AgentUnusable("VALIDATION_FAILED", "options.model: it is no model's name. The agent was not started.")
+    yield "exec"
+    if session_id is not None:
+        yield "fork" if launch.fork_from else "resume"
+    yield from ("--json", "--skip-git-repo-check")
+    if options.dangerously_skip_permissions:
+        yield "--dangerously-bypass-approvals-and-sandbox"
+    else:
+        yield from _sandbox(options.permission_mode)
+    if options.model is not None:
+        yield f"--model={options.model}"
+    if options.add_dirs:
+        yield f"--config=sandbox_workspace_write.writable_roots={json.dumps(options.add_dirs)}"
+    if session_id is not None:
+        yield session_id
+    yield "-"
+
+
+def _sandbox(mode: str | None) -> tuple[str, str]:
+    if mode not in SANDBOXES:
+        raise AgentUnusable("VALIDATION_FAILED", f"options.permission_mode: {TITLE} has no mode {mode}.")
+    return f'--config=sandbox_mode="{SANDBOXES[mode]}"', '--config=approval_policy="never"'
+
+
+class Conversation(Turn):
+    _error = ""
+
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
+        kind = message.get("type")
+        if kind == "thread.started":
+            return [*self.in_session(message.get("thread_id")), Line(data)]
+        if kind == "turn.failed" and isinstance(message.get("error"), dict):
+            self._error = str(message["error"].get("message"))
+        return [Line(data, durable=kind not in PASSING)]
+
+    def failed(self, code: int, words: str) -> Failure | None:
+        said = self._error or words
+        if code == 0 and not self._error:
+            return None
+        if "no rollout found" in said:
+            return Failure(NO_SESSION, f"{self.name} does not know this conversation (any more). Start a new session.")
+        if "401 Unauthorized" in said:
+            return not_logged_in(self.name, said)
+        if "usage limit" in said:
+            return Failure("AGENT_RATE_LIMITED", said)
+        return super().failed(code or 1, said)

@@ -18,6 +18,7 @@ from drawbridge.server.ceilings import Ceilings, check_hours
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.metrics import Metrics
 from drawbridge.server.orphans import Running
+from drawbridge.server.reviewers import Reviewers
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
 
 
@@ -112,6 +113,7 @@ class House:
         self.running = running
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.metrics = Metrics()
+        self.reviewers = Reviewers()
         self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits)

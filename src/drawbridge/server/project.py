@@ -19,6 +19,7 @@ from typing import Any, Literal
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import messages, metadata, records
 from drawbridge.server.agents import port
+from drawbridge.server.approvals import Approvals
 from drawbridge.server.checkpoints import Changed, Checkpoints
 from drawbridge.server.client_errors import ClientError, not_written
 from drawbridge.server.history import History
@@ -46,13 +47,17 @@ class Project:
         self.history = history
         self.run: Run | None = None
         self.queue: deque[Run] = deque()
-        self.questions = Questions()
         self.journal = Journal(directory, data, history, house)
+        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
         self._house = house
         self.checkpoints = Checkpoints(self.path, data.id)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
         self._give_up_slot: Callable[[], None] = lambda: None
+
+    @property
+    def questions(self) -> Questions:
+        return self.approvals.questions
 
     @property
     def memory(self) -> records.Memory:
@@ -77,9 +82,6 @@ class Project:
         return messages.ProjectInfo(**self._info())
 
     def _info(self) -> dict[str, Any]:
-        waiting = [
-            messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at) for asked in self.questions
-        ]
         return {
             "id": self.id,
             "path": str(self.path),
@@ -90,7 +92,7 @@ class Project:
             "last_active": self.data.last_active,
             "message_count": self.history.count,
             "last_seq": self.history.last_seq,
-            "approvals": waiting,
+            "approvals": self.approvals.waiting(),
             "first_message_time": instant(self.history.first_time),
             "last_message_time": instant(self.history.last_time),
         }
@@ -106,9 +108,7 @@ class Project:
             **self._info(),
             run=_shown(self.run, 0) if self.run else None,
             queue=runs,
-            open_approvals=[
-                records.question(self.id, asked.record, asked.created_at, asked.seq) for asked in self.questions
-            ],
+            open_approvals=self.approvals.shown(),
         )
 
     # What people do.
@@ -142,20 +142,15 @@ class Project:
 
     def answer(self, approval_id: str, decision: port.Decision, by: Subscriber) -> Answer:
         """The first answer is recorded, told to the others and given to the agent, once."""
-        asked = self.questions.answer(approval_id, decision, by.name)
-        word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
-        resolved = messages.PermissionResolved(
-            approval_id=approval_id, by=by.name, decision=word, message=decision.message
-        )
+        asked, answer = self.approvals.answer(approval_id, decision, by)
         self._asking()
-        seq = self.journal.event(records.RESOLVED, resolved, by, topic="approvals")
         self._worker.answer(asked.question_id, decision)
-        return messages.updated(records.RESOLVED, resolved, self.id, seq)
+        return answer
 
     def _asking(self) -> None:
         """The agent's clocks stand still while a person is asked."""
-        self._worker.asking(bool(self.questions))
-        if not self.questions and self.run is not None:
+        self._worker.asking(bool(self.approvals))
+        if not self.approvals and self.run is not None:
             self.run.answered()
 
     def interrupt(self) -> None:
@@ -280,26 +275,21 @@ class Project:
             self.journal.event(records.SESSION, {"session_id": session_id})
 
     def question(self, run: Run, question: port.Question) -> None:
-        asked = Asked(question, run, now())
         run.ask()
-        self.questions.add(asked)
+        self.approvals.ask(Asked(question, run.id, now()), run.order.agent or self.data.agent)
         self._asking()
-        asked.seq = self.journal.event(records.QUESTION, asked.record, topic="approvals") or 0
 
     def question_gone(self, question_id: str, reason: str) -> None:
-        for asked in self.questions:
+        for asked in self.approvals:
             if asked.question_id == question_id:
                 self._withdraw(asked, reason)
 
     def _withdraw(self, asked: Asked, reason: str) -> None:
-        if self.questions.withdraw(asked, reason):
+        if self.approvals.withdraw(asked, reason):
             self._asking()
-            self.journal.event(
-                records.WITHDRAWN, messages.PermissionWithdrawn(asked.approval.id, reason), topic="approvals"
-            )
 
     def _withdraw_all(self, reason: str) -> None:
-        for asked in self.questions:
+        for asked in self.approvals:
             self._withdraw(asked, reason)
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:

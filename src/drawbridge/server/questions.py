@@ -12,24 +12,22 @@ from drawbridge.approval import Approval
 from drawbridge.server import records
 from drawbridge.server.agents.port import Decision, Question
 from drawbridge.server.client_errors import ClientError
-from drawbridge.server.run import Run
 
 SETTLED_KEPT = 200
 
 
 class Asked:
-    """A question: the approval, what the history keeps of it, the agent's own number for it, and its run."""
+    """A question: the approval, what the history keeps of it, and the agent's own number for it."""
 
-    def __init__(self, question: Question, run: Run, created_at: str) -> None:
+    def __init__(self, question: Question, run_id: str, created_at: str) -> None:
         self.approval: Approval[Decision] = Approval(f"appr_{uuid.uuid4().hex}")
         self.question_id = question.question_id
         self.changeable = question.changeable
-        self.run = run
         self.created_at = created_at
         self.seq = 0
         self.record = records.Asked(
             approval_id=self.approval.id,
-            run_id=run.id,
+            run_id=run_id,
             tool_name=question.tool_name,
             input=question.input,
             suggestions=question.suggestions,

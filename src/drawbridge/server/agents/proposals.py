@@ -41,6 +41,22 @@ def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | No
     return Proposal(path, old or "", new) if len(new) <= TEXT_LIMIT else None
 
 
+def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
+    """The input with which ``tool`` writes exactly ``text``. None: this tool's text can't be given.
+
+    The whole file goes as the old and the new string of an edit: what was shown is what is written, or nothing is.
+    """
+    old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
+    match tool:
+        case "Write":
+            return {**given, "content": text}
+        case "Edit":
+            return {**given, "old_string": old, "new_string": new, "replace_all": False}
+        case "MultiEdit":
+            return {**given, "edits": [{"old_string": old, "new_string": new, "replace_all": False}]}
+    return None
+
+
 def _changed(tool: str, given: Mapping[str, Any], old: str | None) -> str:
     match tool:
         case "Write":

@@ -48,6 +48,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
     "EXECUTION_TIMEOUT": Kind("The run took too long and was ended.", retryable=True),
+    "MEMORY_LIMIT": Kind("The agent and what it had started used more memory than the owner allows, and were ended."),
     "AGENT_NOT_FOUND": Kind("The agent's program is not there, or no agent has this name."),
     "AGENT_TOO_OLD": Kind("The agent's program is older than what this server can talk to."),
     "AGENT_NOT_LOGGED_IN": Kind("The agent's program has no account to work with; log in on the server's machine."),

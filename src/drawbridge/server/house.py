@@ -6,16 +6,18 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.agents.port import Agent, Options
+from drawbridge.server.agents.port import Agent, AgentProcess, Confinement, Event, Launch, Options
 from drawbridge.server.budgets import Budgets
 from drawbridge.server.ceilings import Ceilings, check_hours
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.memory import MemoryWatch
 from drawbridge.server.metrics import Metrics
 from drawbridge.server.orphans import Running
 from drawbridge.server.reviewers import Reviewers
@@ -35,6 +37,9 @@ class Limits(Struct, frozen=True):
     checkpoints: bool = True
     """What the files are is kept before and after each run, where they are in a git work tree."""
     warm_seconds: float = 1800.0
+    memory_bytes: int | None = None
+    """Of one agent with all that it started, resident."""
+    confinement: Confinement = Confinement()
 
 
 class Slots:
@@ -111,6 +116,7 @@ class House:
         self.limits = limits
         self.ceilings = ceilings
         self.running = running
+        self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.metrics = Metrics()
         self.reviewers = Reviewers()
@@ -120,6 +126,10 @@ class House:
         self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+
+    async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+        """As the agent's; written down for the case of a crash, and watched."""
+        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
 
     def granted(self, directory: str, options: Options) -> Options:
         """What a run may begin with at this moment. Raises ``ClientError``: out of hours, or out of budget."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import psutil
@@ -22,12 +22,14 @@ from drawbridge.errors import NotPrivate
 from drawbridge.private_files import write_private
 from drawbridge.server.agents import family
 from drawbridge.server.agents.claude_command import MARK
-from drawbridge.server.agents.port import Agent, AgentProcess, Event, Exited, Launch
+from drawbridge.server.agents.port import AgentProcess, Event, Exited, Launch
 
 FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
 """A start time is reckoned from the system's, which is set right now and then."""
+
+Start: TypeAlias = Callable[[Launch, Callable[[Event], None]], Awaitable[AgentProcess]]
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -47,8 +49,8 @@ class Running:
         self._file = data / FILE
         self._entries: dict[str, Entry] = {}
 
-    async def start(self, agent: Agent, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """As the agent's; it is in the file from before its start until it has exited."""
+    async def start(self, begin: Start, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+        """As ``begin``; the process is in the file from before its start until it has exited."""
 
         def heard_of(event: Event) -> None:
             if isinstance(event, Exited):
@@ -58,7 +60,7 @@ class Running:
         self._entries[launch.mark] = Entry(launch.mark)
         self._save()
         try:
-            process = await agent.start(launch, heard_of)
+            process = await begin(launch, heard_of)
         except BaseException:
             self._ended(launch.mark)
             raise

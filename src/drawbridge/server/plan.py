@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+import psutil
 
 from drawbridge.errors import BadSetting
 from drawbridge.server.access import HOST_NAME, is_loopback
 from drawbridge.server.agents import registry
+from drawbridge.server.agents.port import Confinement
 from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.house import Limits
+from drawbridge.server.memory import MB
 from drawbridge.server.tls import Certificate
+
 
 class Plan:
     """Settings that ``problems`` has found nothing in, as what the server works with."""
@@ -59,6 +63,8 @@ class Plan:
             warm_processes=values["warm"],
             checkpoints=values["checkpoints"],
             warm_seconds=float(values["warm_time"]),
+            memory_bytes=values["max_memory"] * MB if values["max_memory"] else psutil.virtual_memory().total * 3 // 4,
+            confinement=Confinement(values["max_open_files"], values["nice"], values["confined"]),
         )
 
     @property

@@ -113,11 +113,12 @@ class Worker:
             resume=bool(session_id) and fork_from is None,
             fork_from=fork_from,
             options=options,
+            confinement=self._house.limits.confinement,
         )
         if agent not in self._house.agents:
             raise port.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
         self._listener = listener = _Listener(self)
-        self._process = await self._house.running.start(self._house.agents[agent], launch, listener.heard)
+        self._process = await self._house.start(agent, launch, listener.heard)
         self._kind = (agent, options)
         if not launch.resume and not self._house.agents[agent].names_sessions:
             self._employer.session_known(launch.session_id)

@@ -34,6 +34,8 @@ A prompt:
     child-and-die    the same, but it ends itself, and the child holds its pipes
     escape           the same as child, but twice forked, in a session and group of its own and without environment
     escape-and-die   the same, but it ends itself
+    eat MB           starts a process that takes so much memory, in a session of its own; the turn goes on
+    eat-and-end MB   the same, but the turn ends well
     twice            two results for one prompt
     torn             a message without its newline, and then its end with code 0
     error WORDS      ends with an error of the API
@@ -331,6 +333,24 @@ def act_escape(rest: str) -> None:
 def act_escape_and_die(rest: str) -> None:
     tell(str(escaped()))
     sys.exit(5)
+
+
+def eater(megabytes: str) -> int:
+    taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
+    started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.PIPE)
+    assert started.stdout
+    started.stdout.readline()
+    return started.pid
+
+
+def act_eat(rest: str) -> None:
+    tell(str(eater(rest)))
+    time.sleep(600)
+
+
+def act_eat_and_end(rest: str) -> None:
+    tell(str(eater(rest)))
+    end()
 
 
 def act_twice(rest: str) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from drawbridge.server.agents.leash import Leash
+from drawbridge.server.agents.port import Confinement
 from tests.server.agents.rig import BAD_AGENT
 from tests.server.processes import Server
 from tests.server.wire_client import WireClient
+from tests.waiting import PATIENCE
 
 
 def bad_claude(directory: Path) -> list[str | Path]:
@@ -18,15 +23,14 @@ def bad_claude(directory: Path) -> list[str | Path]:
     run = shlex.join([sys.executable, str(BAD_AGENT), "as-told"])
     program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit\nexec {run} "$@"\n')
     program.chmod(0o755)
-    code = directory / "code"
-    code.mkdir(exist_ok=True)
     return ["--allow", directory, "--agent-path", f"claude={program}", "--no-checkpoints", "--no-tls"]
 
 
-async def project(server: Server, client: WireClient) -> str:
+async def project(server: Server, client: WireClient, name: str = "code") -> str:
     """One in which the misbehaving agent works; the client hears of it."""
-    path = str(server.data.parent / "code")
-    created = await client.ask("project_create", {"path": path, "agent": "claude", "join": True})
+    path = server.data.parent / name
+    path.mkdir(exist_ok=True)
+    created = await client.ask("project_create", {"path": str(path), "agent": "claude", "join": True})
     return str(created["project_id"])
 
 
@@ -37,3 +41,14 @@ async def words(client: WireClient) -> str:
         for said in message["data"]["messages"]:
             if said["type"] == "assistant":
                 return str(said["message"]["content"][0]["text"])
+
+
+def kept(script: str, confinement: Confinement = Confinement()) -> tuple[int, str]:  # noqa: B008 - frozen
+    """The exit code of a keeper whose agent is a shell, and what that said."""
+    leash = Leash()
+    with contextlib.closing(leash):
+        command = leash.command(confinement, ["/bin/sh", "-c", script])
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, pass_fds=(leash.descriptor,), timeout=PATIENCE, start_new_session=True
+        )
+    return done.returncode, done.stdout.decode()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,10 +14,11 @@ import psutil
 import pytest
 
 from drawbridge.server.agents import keeper
-from drawbridge.server.agents.leash import Leash
-from drawbridge.server.agents.port import Confinement, Exited, Line
+from drawbridge.server.agents.port import Exited, Line
 from tests.server.agents.rig import bad_agent, eventually, lives, session
 from tests.waiting import PATIENCE, until
+
+from .rig import kept
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only there a process finds children that have left it")
 
@@ -63,17 +63,6 @@ async def server(prompt: str, directory: Path) -> AsyncIterator[Killable]:
         for pid in filter(None, ours):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def kept(script: str, confinement: Confinement = Confinement()) -> tuple[int, str]:  # noqa: B008 - frozen
-    """The exit code of a keeper whose agent is a shell, and what that said."""
-    leash = Leash()
-    with contextlib.closing(leash):
-        command = leash.command(confinement, ["/bin/sh", "-c", script])
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, pass_fds=(leash.descriptor,), timeout=PATIENCE, start_new_session=True
-        )
-    return done.returncode, done.stdout.decode()
 
 
 @pytest.mark.parametrize("prompt", ["half", "say hello", "stubborn"])

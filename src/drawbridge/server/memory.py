@@ -1,0 +1,126 @@
+"""How much memory each agent has, with all that it started, and the end of one that has too much.
+
+What is counted is resident memory. A limit of the address space would be cheaper and wrong: Node 22 begins with 750 MB of
+it for 43 MB in use, and can't make the smallest WebAssembly memory under less than ten gigabytes. Between two looks an
+agent can take more than it may: a hard limit is the service manager's (``MemoryMax``), and the kernel takes an agent
+before it takes the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Collection
+from typing import Final
+
+import msgspec
+import psutil
+
+from drawbridge.server.agents.port import Agent, AgentProcess, Event, Exited, Launch, TurnEnded
+
+EVERY_SECONDS: Final = 1.0
+"""One look takes 4 ms of a thread where 100 processes run on the machine, however many agents there are."""
+
+MB: Final = 1024 * 1024
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class MemoryWatch:
+    """``limit``: bytes for one agent and all that it started; None: no limit, and nobody looks."""
+
+    def __init__(self, limit: int | None, every: float = EVERY_SECONDS) -> None:
+        self._limit = limit
+        self._every = every
+        self._watched: set[_Watched] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self, agent: Agent, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+        """As the agent's; the process is watched until it exits."""
+        if self._limit is None:
+            return await agent.start(launch, heard)
+        watched = _Watched(self, heard)
+        process = await agent.start(launch, watched.heard)
+        watched.pid = process.pid
+        if not watched.has_exited:
+            self._begin(watched)
+        return process
+
+    def _begin(self, watched: _Watched) -> None:
+        self._watched.add(watched)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    def end(self, watched: _Watched) -> None:
+        self._watched.discard(watched)
+        if not self._watched and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look(self) -> None:
+        while self._limit is not None:
+            await asyncio.sleep(self._every)
+            used = await asyncio.to_thread(resident, {watched.pid for watched in self._watched})
+            for watched in list(self._watched):
+                if used.get(watched.pid, 0) > self._limit:
+                    watched.stop(used[watched.pid], self._limit)
+
+
+class _Watched:
+    """One process: what it says goes through here, so that its end is told with the reason."""
+
+    pid = 0
+    has_exited = False
+
+    def __init__(self, watch: MemoryWatch, heard: Callable[[Event], None]) -> None:
+        self._watch = watch
+        self._heard = heard
+        self._why: str | None = None
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, Exited):
+            self.has_exited = True
+            self._watch.end(self)
+        elif isinstance(event, TurnEnded) and self._why is not None:
+            event = msgspec.structs.replace(event, ok=False, interrupted=False, error=self._why, code="MEMORY_LIMIT")
+        self._heard(event)
+
+    def stop(self, used: int, limit: int) -> None:
+        """At once, as the kernel would: while it is asked to go it takes more."""
+        if self._why is None:
+            self._why = (
+                f"It used {used // MB:,} MB of memory with all that it had started, and was ended; the owner of this server "
+                f"allows {limit // MB:,} MB. What it has done until then is kept."
+            )
+            logger.warning(
+                "agent %d: %d MB of memory in use, %d MB are allowed: ended", self.pid, used // MB, limit // MB
+            )
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def resident(agents: Collection[int]) -> dict[int, int]:
+    """Process id of an agent → bytes resident, with all that it started. Blocking.
+
+    A keeper of ours is the ancestor of those too that have lost their parents.
+    """
+    parents: dict[int, int] = {}
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error):
+            parents[pid] = psutil.Process(pid).ppid()
+    roots = {}
+    for agent in agents:
+        parent = parents.get(agent, 0)
+        roots[parent if parents.get(parent) == os.getpid() else agent] = agent
+    used = dict.fromkeys(agents, 0)
+    for pid in parents:
+        at = pid
+        while at not in roots and parents.get(at, 0) > 1:
+            at = parents[at]
+        if at in roots:
+            with contextlib.suppress(psutil.Error):
+                used[roots[at]] += psutil.Process(pid).memory_info().rss
+    return used

@@ -45,10 +45,17 @@ class _Listener:
 
     def __init__(self, worker: Worker) -> None:
         self.worker: Worker | None = worker
+        self.exited: port.Exited | None = None
 
     def heard(self, event: port.Event) -> None:
+        if isinstance(event, port.Exited):
+            self.exited = event
         if self.worker is not None:
             self.worker.heard(event)
+
+
+def _last_words(code: int, stderr: str) -> str:
+    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and said nothing."
 
 
 class Worker:
@@ -63,6 +70,8 @@ class Worker:
         self._kind: tuple[str, port.Options] | None = None
         self._listener: _Listener | None = None
         self._run: Run | None = None
+        self._given: Run | None = None
+        """The last run whose prompt the process was given."""
         self._last_output = 0.0
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
@@ -81,6 +90,9 @@ class Worker:
         self.spawn(self._begin(run, agent, options, session_id, fork_from))
 
     async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
+        await self._checkpoint(run.id, "before")
+        if self._run is not run:  # it was killed meanwhile
+            return None
         try:
             async with self._changing:
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
@@ -97,12 +109,12 @@ class Worker:
             return self._ended(
                 run, "failed", error={"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
             )
-        await self._checkpoint(run.id, "before")
         if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
             self._ended(run, "interrupted")
         elif run.state is State.RUNNING and self._process is not None:
             self._last_output = time.monotonic()
             self._look(run)
+            self._given = run
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
 
@@ -119,6 +131,10 @@ class Worker:
             raise port.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
         self._listener = listener = _Listener(self)
         self._process = await self._house.start(agent, launch, listener.heard)
+        if listener.exited is not None:
+            self._process = self._listener = None
+            text = _last_words(listener.exited.code, listener.exited.stderr)
+            raise port.AgentUnusable("EXECUTION_FAILED", text)
         self._kind = (agent, options)
         if not launch.resume and not self._house.agents[agent].names_sessions:
             self._employer.session_known(launch.session_id)
@@ -152,9 +168,9 @@ class Worker:
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
         self._house.warm.forget(self)
-        if self._run is not None:
-            why = stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and said nothing."
-            self._ended(self._run, "failed", error={"code": "EXECUTION_FAILED", "message": why})
+        run, self._given = self._given, None
+        if run is not None:  # one that came after it gets a process of its own
+            self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(
         self, run: Run, outcome: Outcome, cost_usd: float | None = None, error: dict[str, Any] | None = None

@@ -161,6 +161,8 @@ def _add_setup(commands: Commands) -> None:
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
     what = "have the plugin in a plain Neovim, without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)
+    what = "run the agent server as a service of yours, started with your session"
+    targets.add_parser("serve", parents=[common], help=what, description=_sentence(what) + more)
     what = "install the extension in VS Code or one of its kin"
     target = targets.add_parser("vscode", parents=[common], help=what, description=_sentence(what) + more)
     target.add_argument("--program", metavar="PATH", help="the editor's command (default: code, or the like, on PATH)")

@@ -59,6 +59,10 @@ def _plan(chosen: Chosen) -> Plan:
         from drawbridge.setup import nvim
 
         return nvim.plan_removal() if chosen.remove else nvim.plan_setup()
+    if chosen.target == "serve":
+        from drawbridge.setup import serve
+
+        return serve.plan_removal() if chosen.remove else serve.plan_setup()
     from drawbridge.setup import vscode
 
     return vscode.plan(chosen.program, remove=chosen.remove)

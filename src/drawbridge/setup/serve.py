@@ -1,0 +1,322 @@
+"""``drawbridge setup serve``: the agent server as a service of this user: a systemd unit, on macOS a launchd agent.
+
+The service is ``drawbridge serve`` with the settings of the file and of the environment that this is run in; a secret (an
+API key) goes into ``serve.env`` beside the settings file, or into the account's login, never into the unit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import plistlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from drawbridge import settings
+from drawbridge.errors import NoProgram, WorldError
+from drawbridge.setup import copies, files, record
+from drawbridge.setup.files import Change, Step
+from drawbridge.setup.interpreter import is_passing
+from drawbridge.setup.plan import Plan
+from drawbridge.setup.record import Record
+
+NAME: Final = "drawbridge"
+PATIENCE: Final = 60
+
+PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
+"""Of this environment, beside PATH and the server's own settings: a service has none of them by itself."""
+
+UNIT: Final = """\
+[Unit]
+Description=Drawbridge: coding agents on this machine, steered from anywhere
+StartLimitIntervalSec=5min
+StartLimitBurst=5
+
+[Service]
+Type=exec
+ExecStart={command}
+{environment}
+EnvironmentFile=-{secrets}
+# A crash is followed by a new start; settings that can't be used (2) would not get better by it.
+Restart=on-failure
+RestartSec=2
+RestartPreventExitStatus=2
+# The server is told to end and ends its agents in good order; what is left after that is killed.
+KillMode=mixed
+TimeoutStopSec=30
+# An agent that takes too much memory loses its own process, not the server and the other agents.
+OOMPolicy=continue
+# No image of the server's memory, with the token in it, is left on the disk.
+LimitCORE=0:infinity
+# Nothing that hides /home, /tmp or system calls from the service: its agents build, test and debug your projects. What they
+# are held to is the server's own business (drawbridge serve --help: --restricted, --max-memory, --unconfined).
+
+[Install]
+WantedBy=default.target
+"""
+
+
+class Service(Protocol):
+    """One platform's kind of service."""
+
+    path: Path
+
+    def content(self) -> bytes: ...
+
+    def available(self) -> bool:
+        """Whether its manager answers."""
+        ...
+
+    def runs(self) -> bool: ...
+
+    def start(self, *, again: bool) -> list[list[str]]:
+        """Commands after the file was written; ``again``: it was there before."""
+        ...
+
+    def stop(self) -> list[list[str]]:
+        """Commands before the file is removed."""
+        ...
+
+    def forget(self) -> list[list[str]]:
+        """Commands after it was removed."""
+        ...
+
+    notes: tuple[str, ...]
+
+
+class Systemd:
+    notes: tuple[str, ...] = (
+        "It ends when you log out of this machine. To have it run always: loginctl enable-linger",
+    )
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        base = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        self.path = base / "systemd" / "user" / f"{NAME}.service"
+
+    def content(self) -> bytes:
+        command = " ".join(_quoted(word).replace("$", "$$") for word in command_line())
+        kept = passed_on(self._environ).items()
+        environment = "\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in kept)
+        secrets = str(secrets_file(self._environ)).replace("%", "%%")
+        return UNIT.format(command=command, environment=environment, secrets=secrets).encode()
+
+    def available(self) -> bool:
+        return succeeds("systemctl", "--user", "show-environment")
+
+    def runs(self) -> bool:
+        return succeeds("systemctl", "--user", "is-enabled", "--quiet", self.path.name) and succeeds(
+            "systemctl", "--user", "is-active", "--quiet", self.path.name
+        )
+
+    def start(self, *, again: bool) -> list[list[str]]:
+        reload, enable = ["systemctl", "--user", "daemon-reload"], ["systemctl", "--user", "enable", self.path.name]
+        return [reload, enable, ["systemctl", "--user", "restart" if again else "start", self.path.name]]
+
+    def stop(self) -> list[list[str]]:
+        return [["systemctl", "--user", "disable", "--now", self.path.name]]
+
+    def forget(self) -> list[list[str]]:
+        return [["systemctl", "--user", "daemon-reload"]]
+
+
+class Launchd:
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, environ: Mapping[str, str], uid: int) -> None:
+        self._environ = environ
+        self._domain = f"gui/{uid}"
+        self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
+
+    def content(self) -> bytes:
+        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # rotated by the server; launchd rotates nothing
+        return plistlib.dumps(
+            {
+                "Label": self.path.stem,
+                "ProgramArguments": [*command_line(), "--log-file", str(log)],
+                "EnvironmentVariables": passed_on(self._environ),
+                "RunAtLoad": True,
+                "KeepAlive": {"SuccessfulExit": False},
+                "ProcessType": "Interactive",  # else its agents are slowed down as work in the background is
+                "ExitTimeOut": 30,
+                "HardResourceLimits": {"Core": 0},
+            }
+        )
+
+    def available(self) -> bool:
+        return succeeds("launchctl", "print", self._domain)
+
+    def runs(self) -> bool:
+        return succeeds("launchctl", "print", f"{self._domain}/{self.path.stem}")
+
+    def start(self, *, again: bool) -> list[list[str]]:
+        return [*(self.stop() if again else []), ["launchctl", "bootstrap", self._domain, str(self.path)]]
+
+    def stop(self) -> list[list[str]]:
+        return [["launchctl", "bootout", f"{self._domain}/{self.path.stem}"]] if self.runs() else []
+
+    def forget(self) -> list[list[str]]:
+        return []
+
+
+@dataclass(frozen=True)
+class Run:
+    """The step that tells the service's manager. ``path``: the file it is about."""
+
+    path: Path
+    commands: tuple[tuple[str, ...], ...]
+    kind: str = "modify"
+
+    def lines(self) -> list[str]:
+        return [f"{'-' if self.kind == 'delete' else '+'} {shlex.join(command)}" for command in self.commands]
+
+    def apply(self) -> None:
+        for command in self.commands:
+            _run(command)
+
+
+def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
+    """This machine's. Raises ``NoProgram`` where there is none that is known here."""
+    if platform.startswith("linux"):
+        return Systemd(environ)
+    if platform == "darwin":
+        return Launchd(environ, os.getuid() if uid is None else uid)
+    raise NoProgram(
+        f"No service manager of {platform} is known here. Nothing was changed; start `drawbridge serve` in its own way."
+    )
+
+
+def plan_setup(chosen: Service | None = None) -> Plan:
+    ours = chosen or service()
+    if is_passing(sys.executable):
+        raise NoProgram(
+            f"This drawbridge runs with {sys.executable}, which lies in a directory that is emptied now and then. Nothing was "
+            "changed. Install it to stay, for example with pipx, and run this again from there."
+        )
+    before, after = files.read(ours.path), _marked(ours.content())
+    if before is not None and not is_ours(before):
+        note = f"{ours.path} was not written by setup and was left as it is; move it away to have this one."
+        return Plan([], "", f"Nothing to change: {ours.path} is not setup's.", [note])
+    change = Change(ours.path, before, after, keep=before is not None and not is_untouched(before))
+    steps: list[Step] = []
+    if before != after:
+        change.check()
+        steps.append(change)
+    commands, notes = ours.start(again=before is not None), list(ours.notes)
+    if not ours.available():
+        lines = "; ".join(shlex.join(command) for command in commands)
+        notes.insert(0, f"The service manager does not answer here. To start the server where it does: {lines}")
+    elif steps or not ours.runs():
+        steps.append(Run(ours.path, tuple(map(tuple, commands))))
+    made = record.load(ours.path)
+    directories = made.directories if made else tuple(map(str, files.missing_directories(ours.path)))
+    return Plan(
+        steps,
+        done=f"{ours.path} is in place. docs/server.md says how to look after it.",
+        nothing=f"Nothing to change: {ours.path} is as it should be.",
+        notes=notes,
+        finish=lambda: record.save(ours.path, Record(created=True, directories=directories)),
+        command=command_line(),
+    )
+
+
+def plan_removal(chosen: Service | None = None) -> Plan:
+    ours = chosen or service()
+    before, made = files.read(ours.path), record.load(ours.path)
+    if before is None or not is_ours(before):
+        return Plan([], "", f"Nothing to remove: {ours.path} is not there, or not setup's.")
+    steps: list[Step] = [Change(ours.path, before, None, keep=not is_untouched(before))]
+    if ours.available():
+        around = [Run(ours.path, tuple(map(tuple, commands)), "delete") for commands in (ours.stop(), ours.forget())]
+        steps = [step for step in (around[0], *steps, around[1]) if not isinstance(step, Run) or step.commands]
+
+    def finish() -> None:
+        record.save(ours.path, None)
+        for directory in (*(made.directories if made else ()), copies.data_directory()):
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+
+    done = "The service is gone. Projects, histories and settings are where they were."
+    return Plan(steps, done, "", finish=finish)
+
+
+def command_line() -> list[str]:
+    """-P: what lies in the home directory is not taken for a module."""
+    return [os.path.abspath(sys.executable), "-P", "-m", "drawbridge", "serve"]
+
+
+def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    path = [
+        place for place in environ.get("PATH", "").split(os.pathsep) if place.startswith("/") and not is_passing(place)
+    ]
+    kept = {"PATH": os.pathsep.join(dict.fromkeys(path))}
+    for name in sorted(environ):
+        wanted = name in PASSED_ON or name.startswith("DRAWBRIDGE_SERVE_")
+        if wanted and environ[name] and environ[name].isprintable():
+            kept[name] = environ[name]
+    return kept
+
+
+def secrets_file(environ: Mapping[str, str]) -> Path:
+    return Path(settings.config_file(environ)).absolute().with_name("serve.env")
+
+
+def _marked(content: bytes) -> bytes:
+    """With a line before it (in XML: after its first) that says whose it is, and whether it was changed since."""
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it; it can remove it, too."
+    if content.startswith(b"<?xml"):
+        first, _, rest = content.partition(b"\n")
+        return first + f"\n<!-- {text} -->\n".encode() + rest
+    return f"# {text}\n".encode() + content
+
+
+def _mark(content: bytes) -> re.Match[bytes] | None:
+    return re.search(rb"^(?:#|<!--) Written by `drawbridge setup serve` \(([0-9a-f]{12})\).*\n", content, re.MULTILINE)
+
+
+def is_ours(content: bytes) -> bool:
+    return _mark(content) is not None
+
+
+def is_untouched(content: bytes) -> bool:
+    """Whether it is as setup has written it."""
+    mark = _mark(content)
+    if mark is None:
+        return False
+    rest = content[: mark.start()] + content[mark.end() :]
+    return hashlib.sha256(rest).hexdigest()[:12] == mark[1].decode()
+
+
+def _quoted(word: str) -> str:
+    """For systemd, which takes % for its own everywhere."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def succeeds(*command: str) -> bool:
+    try:
+        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
+
+
+def _run(command: tuple[str, ...]) -> None:
+    """Raises ``WorldError`` with its own last words."""
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WorldError(f"`{shlex.join(command)}` could not be done: {error}. The file is in place.") from None
+    if ended.returncode:
+        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["it says nothing"])[-1]
+        raise WorldError(f"`{shlex.join(command)}` ended with code {ended.returncode}: {last}")

@@ -1,0 +1,233 @@
+"""``drawbridge setup serve``: the server as a service; afterwards nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drawbridge.errors import NoProgram
+from drawbridge.setup import serve
+from drawbridge.setup.plan import Plan
+from tests.setup.conftest import Setup, everything_below
+
+MANAGER = """\
+#!/bin/sh
+# Stands for systemctl: writes down what it is asked, and remembers what was started.
+echo "$@" >> "$CALLS"
+case "$*" in
+  *is-enabled*|*is-active*) test -e "$CALLS.on" ;;
+  *disable*) rm -f "$CALLS.on" ;;
+  *"start drawbridge.service"|*restart*) touch "$CALLS.on" ;;
+esac
+"""
+
+
+@pytest.fixture(autouse=True)
+def stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This Python lies in no directory that is emptied."""
+    monkeypatch.setattr(serve, "is_passing", lambda path: path.startswith("/passing"))
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the manager was asked, a line each."""
+    program, calls = tmp_path / "bin" / "systemctl", tmp_path / "calls"
+    program.parent.mkdir()
+    program.write_text(MANAGER)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(calls))
+    calls.touch()
+    return calls
+
+
+def left(home: Path) -> dict[str, bytes | str]:
+    """But for the usual places of data, which may be there from now on."""
+    return {name: content for name, content in everything_below(home).items() if name not in (".local", ".local/share")}
+
+
+def asked(calls: Path) -> list[str]:
+    """Without the questions that change nothing."""
+    lines = calls.read_text().splitlines()
+    calls.write_text("")
+    return [line.removeprefix("--user ") for line in lines if not re.search(r"is-|show-environment", line)]
+
+
+def unit(home: Path) -> Path:
+    return home / ".config" / "systemd" / "user" / "drawbridge.service"
+
+
+def test_it_shows_does_repeats_and_takes_back(setup: Setup, home: Path, systemd: Path) -> None:
+    before = left(home)
+
+    shown = setup("serve", "--dry-run")
+    assert "ExecStart=" in shown.output
+    assert "+ systemctl --user start drawbridge.service" in shown.output
+    assert (left(home), asked(systemd)) == (before, [])
+
+    assert setup("serve").code == 0
+    assert unit(home).stat().st_mode & 0o777 == 0o600
+    assert asked(systemd) == ["daemon-reload", "enable drawbridge.service", "start drawbridge.service"]
+
+    now = left(home)
+    assert "Nothing to change" in setup("serve").output
+    assert (left(home), asked(systemd)) == (now, [])
+
+    assert setup("serve", "--remove").code == 0
+    assert asked(systemd) == ["disable --now drawbridge.service", "daemon-reload"]
+    assert left(home) == before
+    assert "Nothing to remove" in setup("serve", "--remove").output
+
+
+def test_a_service_that_was_stopped_is_started_again(setup: Setup, systemd: Path) -> None:
+    setup("serve")
+    systemd.with_name("calls.on").unlink()
+    asked(systemd)
+    assert setup("serve", "--json").facts["applied"] is True
+    assert asked(systemd)[-1] == "restart drawbridge.service"
+
+
+def test_what_a_person_changed_in_it_is_kept_beside(setup: Setup, home: Path, systemd: Path) -> None:
+    setup("serve")
+    mine = unit(home).read_text() + "# mine\n"
+    unit(home).write_text(mine)
+    facts = setup("serve", "--json").facts
+    assert Path(facts["files"][0]["backup"]).read_text() == mine
+    assert "# mine" not in unit(home).read_text()
+    unit(home).write_text(mine)
+    setup("serve", "--remove")
+    kept = [file for file in unit(home).parent.iterdir() if file.suffix == ".bak"]
+    assert [file.read_text() for file in kept] == [mine, mine]
+    assert not unit(home).exists()
+
+
+def test_a_unit_of_somebody_else_is_left_alone(setup: Setup, home: Path, systemd: Path) -> None:
+    unit(home).parent.mkdir(parents=True)
+    unit(home).write_text("[Service]\nExecStart=/bin/true\n")
+    before = left(home)
+    said = setup("serve")
+    assert "was not written by setup" in said.errors
+    assert "Nothing to remove" in setup("serve", "--remove").output
+    assert (left(home), asked(systemd)) == (before, [])
+
+
+def test_where_no_manager_answers_the_file_is_written_and_the_commands_are_named(
+    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "succeeds", lambda *command: False)
+    said = setup("serve")
+    assert unit(home).exists()
+    assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in said.errors
+    setup("serve", "--remove")
+    assert left(home) == {"project": "directory"}
+
+
+def test_a_manager_that_fails_is_quoted(
+    setup: Setup, home: Path, systemd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = systemd.with_name("bin") / "systemctl"
+    program.write_text(MANAGER + 'case "$*" in *enable*) echo "no such bus" >&2; exit 1;; esac\n')
+    said = setup("serve")
+    assert said.code == 3
+    assert "`systemctl --user enable drawbridge.service` ended with code 1: no such bus" in said.errors
+
+
+def test_an_environment_that_will_vanish_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/passing/venv/bin/python")
+    said = setup("serve")
+    assert said.code == 3
+    assert "emptied now and then" in said.errors
+    assert not unit(home).exists()
+
+
+def environment_of(content: str) -> dict[str, str]:
+    words = [shlex.split(line.partition("=")[2])[0] for line in content.splitlines() if line.startswith("Environment=")]
+    return dict(word.replace("%%", "%").split("=", 1) for word in words)
+
+
+def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secrets(home: Path) -> None:
+    given = {
+        "PATH": "/usr/bin:/passing/bin:relative::/opt/50% more/bin:/usr/bin",
+        "DRAWBRIDGE_SERVE_PORT": "9000",
+        "DRAWBRIDGE_CONFIG": "/etc/a \"quoted\" 'file'.toml",
+        "ANTHROPIC_API_KEY": "sk-secret",
+        "DRAWBRIDGE_SERVE_MODE": "two\nlines",
+    }
+    content = serve.service("linux", given).content().decode()
+    assert environment_of(content) == {
+        "PATH": "/usr/bin:/opt/50% more/bin",
+        "DRAWBRIDGE_SERVE_PORT": "9000",
+        "DRAWBRIDGE_CONFIG": given["DRAWBRIDGE_CONFIG"],
+    }
+    assert "EnvironmentFile=-/etc/serve.env\n" in content
+    assert "sk-secret" not in content
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+def test_systemd_finds_nothing_wrong_with_the_unit(home: Path, tmp_path: Path) -> None:
+    given = {"PATH": "/usr/bin:/with a space/bin", "DRAWBRIDGE_CONFIG": "/etc/50%/$HOME/x.toml"}
+    file = tmp_path / "drawbridge.service"
+    file.write_bytes(serve.service("linux", given).content())
+    ended = subprocess.run(
+        ["systemd-analyze", "--user", "verify", file], capture_output=True, text=True, timeout=30, env={**os.environ}
+    )
+    assert (ended.returncode, [line for line in ended.stderr.splitlines() if "drawbridge" in line]) == (0, [])
+
+
+def test_the_command_of_the_unit_starts_this_server(home: Path) -> None:
+    content = serve.service("linux", {"PATH": "/usr/bin"}).content().decode()
+    [command] = re.findall(r"^ExecStart=(.*)$", content, re.MULTILINE)
+    ended = subprocess.run([*shlex.split(command), "--help"], capture_output=True, text=True, timeout=30, cwd=home)
+    assert "run coding agents on this machine" in ended.stdout.lower()
+
+
+# macOS, which these tests do not run on: its file, and the commands by their words.
+
+
+def launchd(monkeypatch: pytest.MonkeyPatch, running: list[bool]) -> serve.Service:
+    monkeypatch.setattr(serve, "succeeds", lambda *command: running[0] if "/drawbridge" in command[-1] else True)
+    return serve.service("darwin", {"PATH": "/usr/bin", "LANG": "en_GB.UTF-8"}, uid=501)
+
+
+def words(plan: Plan) -> list[str]:
+    return [line for step in plan.steps if isinstance(step, serve.Run) for line in step.lines()]
+
+
+def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = [False]
+    ours = launchd(monkeypatch, running)
+    assert ours.path == home / "Library" / "LaunchAgents" / "drawbridge.serve.plist"
+    monkeypatch.setattr(serve, "_run", lambda command: None)
+    plan = serve.plan_setup(ours)
+    assert words(plan) == [f"+ launchctl bootstrap gui/501 {ours.path}"]
+    for step in plan.steps:
+        step.apply()
+    plan.finish()
+
+    told = plistlib.loads(ours.path.read_bytes())
+    assert told["Label"] == "drawbridge.serve"
+    assert told["ProgramArguments"][:5] == [sys.executable, "-P", "-m", "drawbridge", "serve"]
+    assert told["EnvironmentVariables"] == {"PATH": "/usr/bin", "LANG": "en_GB.UTF-8"}
+    assert (told["RunAtLoad"], told["KeepAlive"]) == (True, {"SuccessfulExit": False})
+
+    running[0] = True
+    assert serve.plan_setup(ours).steps == []
+    removal = serve.plan_removal(ours)
+    assert words(removal) == ["- launchctl bootout gui/501/drawbridge.serve"]
+    for step in removal.steps:
+        step.apply()
+    removal.finish()
+    assert left(home) == {}
+
+
+def test_on_another_system_it_says_so() -> None:
+    with pytest.raises(NoProgram, match="No service manager of win32"):
+        serve.service("win32", {})

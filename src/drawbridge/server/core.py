@@ -291,7 +291,8 @@ class Core:
 
     async def session_list(self, command: protocol.SessionList, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        found = await asyncio.to_thread(sessions.listed, project.path, project.memory.session_id, command.limit)
+        agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
+        found = await asyncio.to_thread(sessions.listed, agent, project.path, current, command.limit)
         return Answer(type="session_list", project_id=project.id, data={"sessions": found})
 
     async def session_resume(self, command: protocol.SessionResume, client: Subscriber) -> Answer:
@@ -303,7 +304,8 @@ class Core:
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer:
         project = self.projects.get(project_id)
-        if not await asyncio.to_thread(sessions.known, project.path, session_id):
+        agent = self.house.agents.get(project.data.agent)
+        if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
         await project.resume(session_id, fork=fork)
         return messages.OK

@@ -148,10 +148,13 @@ class SessionReset(Struct, frozen=True):
 
 
 class SessionChanged(Struct, frozen=True, omit_defaults=True):
-    """The conversation that the next run goes on with; with ``fork_from`` a new one that knows that one."""
+    """The conversation that the next run goes on with; with ``fork_from`` a new one that knows that one. ``agent``: whose
+    it is, where a client has chosen it.
+    """
 
     session_id: str
     fork_from: str | None = None
+    agent: str | None = None
 
 
 class ExecutionKilled(Struct, frozen=True):

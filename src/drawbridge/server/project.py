@@ -206,7 +206,8 @@ class Project:
         """The next prompt goes on with that conversation, or with a copy of it."""
         self._not_busy()
         self._fork_from = session_id if fork else None
-        self.journal.event(records.SESSION, {"session_id": "" if fork else session_id, "fork_from": self._fork_from})
+        changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
+        self.journal.event(records.SESSION, changed)
         self.journal.save()
         self.publish_state()
         await self._worker.end()
@@ -240,6 +241,9 @@ class Project:
         run.start(time.monotonic())
         self._house.at_work[self.id] = self
         agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
+        if self.memory.session_id and self.memory.agent not in ("", agent):  # one agent's conversation is not another's
+            self._fork_from = None
+            self.journal.event(records.SESSION, messages.SessionChanged(""))
         self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         try:

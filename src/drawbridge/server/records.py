@@ -170,6 +170,8 @@ class Memory(Struct):
     """request_id → run, the newest last."""
     approvals: dict[str, str] = {}
     """Those that wait → their run."""
+    agent: str = ""
+    """Whose conversation ``session_id`` is; empty: not known."""
     last_outcome: str | None = None
     cost_usd: float = 0.0
     days: dict[str, float] = {}
@@ -201,11 +203,14 @@ class Memory(Struct):
                 self.cost_usd += cost
                 self.days[day] = self.days.get(day, 0.0) + cost
                 forget_old(self.days)
+        elif what == STARTED:
+            self.agent = fields["agent"]
         elif what == QUESTION:
             self.approvals[fields["approval_id"]] = fields["run_id"]
         elif what in (RESOLVED, WITHDRAWN):
             self.approvals.pop(fields["approval_id"], None)
         elif what in (SESSION, RESET):
             self.session_id = fields.get("session_id", "")
+            self.agent = fields.get("agent", self.agent)
             if what == RESET:
                 self.last_outcome = None

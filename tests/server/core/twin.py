@@ -99,6 +99,7 @@ class Agent:
 
     name = "claude"
     names_sessions = False
+    sessions = None
 
     def __init__(self) -> None:
         self.processes: list[Process] = []

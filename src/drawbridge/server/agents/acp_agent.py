@@ -10,7 +10,7 @@ from typing import Final
 
 from drawbridge.server.agents import acp_opening, claude_command, process
 from drawbridge.server.agents.acp import Conversation
-from drawbridge.server.agents.port import AgentUnusable, Event, Launch
+from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Sessions
 from drawbridge.server.agents.program import read_file
 
 # What an editor tells its terminals, and Gemini CLI the processes that it starts: not meant for a server's agents.
@@ -22,6 +22,7 @@ class Acp:
     """Any such agent: ``command`` starts it. ``title``: its name for people."""
 
     names_sessions = True
+    sessions: Sessions | None = None
 
     def __init__(
         self, name: str, command: Sequence[str], title: str = "", environment: Mapping[str, str] = os.environ

@@ -25,6 +25,7 @@ LONGEST_TEXT: Final = 64 * 1024
 
 class Command:
     names_sessions = True
+    sessions = None
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
         self.name = name

@@ -20,6 +20,7 @@ class Demo:
     """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
 
     names_sessions = False
+    sessions = None
 
     def __init__(
         self, command: Sequence[str] = COMMAND, name: str = "demo", environment: Mapping[str, str] = os.environ

@@ -36,6 +36,10 @@ class Gemini(Acp):
         return await self._run(command, told, heard, OWN)
 
     @property
+    def sessions(self) -> gemini_sessions.Kept:  # type: ignore[override]
+        return gemini_sessions.Kept(self.home)
+
+    @property
     def home(self) -> Path:
         """Where it keeps everything."""
         return Path(self._environment.get("GEMINI_CLI_HOME") or os.path.expanduser("~")) / ".gemini"

@@ -6,6 +6,7 @@ by it or by a person at any time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -39,25 +40,34 @@ def spare(home: Path, session_id: str) -> None:
                 path.rename(path.parent / name)
 
 
-def listed(home: Path, directory: str, limit: int) -> list[Remembered]:
-    """Those of a directory, the newest first. Reads files: not from the event loop's thread."""
-    found = []
-    for path in _files(home, directory):
-        try:
-            found.append((path.stat().st_mtime, path))
-        except OSError:
-            continue
-    sessions: dict[str, Remembered] = {}
-    for time, path in sorted(found, reverse=True):
-        session = _read(path, time)
-        if session is not None and session.session_id not in sessions:
-            sessions[session.session_id] = session
-        if len(sessions) == limit:
-            break
-    return list(sessions.values())
+class Kept(Struct, frozen=True):
+    """Those in ``home``, the CLI's folder."""
+
+    home: Path
+
+    def listed(self, path: Path, limit: int) -> list[Remembered]:
+        """The newest first. Reads files: not from the event loop's thread."""
+        found = []
+        for file in _files(self.home, path):
+            with contextlib.suppress(OSError):
+                found.append((file.stat().st_mtime, file))
+        sessions: dict[str, Remembered] = {}
+        for time, file in sorted(found, reverse=True):
+            session = _read(file, time)
+            if session is not None:
+                sessions.setdefault(session.session_id, session)
+            if len(sessions) == limit:
+                break
+        return list(sessions.values())
+
+    def known(self, path: Path, session_id: str) -> bool:
+        if not ID.fullmatch(session_id):
+            return False
+        files = (file for file in _files(self.home, path) if file.stem.endswith(session_id[:8]))
+        return any((session := _read(file, 0)) and session.session_id == session_id for file in files)
 
 
-def _files(home: Path, directory: str) -> list[Path]:
+def _files(home: Path, directory: Path) -> list[Path]:
     for root in home.glob("tmp/*/.project_root"):
         try:
             if os.path.realpath(root.read_text().strip()) == os.path.realpath(directory):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from msgspec import Raw, Struct, field
@@ -185,6 +186,24 @@ class AgentProcess(Protocol):
         ...
 
 
+class Remembered(Struct, frozen=True):
+    """A conversation that an agent keeps. ``last_active``: seconds since 1970; ``title``: what it was begun with."""
+
+    session_id: str
+    last_active: float
+    title: str | None = None
+
+
+class Sessions(Protocol):
+    """The conversations that an agent keeps for a project's directory, as its own files tell. Blocking."""
+
+    def listed(self, path: Path, limit: int) -> list[Remembered]:
+        """The newest first."""
+        ...
+
+    def known(self, path: Path, session_id: str) -> bool: ...
+
+
 class Agent(Protocol):
     """A kind of agent."""
 
@@ -192,20 +211,17 @@ class Agent(Protocol):
     names_sessions: bool
     """It makes the ids of its conversations itself: a new one has none before ``SessionKnown``."""
 
+    @property
+    def sessions(self) -> Sessions | None:
+        """None where only the agent itself knows them."""
+        ...
+
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
         """``heard`` is called from the event loop, with ``Exited`` last.
 
         ``AgentUnusable`` where it can't be started, or not with these options (VALIDATION_FAILED).
         """
         ...
-
-
-class Remembered(Struct, frozen=True):
-    """A conversation that an agent keeps. ``last_active``: seconds since 1970; ``title``: what it was begun with."""
-
-    session_id: str
-    last_active: float
-    title: str | None = None
 
 
 class AgentUnusable(Exception):

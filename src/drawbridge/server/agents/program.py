@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.editors import files
-from drawbridge.server.agents import claude_command, process
+from drawbridge.server.agents import claude_command, claude_sessions, process
 from drawbridge.server.agents.claude import Conversation
 from drawbridge.server.agents.framing import readable
-from drawbridge.server.agents.port import AgentUnusable, Event, Launch
+from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Sessions
 from drawbridge.server.agents.proposals import TEXT_LIMIT
 
 TITLE: Final = "Claude Code"
@@ -36,6 +36,7 @@ ANSWER_LIMIT: Final = 4096
 class Claude:
     name = "claude"
     names_sessions = False
+    sessions: Sessions = claude_sessions
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH and the usual places are searched at each start."""

@@ -1,0 +1,137 @@
+"""What ``drawbridge serve`` can be told; ``settings`` does the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drawbridge.settings_table import LEVELS, Setting
+
+CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dontAsk")
+
+SERVE: Final = (
+    Setting("spec_env", "switch", False, "read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR too"),
+    Setting("host", "text", "127.0.0.1", "the address to listen at; 0.0.0.0 or :: for all", metavar="ADDRESS"),
+    Setting("port", "number", 8443, "the port to listen on (default: 8443); 0: any", metavar="N", range=(0, 65_535)),
+    Setting("data_dir", "text", None, "where projects and histories lie (default: the platform's place)", metavar="D"),
+    Setting(
+        "allow", "list", None, "projects may lie in here (default: your home without hidden folders)", metavar="DIR"
+    ),
+    Setting(
+        "agent_path",
+        "list",
+        (),
+        "the program of an agent, as claude=/opt/claude/bin/claude (default: on PATH)",
+        metavar="AGENT=PATH",
+        pattern=r"[a-z][a-z0-9_-]*=.+",
+    ),
+    Setting(
+        "acp_agent",
+        "list",
+        (),
+        "one more agent, which speaks the Agent Client Protocol, and its command, as goose=goose acp",
+        metavar="NAME=COMMAND",
+        pattern=r"[a-z][a-z0-9_-]{0,31}=.+",
+    ),
+    Setting("public_host", "list", (), "one more name or address that clients come by", metavar="NAME"),
+    Setting("cert", "text", None, "a certificate (PEM, with its chain) instead of the one made here", metavar="FILE"),
+    Setting("key", "text", None, "the key of --cert", metavar="FILE"),
+    Setting("tls", "switch", True, "no TLS; on a loopback address only", flag="--no-tls"),
+    Setting("insecure_no_auth", "switch", False, "ask for no token; on a loopback address only"),
+    Setting("max_projects", "number", 100, "projects, at most (default: 100)", metavar="N", range=(1, 10_000)),
+    Setting("max_runs", "number", 4, "runs at once, over all projects (default: 4)", metavar="N", range=(1, 1_000)),
+    Setting("max_queue", "number", 20, "prompts that wait in one project (default: 20)", metavar="N", range=(1, 1_000)),
+    Setting("max_clients", "number", 256, "clients at once (default: 256)", metavar="N", range=(1, 10_000)),
+    Setting(
+        "idle_timeout",
+        "number",
+        300,
+        "seconds after which a run without any output is ended, while nobody is asked (default: 300)",
+        metavar="S",
+        range=(1, 86_400),
+    ),
+    Setting("run_timeout", "number", None, "seconds that a run may take in all", metavar="S", range=(1, 864_000)),
+    Setting(
+        "max_memory",
+        "number",
+        None,
+        "megabytes for an agent and all that it starts (default: three quarters of the machine's)",
+        metavar="MB",
+        range=(64, 100_000_000),
+    ),
+    Setting(
+        "max_open_files",
+        "number",
+        None,
+        "files that each process of an agent may have open (default: as many as the server)",
+        metavar="N",
+        range=(64, 10_000_000),
+    ),
+    Setting("nice", "number", 0, "how far agents stand back for other work: 0 to 19", metavar="N", range=(0, 19)),
+    Setting("confined", "switch", True, "agents may use sudo, and write with your umask", flag="--unconfined"),
+    Setting("warm", "number", 4, "agents kept ready between prompts (default: 4)", metavar="N", range=(0, 100)),
+    Setting("warm_time", "number", 1_800, "seconds they are kept (default: 1800)", metavar="S", range=(1, 86_400)),
+    Setting(
+        "mode",
+        "list",
+        CLIENT_MODES,
+        "a permission mode that clients may ask for (default: all that ask)",
+        metavar="MODE",
+    ),
+    Setting("allow_skip_permissions", "switch", False, "clients may have an agent ask for nothing at all"),
+    Setting("allow_mcp_config", "switch", False, "clients may name MCP servers, which are programs that are started"),
+    Setting(
+        "allow_tool", "list", (), "what clients may allow beforehand, as Bash(git *) (default: all)", metavar="RULE"
+    ),
+    Setting(
+        "allow_model",
+        "list",
+        (),
+        "a model that clients may ask for, as *sonnet* (default: all); the first without * is for who names none",
+        metavar="MODEL",
+    ),
+    Setting("max_turns", "number", None, "turns of an agent in one run, at most", metavar="N", range=(1, 100_000)),
+    Setting("max_budget", "number", None, "US dollars that one run may cost", metavar="USD", range=(1, 100_000)),
+    Setting(
+        "max_budget_project",
+        "number",
+        None,
+        "US dollars that one project may cost in all",
+        metavar="USD",
+        range=(1, 100_000),
+    ),
+    Setting(
+        "max_budget_day",
+        "number",
+        None,
+        "US dollars that all runs of a day may cost, from local midnight on",
+        metavar="USD",
+        range=(1, 100_000),
+    ),
+    Setting("restricted", "switch", False, "every run without shell, code tools and the repository's settings"),
+    Setting(
+        "hours",
+        "text",
+        None,
+        "when agents may be started, as 8-22 (local time)",
+        metavar="FROM-TO",
+        pattern=r"([01]?\d|2[0-4])-([01]?\d|2[0-4])",
+    ),
+    Setting("checkpoints", "switch", True, "keep no checkpoints of git work trees", flag="--no-checkpoints"),
+    Setting("fsync", "choice", "second", "when a message is on the disk itself", ("always", "second", "off")),
+    Setting(
+        "metrics_port",
+        "number",
+        None,
+        "numbers for Prometheus at this port of 127.0.0.1; 0: any",
+        metavar="N",
+        range=(0, 65_535),
+    ),
+    Setting("json", "switch", False, "print the ready line as JSON"),
+    Setting("log_level", "choice", "info", "how much is logged", LEVELS),
+    Setting("log_format", "choice", "console", "how it is logged", ("console", "json")),
+    Setting("log_file", "text", None, "log here instead of stderr; five files of 10 MB are kept", metavar="FILE"),
+)
+"""What ``drawbridge serve`` can be told."""
+
+SPEC_VARIABLES: Final = {"port": "PORT", "cert": "CERT_FILE", "key": "KEY_FILE", "data_dir": "DATA_DIR"}
+"""Of the agent server's specification. Read on demand only: every web project's shell sets PORT."""

@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     _add_info(commands)
     _add_serve(commands)
     _add_token(commands)
+    _add_pair(commands)
     _add_demo(commands)
     _add_hook(commands)
     _add_setup(commands)
@@ -224,6 +225,21 @@ def _token(chosen: argparse.Namespace) -> int:
     from drawbridge.server import plan, tokens
 
     return tokens.run(chosen, plan.data_directory(settings.load("serve", settings.SERVE, vars(chosen))))
+
+
+def _add_pair(commands: Commands) -> None:
+    text = "show a code, and a picture for a phone's camera, that lets one device in"
+    command = commands.add_parser("pair", parents=[_data_flags()], help=text, description=_sentence(text))
+    what = "what the device is called, in histories too (default: as it calls itself)"
+    command.add_argument("--name", metavar="NAME", help=what)
+    _add_rights(command, "run")
+    command.set_defaults(run=_pair)
+
+
+def _pair(chosen: argparse.Namespace) -> int:
+    from drawbridge.server import pair, plan
+
+    return pair.run(chosen, plan.data_directory(settings.load("serve", settings.SERVE, vars(chosen))))
 
 
 def _data_flags() -> argparse.ArgumentParser:

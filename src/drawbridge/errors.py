@@ -19,6 +19,7 @@
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file that should be ours alone can't be made so, or written
         ├── NotWritable          a file of the person's that a command is to change can't be written
+        ├── NoServer             no agent server answers at the address, or it can't prove that it is the right one
         └── ServerRunning        another agent server works with the same data
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
@@ -120,6 +121,10 @@ class NotPrivate(WorldError):
 
 class NotWritable(WorldError):
     code = "NOT_WRITABLE"
+
+
+class NoServer(WorldError):
+    code = "NO_SERVER"
 
 
 class ServerRunning(WorldError):

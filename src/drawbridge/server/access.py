@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from drawbridge.errors import BadSetting
 from drawbridge.private_files import PRIVATE_FILE, make_private_directory, write_private
+from drawbridge.server import pairing
+from drawbridge.server.addresses import is_loopback as is_loopback
+from drawbridge.server.addresses import of_this_machine
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.devices import Devices, same, wrong_token
 from drawbridge.server.scopes import Identity, owner
@@ -43,14 +44,6 @@ def owner_token(path: Path) -> str:
     return token
 
 
-def is_loopback(host: str) -> bool:
-    """Whether who listens at ``host`` is heard on this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 class OwnNames:
     """By what this machine is called: its loopback names, its host name, ``public``, and any address it has now."""
 
@@ -70,7 +63,7 @@ class OwnNames:
         except ValueError:
             return False
         # Asked anew each time: a laptop changes networks, and who comes by an address is rare.
-        return address.is_loopback or address in _addresses()
+        return address.is_loopback or address in of_this_machine()
 
 
 class Access:
@@ -112,20 +105,18 @@ class Access:
             raise wrong_token()
         return self._devices.identify(token)
 
+    def pair(self, code: str, name: str | None) -> tuple[Identity, str]:
+        """The device that a one-time code becomes, and its token. Raises ``ClientError``."""
+        if self._devices is None:
+            raise ClientError("NOT_SUPPORTED", "This server has no devices.")
+        device, token = pairing.redeem(self._devices, code, name)
+        return device.identity, token
+
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why somebody who was let in may not stay."""
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)
-
-
-def _addresses() -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    found = set()
-    for addresses in psutil.net_if_addrs().values():
-        for one in addresses:
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                found.add(ipaddress.ip_address(one.address.partition("%")[0]))
-    return found
 
 
 def _without_port(host: str) -> str:

@@ -32,6 +32,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
     "TOKEN_REVOKED": Kind("The device's token was revoked. The connection is closed, with 4403 if it was open."),
     "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),
+    "PAIRING_WRONG": Kind("There is no such pairing code."),
+    "PAIRING_USED": Kind("The pairing code was used before; it is good for one device."),
+    "PAIRING_EXPIRED": Kind("The pairing code is older than ten minutes."),
     "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that may."),
     "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
     # projects

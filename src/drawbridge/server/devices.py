@@ -68,8 +68,21 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return Identity(name=self.name, scope=self.scope, device_id=self.id, projects=self.projects)
 
 
-class _File(Struct, omit_defaults=True):
+class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One that turns into a device, once: see ``pairing``. ``lifetime``: seconds that the device's token is good for."""
+
+    hash: str
+    scope: Scope
+    until: datetime
+    name: str | None = None
+    projects: tuple[str, ...] | None = None
+    lifetime: float | None = None
+    used: bool = False
+
+
+class File(Struct, omit_defaults=True):
     devices: list[Device] = []
+    codes: list[Code] = []
 
 
 class Devices:
@@ -103,15 +116,15 @@ class Devices:
         self, name: str, scope: Scope, projects: Sequence[str] | None = None, lifetime: timedelta | None = None
     ) -> tuple[Device, str]:
         """A new device and its token, which is told this once. Raises ``BadArgument`` where the name is taken."""
-        with self._changed() as file:
-            return _added(file, name, scope, projects, lifetime)
+        with self.changed() as file:
+            return added(file, name, scope, projects, lifetime)
 
     def revoke(self, which: str) -> Device:
         """By name or id. Raises ``BadArgument`` where there is none that is valid."""
-        with self._changed() as file:
+        with self.changed() as file:
             for place, device in enumerate(file.devices):
                 if which in (device.id, device.name) and device.revoked is None:
-                    file.devices[place] = msgspec.structs.replace(device, revoked=_now())
+                    file.devices[place] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[place]
             raise BadArgument(
                 "NAME", f"no device {which!r} has a token. Nothing was changed; see `drawbridge token list`."
@@ -139,7 +152,7 @@ class Devices:
         device = self._devices.get(device_id)
         if device is None or device.revoked:
             return ClientError("TOKEN_REVOKED", "This device's token was revoked by the owner. Ask for a new one.")
-        if device.expires is not None and device.expires <= _now():
+        if device.expires is not None and device.expires <= now():
             return ClientError("TOKEN_EXPIRED", "This device's token has expired. Ask the owner for a new one.")
         return None
 
@@ -150,35 +163,35 @@ class Devices:
             logger.error("no device is let in: %s", error)
 
     def _used(self, device: Device) -> None:
-        now = _now()
-        if device.last_used is not None and now - device.last_used < USED_EVERY:
+        at = now()
+        if device.last_used is not None and at - device.last_used < USED_EVERY:
             return
         try:
-            with self._changed(lasting=False) as file:
+            with self.changed(lasting=False) as file:
                 for place, one in enumerate(file.devices):
                     if one.id == device.id:
-                        file.devices[place] = msgspec.structs.replace(one, last_used=now)
+                        file.devices[place] = msgspec.structs.replace(one, last_used=at)
         except DrawbridgeError as error:
             logger.error("when a device was used could not be written down: %s", error)
 
     # the file
 
-    def _read(self) -> _File:
+    def _read(self) -> File:
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            return _File([])
+            return File([], [])
         except OSError as error:
             raise BadSetting(f"{self._path} can't be read: {error.strerror}. Nothing was changed.") from None
         try:
-            return msgspec.json.decode(data, type=_File)
+            return msgspec.json.decode(data, type=File)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise BadSetting(
                 f"{self._path} is damaged. Nothing was changed; remove it, and give each device a new token."
             ) from None
 
     @contextlib.contextmanager
-    def _changed(self, *, lasting: bool = True) -> Iterator[_File]:
+    def changed(self, *, lasting: bool = True) -> Iterator[File]:
         """What the file holds, to be changed; written when the block ends without an error.
 
         ``lasting``: a power cut does not bring a revoked device back.
@@ -189,8 +202,8 @@ class Devices:
             fcntl.flock(lock, fcntl.LOCK_EX)
             file = self._read()
             yield file
-            now = _now()
-            file.devices = [one for one in file.devices if one.revoked is None or now - one.revoked < REMEMBERED]
+            at = now()
+            file.devices = [one for one in file.devices if one.revoked is None or at - one.revoked < REMEMBERED]
             write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
             if lasting:
                 _sync(self._path)
@@ -207,17 +220,26 @@ def same(left: str, right: str) -> bool:
     return hmac.compare_digest(left.encode("utf-8", "surrogateescape"), right.encode("utf-8", "surrogateescape"))
 
 
+def is_name(text: str) -> bool:
+    return bool(NAME.fullmatch(text)) and text.isprintable()
+
+
+def valid_names(file: File) -> set[str]:
+    at = now()
+    return {device.name for device in file.devices if device.standing(at) == "valid"}
+
+
 def wrong_token() -> ClientError:
     return ClientError("UNAUTHORIZED", "The token is missing or wrong. Nothing was done.")
 
 
-def _added(
-    file: _File, name: str, scope: Scope, projects: Sequence[str] | None, lifetime: timedelta | None
+def added(
+    file: File, name: str, scope: Scope, projects: Sequence[str] | None, lifetime: timedelta | None
 ) -> tuple[Device, str]:
-    if not (NAME.fullmatch(name) and name.isprintable()):
+    if not is_name(name):
         raise BadArgument("NAME", "must be 1 to 60 printable characters. Nothing was changed.")
-    now = _now()
-    if any(one.name == name and one.standing(now) == "valid" for one in file.devices):
+    at = now()
+    if name in valid_names(file):
         raise BadArgument("NAME", f"there is a device {name!r} already. Nothing was changed; revoke that one first.")
     secret = secrets.token_urlsafe(32)
     device = Device(
@@ -225,9 +247,9 @@ def _added(
         name=name,
         scope=scope,
         hash=hashed(secret),
-        created=now,
+        created=at,
         projects=tuple(projects) if projects else None,
-        expires=now + lifetime if lifetime else None,
+        expires=at + lifetime if lifetime else None,
     )
     file.devices.append(device)
     return device, f"drawbridge_{device.id}_{secret}"
@@ -242,5 +264,5 @@ def _sync(path: Path) -> None:
             os.close(file)
 
 
-def _now() -> datetime:
+def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)

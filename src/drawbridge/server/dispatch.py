@@ -122,7 +122,8 @@ class Dispatch:
         self._record: tuple[str, bytes] | None = None
         self._own: Mapping[type[say.Command], Callable[[Any, Client], Awaitable[Answer]]] = {
             say.Hello: self._hello,
-            say.Auth: self._auth,
+            say.Auth: self._log_in,
+            say.Pair: self._log_in,
             say.HealthCheck: self._health_check,
             say.Subscribe: self._subscribe,
             say.Unsubscribe: self._unsubscribe,
@@ -195,7 +196,7 @@ class Dispatch:
             ),
         )
 
-    async def _auth(self, command: say.Auth, client: Client) -> Answer:
+    async def _log_in(self, command: say.Auth | say.Pair, client: Client) -> Answer:
         return client.log_in(command)
 
     async def _health_check(self, command: say.HealthCheck, client: Client) -> Answer:

@@ -56,6 +56,13 @@ class Auth(Command, kw_only=True):
     client: Identifier | None = None
 
 
+class Pair(Command, kw_only=True):
+    """Turns a one-time code into a token. ``name``: what the device is called, unless its owner has said."""
+
+    code: Annotated[str, Meta(min_length=1, max_length=40)]
+    name: Identifier | None = None
+
+
 class HealthCheck(Command):
     pass
 
@@ -213,6 +220,7 @@ class DirList(Command, kw_only=True):
 COMMANDS: Final[Mapping[str, type[Command]]] = {
     "hello": Hello,
     "auth": Auth,
+    "pair": Pair,
     "health_check": HealthCheck,
     "subscribe": Subscribe,
     "unsubscribe": Unsubscribe,
@@ -240,7 +248,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
 }
 """``type`` → what its message carries."""
 
-LOGINS: Final = (Auth,)
+LOGINS: Final = (Auth, Pair)
 """What may be said before anything else."""
 
 TYPE_OF: Final[Mapping[type[Command], str]] = {command: name for name, command in COMMANDS.items()}

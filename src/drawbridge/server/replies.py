@@ -115,5 +115,14 @@ class Authenticated(Struct, frozen=True):
     client: str
 
 
+class Paired(Struct, frozen=True, kw_only=True):
+    """The answer to ``pair``: the one message that a token is in. The connection goes on as the new device's."""
+
+    client_id: str
+    client: str
+    token: str
+    device: DeviceOf
+
+
 class Topics(Struct, frozen=True):
     topics: list[str]

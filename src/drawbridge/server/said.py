@@ -60,6 +60,7 @@ TYPES: Final[Mapping[str, Any]] = {
     "hello": replies.Hello,
     "message_history": list[Record] | HistoryPage,
     "ok": Nothing,
+    "paired": replies.Paired,
     "permission_request": say.PermissionRequest,
     "project_deleted": ProjectDeleted,
     "project_list": ProjectList,

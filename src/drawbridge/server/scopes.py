@@ -25,6 +25,7 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 NEEDED: Final[Mapping[type[say.Command], Scope]] = {
     say.Hello: "view",
     say.Auth: "view",
+    say.Pair: "view",
     say.HealthCheck: "view",
     say.Subscribe: "view",
     say.Unsubscribe: "view",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from drawbridge.server import running
+from drawbridge.server.addresses import bracketed, served
 from drawbridge.server.plan import Plan
 from drawbridge.server.tls import Certificate
 from drawbridge.terminal import Terminal
@@ -33,11 +35,23 @@ def address(plan: Plan, port: int) -> str:
     """By the first public name where there is one; who listens everywhere is reached at this machine itself too."""
     host = plan.public_hosts[0] if plan.public_hosts else plan.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    try:
-        shown = f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
-    except ValueError:
-        shown = host
-    return f"{'wss' if plan.tls else 'ws'}://{shown}:{port}{PATH}"
+    return f"{'wss' if plan.tls else 'ws'}://{bracketed(host)}:{port}{PATH}"
+
+
+def announced(
+    plan: Plan, port: int, certificate: Certificate | None
+) -> contextlib.AbstractContextManager[None]:
+    """While the block lasts, commands beside the server find it."""
+    others = served(plan.host, plan.public_hosts)
+    url = address(plan, port)
+    scheme = "https" if plan.tls else "http"
+    pages = tuple(f"{scheme}://{bracketed(one)}:{port}/" for one in others) or (page(url),)
+    fingerprint = certificate.fingerprint if certificate else None
+    return running.announced(plan.data, url, pages, fingerprint, loopback=not others)
+
+
+def page(url: str) -> str:
+    return url.removesuffix(PATH).replace("ws", "http", 1) + "/"
 
 
 def show(
@@ -54,8 +68,7 @@ def show(
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
         return
     programs = address(plan, port)
-    page = programs.removesuffix(PATH).replace("ws", "http", 1) + "/"
-    rows = [("page", [page]), ("programs", [programs])]
+    rows = [("page", [page(programs)]), ("programs", [programs])]
     if plan.token_wanted:
         rows.append(("token", [str(plan.data / "token"), "Who has it commands the agents here: keep it to yourself."]))
     else:

@@ -25,7 +25,7 @@ from drawbridge.server.core import Core
 from drawbridge.server.devices import Devices
 from drawbridge.server.dispatch import Dispatch
 from drawbridge.server.plan import Plan
-from drawbridge.server.screen import show
+from drawbridge.server.screen import announced, show
 from drawbridge.server.site import ServerSite
 from drawbridge.server.stats import Monitor
 from drawbridge.server.tls import Certificate, own_certificate
@@ -85,9 +85,11 @@ async def _serve(
         metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
         Door(site, listener, terms(plan.clients), tls),
     ):
-        show(plan, listener.getsockname()[1], certificate, number, list(known), len(core.projects), metrics)
-        async with _beside(monitor.run(site), site.watch(), _renew(plan, names, certificate, tls)):
-            await stop.wait()
+        port = listener.getsockname()[1]
+        with announced(plan, port, certificate):
+            show(plan, port, certificate, number, list(known), len(core.projects), metrics)
+            async with _beside(monitor.run(site), site.watch(), _renew(plan, names, certificate, tls)):
+                await stop.wait()
         site.dispatch.ending = True
         try:
             await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)

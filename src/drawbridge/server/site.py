@@ -18,7 +18,7 @@ from drawbridge.server.client import Client
 from drawbridge.server.messages import Answer, State, update
 from drawbridge.server.outbox import Writers
 from drawbridge.server.page import Page
-from drawbridge.server.protocol import Auth, ClientError, Command
+from drawbridge.server.protocol import Auth, ClientError, Command, Pair
 from drawbridge.server.replies import Stats
 from drawbridge.server.scopes import Identity
 from drawbridge.server.screen import PATH
@@ -109,6 +109,8 @@ class ServerSite:
 
     def log_in(self, command: Command, client: Client) -> Answer:
         """Who is known already stays who it is."""
+        if isinstance(command, Pair):
+            return self._pair(command, client)
         assert isinstance(command, Auth)
         identity = self._access.identify(command.token)
         if client.identity is None:
@@ -120,6 +122,14 @@ class ServerSite:
         if command.client is not None and identity.is_owner:
             client.name = command.client
         return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
+
+    def _pair(self, command: Pair, client: Client) -> Answer:
+        identity, token = self._access.pair(command.code, command.name)
+        if client.identity is None:
+            client.let_in(identity)
+        device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
+        paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
+        return Answer(type="paired", data=paired)
 
     def authenticated(self, client: Client) -> None:
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)

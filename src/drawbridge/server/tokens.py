@@ -17,6 +17,7 @@ from drawbridge.terminal import Terminal
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
+
 def run(chosen: argparse.Namespace, data: Path) -> int:
     devices = Devices(data)
     if chosen.target == "new":

@@ -1,4 +1,4 @@
-"""A whole server in the test's own process, with real projects, the scripted agent and devices; clients come by real sockets."""
+"""A whole server in the test's own process: real projects, the scripted agent, devices; clients come by real sockets."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "blob_get": {"blob_id": "none"},
     "dir_list": {"path": ""},
     "auth": {"token": "none"},
+    "pair": {"code": "AAAA-AAAA"},
 }
 """The least that a message of this type has to say; those that need nothing are left out."""
 
@@ -153,13 +154,8 @@ def test_of_a_command_who_may_approve_can_change_nothing(
 ) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
-    try:
+    with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="needs the scope run"):
         check_answer(phone, answer, asked(tool, given), updated)
-    except ClientError as error:
-        assert error.code == "OUT_OF_SCOPE"
-        assert not fine
-    else:
-        assert fine
 
 
 # projects

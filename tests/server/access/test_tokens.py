@@ -133,7 +133,7 @@ async def test_who_is_connected_is_cut_off_when_its_token_expires(
 ) -> None:
     async with server.client(server.token(lifetime=timedelta(hours=1))) as client:
         assert (await client.ask("hello"))["type"] == "hello"
-        monkeypatch.setattr(devices_module, "_now", lambda: datetime.now(UTC) + timedelta(hours=2))
+        monkeypatch.setattr(devices_module, "now", lambda: datetime.now(UTC) + timedelta(hours=2))
         await dismissed(client, "TOKEN_EXPIRED")
 
 

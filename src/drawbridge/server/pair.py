@@ -1,0 +1,74 @@
+"""``drawbridge pair``: a code that lets one device in, as text and as a picture for its camera."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+from typing import Final
+
+import segno
+
+from drawbridge.errors import NoServer
+from drawbridge.server import pairing, running
+from drawbridge.server.devices import Devices
+from drawbridge.server.running import Running
+from drawbridge.server.tokens import rights
+from drawbridge.terminal import Terminal
+
+BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
+"""A camera wants it so, whatever the terminal's own colours are; what is drawn is the light part."""
+
+ALONE: Final = (
+    "The server listens on this machine only: no phone gets there. Start it where others reach it,",
+    "`drawbridge serve --host 0.0.0.0` for this network, or with the name of a tunnel or VPN that leads here,",
+    "`drawbridge serve --public-host NAME`; then pair. The code is good for a browser on this machine.",
+)
+
+
+def run(chosen: argparse.Namespace, data: Path) -> int:
+    """Raises ``NoServer`` where none runs; nothing is written then."""
+    server = running.find(data)
+    if server is None:
+        raise NoServer(f"No server works with the data in {data}. Nothing was done; start `drawbridge serve` first.")
+    given = rights(chosen)
+    code = pairing.new_code(Devices(data), name=chosen.name, **given)
+    _show(Terminal(sys.stdout), server, code, given["scope"])
+    return 0
+
+
+def link(server: Running, code: str) -> str:
+    """What the picture holds: behind the ``#``, where no server and no log sees it."""
+    fingerprint = f"&fp={server.fingerprint.replace(':', '').lower()}" if server.fingerprint else ""
+    return f"{server.pages[0]}#pair={code.replace('-', '')}{fingerprint}"
+
+
+def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
+    minutes = int(pairing.LIFETIME.total_seconds() // 60)
+    lines = [f"For one device, which may {scope}; good for {minutes} minutes.", ""]
+    if server.loopback:
+        lines += [*ALONE, ""]
+    else:
+        lines += [*_picture(link(server, code), terminal), ""]
+    rows = [("code", code), *(("address" if index == 0 else "", page) for index, page in enumerate(server.pages))]
+    if server.fingerprint:
+        middle = len(server.fingerprint) // 2
+        rows += [("certificate", "SHA-256; compare it when the device asks")]
+        rows += [("", server.fingerprint[:middle]), ("", server.fingerprint[middle + 1 :])]
+    for name, text in rows:
+        lines.append(
+            f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else '')}"
+        )
+    lines += ["", "`drawbridge token list` shows it once it is in, `drawbridge token revoke` takes it back.", ""]
+    terminal.write("\n".join(lines))
+
+
+def _picture(text: str, terminal: Terminal) -> list[str]:
+    """Half blocks, two squares a character."""
+    drawn = io.StringIO()
+    segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
+    begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")
+    if not terminal.draws:
+        return ["(This terminal has no signs to draw the picture with: type the code.)"]
+    return [f"{begin}{line}{end}" for line in drawn.getvalue().splitlines()]

@@ -55,6 +55,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "AGENT_NOT_FOUND": Kind("The agent's program is not there, or no agent has this name."),
     "AGENT_TOO_OLD": Kind("The agent's program is older than what this server can talk to."),
     "AGENT_NOT_LOGGED_IN": Kind("The agent's program has no account to work with; log in on the server's machine."),
+    "AGENT_RATE_LIMITED": Kind(
+        "The agent's account may do no more for now; `retry_at` of `run_finished` says until when, where that is known."
+    ),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
     "CHECKPOINT_NOT_FOUND": Kind(
         "There is no checkpoint of this run: no git work tree, not ended yet, or too long ago."

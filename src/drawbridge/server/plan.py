@@ -31,8 +31,7 @@ class Plan:
         self.port: int = values["port"]
         self.data = data_directory(values)
         self.roots = tuple(Path(path).resolve() for path in values["allow"] or [Path.home()])
-        self.agent_paths: tuple[str, ...] = values["agent_path"]
-        self.acp_agents: tuple[str, ...] = values["acp_agent"]
+        self.agents = _named(values)
         self.public_hosts: tuple[str, ...] = values["public_host"]
         self.tls: bool = values["tls"]
         self.certificate = Certificate(Path(values["cert"]), Path(values["key"])) if values["cert"] else None
@@ -82,7 +81,7 @@ def problems(values: Mapping[str, Any]) -> list[str]:
         *_address(values),
         *_certificate(values),
         *(f"--allow: {path} is no directory" for path in values["allow"] or () if not os.path.isdir(path)),
-        *registry.problems(values["agent_path"], values["acp_agent"]),
+        *registry.problems(_named(values)),
         *(
             f"--public-host: {name} is no name of a machine and no address"
             for name in values["public_host"]
@@ -119,6 +118,10 @@ def _certificate(values: Mapping[str, Any]) -> list[str]:
     except BadSetting as error:
         return [str(error).removesuffix(". Nothing was started.")]
     return []
+
+
+def _named(values: Mapping[str, Any]) -> registry.Named:
+    return registry.Named(values["agent_path"], values["acp_agent"], values["command_agent"])
 
 
 def _log_file(values: Mapping[str, Any]) -> list[str]:

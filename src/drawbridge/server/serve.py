@@ -65,7 +65,7 @@ async def _serve(
     stop = _stop_at_signals()
     metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
-    known = agents(plan.agent_paths, plan.acp_agents)
+    known = agents(plan.agents)
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings)
     await core.open()
     site = ServerSite(access, core)

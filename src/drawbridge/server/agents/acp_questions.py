@@ -17,6 +17,9 @@ CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 NARROW: Final = ("proceed_always_tool", "proceed_always")
 """Of several ``allow_always``, Gemini CLI's (0.61.0) that hold for this session and tool and nothing more."""
 
+LEAVING_PLAN: Final = "ExitPlanMode"
+"""The owner may forbid it by this name, which is Claude Code's."""
+
 LONGEST_NAME: Final = 200
 
 
@@ -44,6 +47,8 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
     options = read_as(list[_Option], params.options)
     if call is None or not options:
         return None
+    if call.kind == "switch_mode":
+        call.kind = LEAVING_PLAN
     named = next((word for word in (call.kind, call.title) if isinstance(word, str) and word), "other")
     name = readable(named)[:LONGEST_NAME] or "other"
     return Question(id, name, params.toolCall, params.options, _proposal(call, read), changeable=False)

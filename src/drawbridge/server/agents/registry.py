@@ -7,41 +7,55 @@ import shutil
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from drawbridge.server.agents.acp_agent import Acp
+from drawbridge.server.agents.codex import Codex
+from drawbridge.server.agents.command_agent import Command
 from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.gemini import Gemini
 from drawbridge.server.agents.port import Agent
 from drawbridge.server.agents.program import Claude
 
-WITH_A_PROGRAM: Final = ("claude", "gemini")
+WITH_A_PROGRAM: Final = ("claude", "gemini", "codex")
 """Built-in agents whose program can be named."""
 
 BUILT_IN: Final = (*WITH_A_PROGRAM, "demo")
 
 
-def agents(paths: Sequence[str], acp: Sequence[str]) -> dict[str, Agent]:
+class Named(Struct, frozen=True):
+    """Settings, each value as ``NAME=…``: programs of built-in agents, and the commands of more agents."""
+
+    paths: Sequence[str] = ()
+    acp: Sequence[str] = ()
+    commands: Sequence[str] = ()
+
+
+def agents(named: Named) -> dict[str, Agent]:
     """All there are, the usual one first; of what ``problems`` has found nothing in."""
-    programs = dict(_named(given) for given in paths)
-    found: list[Agent] = [Claude(programs.get("claude")), Gemini(programs.get("gemini"))]
-    found += [Acp(name, shlex.split(command)) for name, command in map(_named, acp)]
+    paths = dict(_parts(given) for given in named.paths)
+    found: list[Agent] = [Claude(paths.get("claude")), Gemini(paths.get("gemini")), Codex(paths.get("codex"))]
+    found += [Acp(name, shlex.split(command)) for name, command in map(_parts, named.acp)]
+    found += [Command(name, shlex.split(command)) for name, command in map(_parts, named.commands)]
     found.append(Demo())
     return {agent.name: agent for agent in found}
 
 
-def problems(paths: Sequence[str], acp: Sequence[str]) -> list[str]:
-    """What is wrong with ``--agent-path`` and ``--acp-agent`` (both ``NAME=…``), as settings tell it."""
+def problems(named: Named) -> list[str]:
+    """What is wrong with them, as settings tell it."""
     found = []
-    for name, path in map(_named, paths):
+    for name, path in map(_parts, named.paths):
         if name not in WITH_A_PROGRAM:
             found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(WITH_A_PROGRAM)}")
         elif shutil.which(path) is None:
             found.append(f"--agent-path: {path} is no program")
     taken = set(BUILT_IN)
-    for name, command in map(_named, acp):
-        if name in taken:
-            found.append(f"--acp-agent: there is an agent {name} already")
-        taken.add(name)
-        found += _command_problems("--acp-agent", command)
+    for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
+        for name, command in map(_parts, given):
+            if name in taken:
+                found.append(f"{flag}: there is an agent {name} already")
+            taken.add(name)
+            found += _command_problems(flag, command)
     return found
 
 
@@ -53,6 +67,6 @@ def _command_problems(flag: str, command: str) -> list[str]:
     return [] if words and shutil.which(words[0]) else [f"{flag}: {words[0] if words else command} is no program"]
 
 
-def _named(given: str) -> tuple[str, str]:
+def _parts(given: str) -> tuple[str, str]:
     name, _, value = given.partition("=")
     return name, value

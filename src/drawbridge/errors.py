@@ -20,6 +20,7 @@
         ├── NotPrivate           a directory or file that should be ours alone can't be made so, or written
         ├── NotWritable          a file of the person's that a command is to change can't be written
         ├── NoServer             no agent server answers at the address, or it can't prove that it is the right one
+        ├── DataTooNew           a server's data were written by a newer Drawbridge; they were not touched
         └── ServerRunning        another agent server works with the same data
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what happened, what was left
@@ -125,6 +126,10 @@ class NotWritable(WorldError):
 
 class NoServer(WorldError):
     code = "NO_SERVER"
+
+
+class DataTooNew(WorldError):
+    code = "DATA_TOO_NEW"
 
 
 class ServerRunning(WorldError):

@@ -17,6 +17,8 @@ from drawbridge.server.records import Memory
 
 NAME = "metadata.json"
 COPY = "metadata.json.bak"
+VERSION = 1
+"""Of this file. What is added to it needs no new one, as long as it may be missing and may be lost."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -31,10 +33,19 @@ class Metadata(Struct):
     agent: str = "claude"
     options: Options = Options()
     memory: Memory = msgspec.field(default_factory=Memory)
+    version: int = VERSION
+
+
+class Unreadable(Exception):
+    """The system does not let it be read at the moment; the text says why, without a path."""
 
 
 class Damaged(Exception):
     """Neither the file nor its copy can be used; the text says why, without a path."""
+
+
+class Newer(Exception):
+    """It was written by a newer Drawbridge, and is to be left as it is."""
 
 
 def save(directory: Path, metadata: Metadata) -> None:
@@ -58,20 +69,29 @@ def deleted(directory: Path) -> Metadata | None:
 
 
 def load(directory: Path) -> Metadata:
-    """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project."""
-    problem = "there is none"
+    """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project; ``Unreadable``
+    where that can't be told; ``Newer``.
+    """
+    problem, denied = "there is none", ""
     for name in (NAME, COPY):
         try:
             found = msgspec.json.decode((directory / name).read_bytes(), type=Metadata)
         except FileNotFoundError:
             continue
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except OSError as error:
+            denied = f"{name}: {(error.strerror or type(error).__name__).lower()}"
+            continue
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
             problem = f"{name}: {type(error).__name__}"
             continue
+        if found.version > VERSION:
+            raise Newer("it was written by a newer Drawbridge")
         if found.id != directory.name or not ID.fullmatch(found.id):
             problem = f"{name}: it is about another project"
         elif not found.path.startswith(os.sep) and not Path(found.path).is_absolute():
             problem = f"{name}: its path is not absolute"
         else:
             return found
+    if denied:
+        raise Unreadable(denied)
     raise Damaged(problem)

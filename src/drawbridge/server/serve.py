@@ -17,7 +17,7 @@ from typing import Any, Final
 from drawbridge.door import Door, Terms
 from drawbridge.errors import DrawbridgeError, NoPort, ServerRunning
 from drawbridge.private_files import make_private_directory
-from drawbridge.server import logs, messages, metrics_port
+from drawbridge.server import logs, messages, metrics_port, upgrade
 from drawbridge.server.access import Access, OwnNames, owner_token
 from drawbridge.server.agents.registry import agents
 from drawbridge.server.blobs import Blobs
@@ -45,7 +45,9 @@ def run(values: dict[str, Any]) -> int:
     """Blocks until a signal ends the server; the exit code."""
     logs.configure(values["log_level"], values["log_format"], values["log_file"])
     plan = Plan(values)
+    upgrade.check(plan.data)
     with _own_data(plan.data):
+        upgrade.mark(plan.data)
         token = owner_token(plan.data / "token") if plan.token_wanted else None
         devices = Devices(plan.data)
         devices.look()

@@ -1,0 +1,57 @@
+"""The format of a data directory: older ones are opened as they are and brought up to date, newer ones are left alone.
+
+``format.json`` says which it is. Up to format 0, which has no such file, metadata lacked what they have now; what is
+missing is filled in when they are read and stands in them when they are next written. Indexes of histories that are of
+another format are made anew from the logs.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.errors import DataTooNew, NotPrivate
+from drawbridge.private_files import write_private
+
+FORMAT: Final = 1
+FILE: Final = "format.json"
+
+
+class _Format(Struct):
+    format: int
+    drawbridge: str = "of an unknown version"
+    """That made it so."""
+
+
+def check(data: Path) -> None:
+    """Raises ``DataTooNew``, and then nothing was touched."""
+    found = _read(data)
+    if found is not None and found.format > FORMAT:
+        raise DataTooNew(
+            f"{data} was written by a newer Drawbridge ({found.drawbridge}); this one, {version('drawbridge')}, would lose "
+            "what it does not know. Nothing was touched; install that version, or choose another directory with --data-dir."
+        )
+
+
+def mark(data: Path) -> None:
+    """What is written from now on is of today's format."""
+    found = _read(data)
+    if found is None or found.format < FORMAT:
+        write_private(str(data / FILE), msgspec.json.encode(_Format(FORMAT, version("drawbridge"))) + b"\n")
+
+
+def _read(data: Path) -> _Format | None:
+    """Raises ``NotPrivate`` where the file can't be read, and so can't be trusted."""
+    try:
+        return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise NotPrivate(
+            f"{data / FILE} can't be read ({type(error).__name__}), so nobody knows what wrote this directory. Nothing was "
+            "touched; if it was an older Drawbridge or this one, remove the file."
+        ) from None

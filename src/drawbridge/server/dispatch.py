@@ -18,6 +18,7 @@ from drawbridge.server.blobs import Blobs, no_blob, piece
 from drawbridge.server.client import Client
 from drawbridge.server.client_errors import ClientError, not_written
 from drawbridge.server.messages import Answer
+from drawbridge.server.notify_push import Subscriptions
 from drawbridge.server.places import allowed
 from drawbridge.server.subscriber import Subscriber
 
@@ -100,7 +101,7 @@ class Commands(Protocol):
 
 
 class Dispatch:
-    """``agents``: names of those that can be run. ``health`` is asked for its numbers."""
+    """``agents``: names of those that can be run. ``health`` is asked for its numbers. ``push``: browsers that are told."""
 
     def __init__(
         self,
@@ -110,6 +111,7 @@ class Dispatch:
         agents: Sequence[str],
         version: str,
         health: Callable[[], replies.Health],
+        push: Subscriptions | None = None,
     ) -> None:
         self.ending = False
         """The server ends: nothing new is begun."""
@@ -119,6 +121,7 @@ class Dispatch:
         self._agents = list(agents)
         self._version = version
         self._health = health
+        self._push_to = push
         self._record: tuple[str, bytes] | None = None
         self._own: Mapping[type[say.Command], Callable[[Any, Client], Awaitable[Answer]]] = {
             say.Hello: self._hello,
@@ -130,6 +133,9 @@ class Dispatch:
             say.BlobPut: self._blob_put,
             say.BlobGet: self._blob_get,
             say.DirList: self._dir_list,
+            say.PushKey: self._push,
+            say.PushSubscribe: self._push,
+            say.PushUnsubscribe: self._push,
         }
 
     async def answer(self, command: say.Command, client: Client, correlation_id: str) -> Answer:
@@ -254,6 +260,11 @@ class Dispatch:
         own = [Path(one) for one in identity.projects or () if allowed(Path(one), self._roots)]
         roots = list(dict.fromkeys([*filter(identity.sees, self._roots), *own]))
         return Answer(type="dir_list", data=await asyncio.to_thread(directories.listed, command.path, roots))
+
+    async def _push(self, command: say.PushCommand, client: Client) -> Answer:
+        if self._push_to is None:
+            raise ClientError("NOT_SUPPORTED", "This server sends no notices to browsers. Nothing was kept.")
+        return self._push_to.answer(command, _identity(client))
 
 
 def takes_long(command: say.Command) -> bool:

@@ -125,6 +125,8 @@ class House:
         self.warm = Warm(limits)
         self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
         """How a frame goes to many; who owns the sockets has a quicker way."""
+        self.heard: Callable[[Frame, Path], None] = lambda frame, directory: None
+        """Gets what is told to who follows a topic, with the project's directory: for people who look at no page."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
@@ -155,3 +157,4 @@ class House:
         """Everybody who follows ``topic`` and may know of the project at ``path``, but those who hear it anyway."""
         followers = [one for id, one in self.topics[topic].items() if id not in besides]
         self.broadcast([one for one in followers if one.sees(path)], frame)
+        self.heard(frame, path)

@@ -217,6 +217,28 @@ class DirList(Command, kw_only=True):
     path: str
 
 
+# notices to browsers whose page is closed
+
+
+class PushKey(Command):
+    """The key that a browser makes its subscription for."""
+
+
+class PushSubscribe(Command, kw_only=True):
+    """A ``PushSubscription`` of the browser's: it is told of questions and of runs that end."""
+
+    endpoint: Text
+    p256dh: Identifier
+    auth: Identifier
+
+
+class PushUnsubscribe(Command, kw_only=True):
+    endpoint: Text
+
+
+PushCommand = PushKey | PushSubscribe | PushUnsubscribe
+
+
 COMMANDS: Final[Mapping[str, type[Command]]] = {
     "hello": Hello,
     "auth": Auth,
@@ -245,6 +267,9 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "blob_put": BlobPut,
     "blob_get": BlobGet,
     "dir_list": DirList,
+    "push_key": PushKey,
+    "push_subscribe": PushSubscribe,
+    "push_unsubscribe": PushUnsubscribe,
 }
 """``type`` → what its message carries."""
 

@@ -124,5 +124,11 @@ class Paired(Struct, frozen=True, kw_only=True):
     device: DeviceOf
 
 
+class PushKey(Struct, frozen=True):
+    """The browser's ``applicationServerKey``, in base64url."""
+
+    key: str
+
+
 class Topics(Struct, frozen=True):
     topics: list[str]

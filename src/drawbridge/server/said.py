@@ -55,6 +55,7 @@ TYPES: Final[Mapping[str, Any]] = {
     "blob": replies.BlobPiece,
     "blob_stored": replies.BlobStored,
     "dir_list": replies.Directories,
+    "push_key": replies.PushKey,
     "error": say.Error,
     "health": replies.Health,
     "hello": replies.Hello,

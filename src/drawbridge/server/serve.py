@@ -24,6 +24,8 @@ from drawbridge.server.blobs import Blobs
 from drawbridge.server.core import Core
 from drawbridge.server.devices import Devices
 from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.notify_push import Subscriptions
+from drawbridge.server.notify_send import Notifier
 from drawbridge.server.plan import Plan
 from drawbridge.server.screen import announced, show
 from drawbridge.server.site import ServerSite
@@ -72,6 +74,8 @@ async def _serve(
     await core.open()
     site = ServerSite(access, core)
     core.house.broadcast = site.writers.broadcast
+    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.contact)
+    core.house.heard = notifier.heard
     number = version("drawbridge")
     monitor = Monitor(
         plan.data,
@@ -81,7 +85,7 @@ async def _serve(
         subscriptions=core.subscriptions,
         metrics=core.house.metrics,
     )
-    site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health)
+    site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health, notifier.subscriptions)
     tls = certificate.context() if certificate is not None else None
     async with (
         metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
@@ -93,6 +97,7 @@ async def _serve(
             async with _beside(monitor.run(site), site.watch(), _renew(plan, names, certificate, tls)):
                 await stop.wait()
         site.dispatch.ending = True
+        notifier.end()
         try:
             await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)
         except TimeoutError:

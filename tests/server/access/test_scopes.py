@@ -36,6 +36,8 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "blob_put": {"blob_id": "b", "offset": 0, "data": "", "last": True},
     "blob_get": {"blob_id": "none"},
     "dir_list": {"path": ""},
+    "push_subscribe": {"endpoint": "e", "p256dh": "p", "auth": "a"},
+    "push_unsubscribe": {"endpoint": "e"},
     "auth": {"token": "none"},
     "pair": {"code": "AAAA-AAAA"},
 }

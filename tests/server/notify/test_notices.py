@@ -1,0 +1,257 @@
+"""People who look at no page are told that an agent waits or has ended, and of nothing that it said."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from email.header import decode_header, make_header
+from pathlib import Path
+from typing import Any
+
+import http_ece  # type: ignore[import-untyped]
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from drawbridge.server.client_errors import ClientError
+from drawbridge.server.devices import Devices
+from drawbridge.server.notify import Notice, notice, push_payload, webhook_request
+from drawbridge.server.notify_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
+from drawbridge.server.notify_send import Notifier, Sender
+from drawbridge.server.subscriber import Frame
+from tests.server.notify.service import Service
+from tests.waiting import until
+
+BLOG = Path("/home/ada/blog")
+SECRET = "sk-ant-a-secret"
+URGENT = Notice("proj_1", "blog waits for you", "A question about Edit", urgent=True)
+
+
+def question(tool: str = "Edit") -> Frame:
+    said = {"tool_name": tool, "input": {"file_path": f"/home/{SECRET}"}, "proposal": {"new_text": SECRET}}
+    return Frame(json.dumps({"type": "permission_request", "project_id": "proj_1", "seq": 4, "data": said}).encode())
+
+
+def run_finished(outcome: str) -> Frame:
+    told = {"update_type": "run_finished", "data": {"run_id": "r", "outcome": outcome, "error": SECRET}}
+    return Frame(json.dumps({"type": "update", "project_id": "proj_1", "data": told}).encode())
+
+
+# the words
+
+
+def test_a_question_is_told_by_its_project_and_its_tool_alone() -> None:
+    assert notice(question().data, BLOG) == URGENT
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"), [("completed", "The run finished"), ("failed", "The run failed"), ("interrupted", None)]
+)
+def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: str, told: str | None) -> None:
+    said = notice(run_finished(outcome).data, BLOG)
+    assert (said.body if said else None) == told
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"type": "update", "project_id": "p", "data": {"update_type": "project_state", "data": {"state": "IDLE"}}}',
+        b'{"type": "update", "project_id": "p", "data": {"update_type": "permission_resolved", "data": {"by": "Bob"}}}',
+        b'{"type": "agent_message", "data": {}}',
+        b'{"type": "permission_request", "data": {"tool_name": 5}}',
+        b"",
+    ],
+)
+def test_nothing_else_is_worth_a_notice(message: bytes) -> None:
+    assert notice(message, BLOG) is None
+
+
+def test_names_that_others_choose_stay_harmless_and_short() -> None:
+    said = notice(question("Ba\r\nX-Evil: 1\u202e" + "h" * 500).data, Path("/home/ada/böses\r\nTags: skull"))
+    assert said is not None
+    headers, body = webhook_request(said)
+    assert all(value.isascii() and value.isprintable() for value in headers.values())
+    assert str(make_header(decode_header(headers["Title"]))).startswith("böses")
+    assert len(body) < 200
+    assert set(json.loads(push_payload(said))) == {"title", "body", "project"}
+
+
+# to the owner's webhook
+
+
+@pytest.fixture
+def sender() -> Iterator[Sender]:
+    sender = Sender(pauses=(0.01, 0.01))
+    yield sender
+    sender.end()
+    sender.join(5)
+
+
+def notifier(data: Path, sender: Sender, webhook: str | None = None) -> Notifier:
+    return Notifier(Subscriptions(data, services=("127.0.0.1",)), Devices(data), webhook, "me.example", sender)
+
+
+async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url)
+        told.heard(question(), BLOG)
+        told.heard(run_finished("completed"), BLOG)
+        await until(lambda: len(ntfy.posted) == 2)
+    (first, words), (second, _) = ntfy.posted
+    assert (first["title"], first["priority"], words) == ("blog waits for you", "high", b"A question about Edit")
+    assert (second["title"], second["priority"]) == ("blog", "default")
+    assert SECRET not in str(ntfy.posted)
+
+
+async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_once(
+    tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Service(503, 429, 200, 500, 500, 500, 403, 302, 200).up() as ntfy:
+        told = notifier(tmp_path, sender, f"{ntfy.url}?auth={SECRET}")
+        for _ in range(5):
+            told.heard(question(), BLOG)
+        await until(lambda: len(ntfy.posted) == 9)
+        assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
+    assert "the webhook was not told: it answered 500" in caplog.text
+    assert "the webhook was not told: it answered 403" in caplog.text
+    assert "the webhook was not told: it answered 302" in caplog.text, "what is posted goes nowhere else"
+    assert SECRET not in caplog.text
+
+
+async def test_a_service_that_hangs_is_in_nobodys_way(
+    tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    going = threading.Event()
+
+    def hang() -> None:
+        going.wait(5)
+
+    sender.do("one that hangs", hang)
+    began = time.monotonic()
+    for number in range(150):
+        sender.do(f"number {number}", lambda: None)
+    assert time.monotonic() - began < 1
+    assert "number 149 was not told: too much waits" in caplog.text
+    going.set()
+
+
+# Web Push
+
+
+class Browser:
+    """What a browser has of a subscription."""
+
+    def __init__(self) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.auth = b"0123456789abcdef"
+
+    def subscription(self, endpoint: str, device_id: str | None = None) -> Subscription:
+        point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        return Subscription(endpoint, packed(point), packed(self.auth), device_id)
+
+    def reads(self, body: bytes) -> Any:
+        return json.loads(http_ece.decrypt(body, private_key=self.key, auth_secret=self.auth))
+
+
+def subscribed(told: Notifier, browser: Browser, url: str, device_id: str | None = None) -> None:
+    """As if the service were one that is posted to; it is a plain one on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(told.subscriptions, "_check", lambda new: None)
+        told.subscriptions.add(browser.subscription(url, device_id))
+
+
+async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Path, sender: Sender) -> None:
+    browser, told = Browser(), notifier(tmp_path, sender)
+    with Service(201).up() as service:
+        subscribed(told, browser, service.url)
+        told.heard(question(), BLOG)
+        await until(lambda: bool(service.posted))
+    [(headers, body)] = service.posted
+    assert browser.reads(body) == {"title": URGENT.title, "body": URGENT.body, "project": "proj_1"}
+    assert headers["urgency"] == "high"
+    assert 60 <= int(headers["ttl"]) <= 86_400
+    [claims, key] = headers["authorization"].removeprefix("vapid t=").split(",k=")
+    assert key == told.subscriptions.public_key
+    assert json.loads(unpacked(claims.split(".")[1]))["sub"] == "https://me.example"
+
+
+async def test_a_browser_that_has_gone_is_not_told_again(tmp_path: Path, sender: Sender) -> None:
+    told = notifier(tmp_path, sender)
+    with Service(410).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.heard(question(), BLOG)
+        await until(lambda: not list(told.subscriptions))
+    assert len(service.posted) == 1
+    assert list(Subscriptions(tmp_path)) == []
+
+
+async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in(
+    tmp_path: Path, sender: Sender
+) -> None:
+    devices, told = Devices(tmp_path), notifier(tmp_path, sender)
+    for name, projects in (("confined", ["/home/ada/blog"]), ("elsewhere", ["/srv"]), ("lost", None)):
+        devices.add(name, "view", projects)
+    ids = {device.name: device.id for device in devices}
+    devices.revoke("lost")
+    with Service(201).up() as service:
+        for name, id in ids.items():
+            subscribed(told, Browser(), f"{service.url}/{name}", id)
+        told.heard(question(), BLOG)
+        told.heard(run_finished("completed"), BLOG)
+        await until(lambda: len(service.posted) == 2)
+        devices.revoke("confined")
+        told.heard(question(), BLOG)
+        subscribed(told, Browser(), f"{service.url}/owner")
+        told.heard(question(), BLOG)
+        await until(lambda: len(service.posted) == 3)
+        assert service.answers == [201]
+
+
+def test_the_key_is_made_at_its_first_use_and_is_private(tmp_path: Path) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    assert not (tmp_path / "push.json").exists()
+    key = subscriptions.public_key
+    assert (tmp_path / "push.json").stat().st_mode & 0o777 == 0o600
+    assert Subscriptions(tmp_path).public_key == key
+    assert len(unpacked(key)) == 65
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://fcm.googleapis.com/fcm/send/x",
+        "https://127.0.0.1/x",
+        "https://fcm.googleapis.com.evil.example/x",
+        "https://evilfcm.googleapis.com@10.0.0.1/x",
+        "https://fcm.googleapis.com:22/x",
+        "https://xfcm.googleapis.com/x",
+        "https://[::1",
+        "",
+        "https://fcm.googleapis.com/" + "x" * 3000,
+    ],
+)
+def test_no_device_has_this_server_post_to_places_of_its_choice(tmp_path: Path, endpoint: str) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    with pytest.raises(ClientError, match="endpoint"):
+        subscriptions.add(Browser().subscription(endpoint))
+    assert list(subscriptions) == []
+    assert not (tmp_path / "push.json").exists()
+
+
+def test_of_one_device_the_oldest_subscription_gives_way(tmp_path: Path) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    others = Browser().subscription("https://updates.push.services.mozilla.com/other", "another")
+    subscriptions.add(others)
+    for number in [*range(OF_ONE_DEVICE + 2), OF_ONE_DEVICE]:
+        subscriptions.add(Browser().subscription(f"https://fcm.googleapis.com/{number}"))
+    kept = list(Subscriptions(tmp_path))
+    assert kept[0] == others
+    assert [one.endpoint.rpartition("/")[2] for one in kept[1:]] == [*map(str, range(2, 10)), "11", "10"]
+
+
+def test_a_damaged_file_begins_anew_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "push.json").write_text("{")
+    assert list(Subscriptions(tmp_path)) == []
+    assert "begins anew" in caplog.text

@@ -48,7 +48,7 @@ def _read(data: Path) -> _Format | None:
     """Raises ``NotPrivate`` where the file can't be read, and so can't be trusted."""
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise NotPrivate(

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
 
-from drawbridge.server.agents.port import Decision, Line, Options, Proposal, QuestionGone, SessionKnown
-from tests.e2e_gemini.gemini_stub import GeminiStub, function_call, replace, text, write_file
-from tests.server.agents.rig import Heard, Session, session
+from drawbridge.server.agents.port import Decision, Proposal, SessionKnown
+from tests.e2e_gemini.gemini_stub import GeminiStub, replace, text
+from tests.server.agents.rig import session
 
 from . import gemini
 from .conftest import POEM
-
-
-def words(heard: Heard) -> list[str]:
-    """What the history keeps of what it said for people."""
-    lines = [json.loads(line.data) for line in heard.all(Line) if line.durable]
-    updates = [line["params"]["update"] for line in lines if line.get("method") == "session/update"]
-    return [update["content"]["text"] for update in updates if update["sessionUpdate"] == "agent_message_chunk"]
+from .peers import words
 
 
 async def test_a_prompt_is_answered(project: Path, model: GeminiStub) -> None:

@@ -7,6 +7,7 @@ CLI 0.61.0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -44,6 +45,8 @@ STOPPED: Final = {
     "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to let it go on.",
     "refusal": "refused to go on.",
 }
+
+UNKNOWN_FLAG: Final = re.compile("(unknown|unrecognized|unexpected) (argument|option|flag)", re.IGNORECASE)
 
 _Answered: TypeAlias = Callable[[Incoming, bytes], list[Said]]
 
@@ -105,7 +108,8 @@ class Conversation:
         message, data = read
         if isinstance(message.method, str):
             return self._told(message, data) if message.id is None else self._wanted(message)
-        answer = self._answers.pop(message.id, None) if type(message.id) is int else None
+        is_answer = type(message.id) is int and (message.failed or message.succeeded)
+        answer = self._answers.pop(message.id, None) if is_answer else None
         return [] if answer is None else answer(message, data)
 
     def _told(self, message: Incoming, data: bytes) -> list[Said]:
@@ -214,12 +218,18 @@ class Conversation:
         self._waited_for.clear()
         self._questions.clear()
         if self._turn_open:
-            words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
-            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-            text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a word.'}"
-            failure = self._failure or Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
+            failure = self._failure or self._died(code, stderr, fault)
             said.append(self._turn_ended(failure, interrupted=self._interrupted and fault is None))
         return [*said, Exited(code, stderr)]
+
+    def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
+        words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
+        if not self._ready and UNKNOWN_FLAG.search(words):
+            text = f"{self._name} does not know an option that it is started with ({words}): it is too old. Update it."
+            return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a word.'}"
+        return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
 
     # What it is told.
 

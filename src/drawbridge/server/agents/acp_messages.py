@@ -36,6 +36,10 @@ class Incoming(Struct):
     error: Raw | UnsetType = UNSET
 
     @property
+    def succeeded(self) -> bool:
+        return not isinstance(self.result, UnsetType)
+
+    @property
     def failed(self) -> bool:
         return not isinstance(self.error, UnsetType) and bytes(self.error) != b"null"
 

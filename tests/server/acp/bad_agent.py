@@ -1,0 +1,146 @@
+"""An agent that breaks the protocol in the way its argument names, each time it is given a prompt.
+
+Before that it is well behaved: it answers ``initialize`` and ``session/new``. It speaks plain JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+HUGE = 40 * 1024 * 1024
+
+CALL = {"toolCallId": "c", "title": "t", "kind": "edit"}
+OPTIONS = [
+    {"optionId": "once", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+
+
+def tell(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def say(words: str) -> None:
+    content = {"type": "text", "text": words}
+    tell(
+        method="session/update",
+        params={"sessionId": "s", "update": {"sessionUpdate": "agent_message_chunk", "content": content}},
+    )
+
+
+def hear() -> dict[str, Any]:
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit()
+    return dict(json.loads(line))
+
+
+def ask(id: object) -> None:
+    tell(id=id, method="session/request_permission", params={"sessionId": "s", "toolCall": CALL, "options": OPTIONS})
+
+
+def end(id: int, reason: str = "end_turn") -> None:
+    tell(id=id, result={"stopReason": reason})
+
+
+LINES = (b"plain words", b"\xff\xfe", b"[1]", b"5", b'{"jsonrpc"', b'"x"', b"\x00", b"{}", b'{"method":5}', b"null")
+UPDATES: tuple[Any, ...] = (
+    *(None, 5, [], {"update": 5}, {"update": {"sessionUpdate": []}}),
+    {"sessionId": {}, "update": {"content": 5}},
+)
+
+
+def junk(id: int) -> None:
+    for line in LINES:
+        sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+    for params in UPDATES:
+        tell(method="session/update", params=params)
+    tell(id=999_999, result={"stopReason": "end_turn"})
+    tell(id="1", result={})
+    tell(id=id, method=5)
+    say("Still here")
+    end(id)
+
+
+def unknown_requests(id: int) -> None:
+    answers = []
+    for number, method in enumerate(["fs/read_text_file", "terminal/create", "elicitation/create", "no/such"]):
+        tell(id=f"r{number}", method=method, params={"path": "/etc/passwd", "sessionId": "s"})
+        answers.append(hear()["error"]["code"])
+    say(str(answers))
+    end(id)
+
+
+def same_ids(id: int) -> None:
+    ask(7)
+    ask(7)
+    ask(id)
+    said = [hear() for _ in range(3)]
+    say(json.dumps([[one["id"], one["result"]["outcome"]["optionId"]] for one in said]))
+    end(id)
+    end(id)
+    end(id)
+
+
+def bad_questions(id: int) -> None:
+    answers = []
+    odd = [
+        {},
+        {"toolCall": 5, "options": OPTIONS},
+        {"toolCall": CALL, "options": []},
+        {"toolCall": CALL, "options": {}},
+    ]
+    for params in odd:
+        tell(id="q", method="session/request_permission", params=params)
+        answers.append(hear()["error"]["code"])
+    say(str(answers))
+    end(id)
+
+
+def long_line(id: int) -> None:
+    say("x" * HUGE)
+    end(id)
+
+
+def large_line(id: int) -> None:
+    say("x" * (20 * 1024 * 1024))
+    end(id)
+
+
+def silence(id: int) -> None:
+    while True:
+        hear()
+
+
+def question_then_end(id: int) -> None:
+    ask(1)
+    end(id)
+
+
+def exit_at_once(id: int) -> None:
+    sys.exit("I have had enough")
+
+
+def main() -> None:
+    what = sys.argv[1]
+    if what == "no_such_flag":
+        sys.exit("Unknown argument: acp")
+    if what == "never_greets":
+        silence(0)
+    while True:
+        message = hear()
+        match message.get("method"):
+            case "initialize":
+                tell(id=message["id"], result={"protocolVersion": 99 if what == "of_the_future" else 1})
+            case "session/new":
+                tell(id=message["id"], result={"sessionId": "s"})
+            case "session/prompt":
+                globals()[what](message["id"])
+
+
+if __name__ == "__main__":
+    main()

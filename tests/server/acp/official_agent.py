@@ -1,0 +1,139 @@
+"""An agent written with the protocol's official library (agent-client-protocol): a real peer, whatever we think of it.
+
+It does what the prompt says: ``say A|B`` (in pieces), ``edit PATH|NEW TEXT`` (after a question), ``part PATH|OLD|NEW`` (a
+question about a part of a file), ``wait`` (until it is cancelled), ``ask for a file``, ``spend 0.5``, ``refuse``, ``fail``.
+Its conversations last as long as the file ``conversations.json`` in its directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+import acp
+from acp import schema
+
+MODES = [schema.SessionMode(id=id, name=id) for id in ("ask", "auto-edit", "plan", "yolo")]
+OPTIONS = [
+    schema.PermissionOption(option_id="always", name="Always", kind="allow_always"),
+    schema.PermissionOption(option_id="once", name="Yes", kind="allow_once"),
+    schema.PermissionOption(option_id="no", name="No", kind="reject_once"),
+]
+
+
+class Official:
+    def __init__(self) -> None:
+        self._cancelled = asyncio.Event()
+        self._kept = Path("conversations.json")
+        self._mode = "ask"
+
+    def on_connect(self, conn: acp.Client) -> None:
+        self._client = conn
+
+    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+        sessions = (
+            schema.SessionCapabilities(resume=schema.SessionResumeCapabilities()) if "--resumes" in sys.argv else None
+        )
+        capabilities = schema.AgentCapabilities(load_session=True, session_capabilities=sessions)
+        return schema.InitializeResponse(protocol_version=protocol_version, agent_capabilities=capabilities)
+
+    async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
+        if "--locked" in sys.argv:
+            raise acp.RequestError.auth_required({"message": "Who are you?"})
+        id = str(uuid.uuid4())
+        self._keep(id, [])
+        modes = schema.SessionModeState(available_modes=MODES, current_mode_id="ask")
+        return schema.NewSessionResponse(session_id=id, modes=modes)
+
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
+        for words in self._conversations().get(session_id) or self._unknown(session_id):
+            await self._client.session_update(session_id, acp.update_user_message_text(words))
+            await self._client.session_update(session_id, acp.update_agent_message_text(words))
+        return schema.LoadSessionResponse(modes=schema.SessionModeState(available_modes=MODES, current_mode_id="ask"))
+
+    async def resume_session(self, cwd: str, session_id: str, **_: Any) -> schema.ResumeSessionResponse:
+        if session_id not in self._conversations():
+            self._unknown(session_id)
+        return schema.ResumeSessionResponse()
+
+    def _unknown(self, session_id: str) -> Any:
+        raise acp.RequestError.resource_not_found(session_id)
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:
+        self._mode = mode_id
+        return schema.SetSessionModeResponse()
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        self._cancelled.set()
+
+    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
+        self._cancelled.clear()
+        words = prompt[-1].text
+        self._keep(session_id, [*self._conversations()[session_id], words])
+        what, _, rest = words.partition(" ")
+        reason = await getattr(self, f"_{what}", self._say)(session_id, *rest.split("|"))
+        return schema.PromptResponse(stop_reason=reason or "end_turn")
+
+    async def _say(self, session_id: str, *pieces: str) -> None:
+        for piece in pieces:
+            await self._client.session_update(session_id, acp.update_agent_message_text(piece))
+
+    async def _remember(self, session_id: str, *_: str) -> None:
+        await self._say(session_id, " / ".join(self._conversations()[session_id]))
+
+    async def _mode_is(self, session_id: str, *_: str) -> None:
+        await self._say(session_id, self._mode)
+
+    async def _edit(self, session_id: str, path: str, new: str) -> str | None:
+        old = Path(path).read_text() if Path(path).exists() else None
+        if await self._may(session_id, path, old, new):
+            Path(path).write_text(new)
+        return "cancelled" if self._cancelled.is_set() else None
+
+    async def _part(self, session_id: str, path: str, old: str, new: str) -> None:
+        if await self._may(session_id, path, old, new):
+            Path(path).write_text(Path(path).read_text().replace(old, new))
+
+    async def _may(self, session_id: str, path: str, old: str | None, new: str) -> bool:
+        diff = acp.tool_diff_content(path, new, old)
+        call = schema.ToolCallUpdate(tool_call_id="call-1", title=f"Edit {path}", kind="edit", content=[diff])
+        answer = await self._client.request_permission(session_id=session_id, tool_call=call, options=OPTIONS)
+        chosen = getattr(answer.outcome, "option_id", "cancelled")
+        await self._say(session_id, f"I was told: {chosen}")
+        return chosen in ("once", "always")
+
+    async def _wait(self, session_id: str, *_: str) -> str:
+        await self._cancelled.wait()
+        return "cancelled"
+
+    async def _read(self, session_id: str, path: str) -> None:
+        try:
+            await self._client.read_text_file(session_id=session_id, path=path)
+        except acp.RequestError as error:
+            await self._say(session_id, str(error))
+
+    async def _spend(self, session_id: str, amount: str) -> None:
+        cost = schema.Cost(amount=float(amount), currency="USD")
+        await self._client.session_update(
+            session_id, schema.UsageUpdate(session_update="usage_update", used=1, size=2, cost=cost)
+        )
+
+    async def _refuse(self, session_id: str, *_: str) -> str:
+        return "refusal"
+
+    async def _fail(self, session_id: str, *_: str) -> None:
+        raise acp.RequestError.internal_error({"details": "It does not work today"})
+
+    def _conversations(self) -> dict[str, list[str]]:
+        return dict(json.loads(self._kept.read_text())) if self._kept.exists() else {}
+
+    def _keep(self, id: str, words: list[str]) -> None:
+        self._kept.write_text(json.dumps(self._conversations() | {id: words}))
+
+
+if __name__ == "__main__":
+    asyncio.run(acp.run_agent(cast(acp.Agent, Official()), use_unstable_protocol=True))

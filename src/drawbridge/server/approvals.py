@@ -30,11 +30,12 @@ class Approvals:
     def __len__(self) -> int:
         return len(self.questions)
 
-    def ask(self, asked: Asked, agent: str, *, besides: int | None = None) -> None:
-        """``agent``: its name. ``besides``: a process whose own editor shows this anyway."""
+    def ask(self, asked: Asked, agent: str, *, besides: int | None = None, offered: bool = True) -> None:
+        """``agent``: its name. ``besides``: a process whose own editor shows this anyway; not ``offered``: some editor does."""
         self.questions.add(asked)
         asked.seq = self._journal.event(records.QUESTION, asked.record, topic="approvals") or 0
-        self._reviewers.offer(asked, agent, self._answering, besides)
+        if offered:
+            self._reviewers.offer(asked, agent, self._answering, besides)
 
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
         """The first answer: it is in the history and told to the others. Raises ``ClientError`` for any other."""

@@ -23,6 +23,8 @@ from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
 from drawbridge.server.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
 from drawbridge.server.checkpoints import GitFailed, NoCheckpoint
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.desk import Desk
+from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.history import FsyncPolicy
 from drawbridge.server.house import House, Limits
 from drawbridge.server.messages import Answer
@@ -66,12 +68,14 @@ class Core:
     ) -> None:
         self.house = House(agents, limits, ceilings, Running(data))
         self.projects = Projects(data, roots, self.house, fsync)
+        self.desk = Desk(data, self.house, fsync)
         self._blobs = blobs
         self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def open(self) -> None:
         await asyncio.to_thread(self.house.running.end_leftovers)
         await asyncio.to_thread(self.projects.load)
+        self.desk.load()
 
     async def close(self, reason: str) -> None:
         """The server ends: runs are told, processes ended, histories closed."""
@@ -79,11 +83,12 @@ class Core:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.desk.close(reason)
         await self.projects.close(reason)
 
     def gone(self, client: Subscriber) -> None:
         """A client has disconnected: its runs go on, it hears nothing more."""
-        for project in self.projects:
+        for project in [*self.projects, *self.desk]:
             self._leave(project, client)
         for followers in self.house.topics.values():
             followers.pop(client.id, None)
@@ -109,16 +114,20 @@ class Core:
 
     def path_of(self, project_id: str) -> Path | None:
         """Where a project is; None where there is none."""
-        return next((project.path for project in self.projects if project.id == project_id), None)
+        return next((one.path for one in [*self.projects, *self.desk] if one.id == project_id), None)
+
+    def _find(self, project_id: str) -> Project | DeskSession:
+        """A project, or an agent at somebody's desk, which is joined, read and answered like one."""
+        return self.desk.find(project_id) or self.projects.get(project_id)
 
     def question(self, project_id: str, approval_id: str) -> records.Asked | None:
         """One that waits for an answer."""
-        questions = self.projects.get(project_id).questions
+        questions = self._find(project_id).questions
         return next((asked.record for asked in questions if asked.approval.id == approval_id), None)
 
     async def record(self, project_id: str, seq: int) -> bytes:
         """A line of a history, whole: what ``messages.history_blob`` names."""
-        history = self.projects.get(project_id).history
+        history = self._find(project_id).history
         page = await asyncio.to_thread(history.read, after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
@@ -136,21 +145,26 @@ class Core:
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: protocol.ProjectList, client: Subscriber) -> Answer:
-        return Answer(type="project_list", data={"projects": [one.info() for one in self.projects if client.sees(one.path)]})
+        seen = [one.info() for one in [*self.projects, *self.desk] if client.sees(one.path)]
+        return Answer(type="project_list", data={"projects": seen})
 
     async def project_delete(self, command: protocol.ProjectDelete, client: Subscriber) -> Answer:
+        data = {"project_id": command.project_id, "success": True}
+        session = self.desk.find(command.project_id)
+        if session is not None:
+            await self.desk.forget(session)
+            return Answer(type="project_deleted", project_id=session.id, data=data)
         project = self.projects.get(command.project_id)
         await self.projects.delete(project)
         gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
         for subscriber in project.journal.subscribers.values():
             subscriber.send(gone)
         self.house.tell("projects", gone, project.path, project.journal.subscribers)
-        data = {"project_id": project.id, "success": True}
         return Answer(type="project_deleted", project_id=project.id, data=data)
 
     async def project_join(self, command: protocol.ProjectJoin, client: Subscriber) -> Answer:
         """The snapshot, and the stream from ``after_seq`` (else from the snapshot) on: no gap, no double."""
-        project = self.projects.get(command.project_id)
+        project = self._find(command.project_id)
         self._leave(project, client)
         snapshot = project.snapshot()
         if command.after_seq is None or command.after_seq >= snapshot.last_seq:
@@ -161,7 +175,7 @@ class Core:
             task.add_done_callback(lambda _: self._caught_up(project, client, task))
         return messages.updated("project_joined", snapshot, project.id)
 
-    async def _catch_up(self, project: Project, client: Subscriber, seq: int) -> None:
+    async def _catch_up(self, project: Project | DeskSession, client: Subscriber, seq: int) -> None:
         """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn."""
         while seq < project.history.last_seq:
             try:
@@ -184,15 +198,15 @@ class Core:
             await client.room()
         project.journal.subscribers[client.id] = client
 
-    def _caught_up(self, project: Project, client: Subscriber, task: asyncio.Task[None]) -> None:
+    def _caught_up(self, project: Project | DeskSession, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._catching_up.get((project.id, client.id)) is task:
             del self._catching_up[project.id, client.id]
 
     async def project_leave(self, command: protocol.ProjectLeave, client: Subscriber) -> Answer:
-        self._leave(self.projects.get(command.project_id), client)
+        self._leave(self._find(command.project_id), client)
         return messages.OK
 
-    def _leave(self, project: Project, client: Subscriber) -> None:
+    def _leave(self, project: Project | DeskSession, client: Subscriber) -> None:
         project.journal.subscribers.pop(client.id, None)
         task = self._catching_up.pop((project.id, client.id), None)
         if task is not None:
@@ -200,7 +214,7 @@ class Core:
 
     async def get_messages(self, command: protocol.GetMessages, client: Subscriber) -> Answer:
         """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
-        project = self.projects.get(command.project_id)
+        project = self._find(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await asyncio.to_thread(
             project.history.read,
@@ -315,7 +329,7 @@ class Core:
         if command.updated_input_blob is not None:
             updated = _object(self._blobs.take(command.updated_input_blob))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
-        project = self.projects.get(command.project_id)
+        project = self._find(command.project_id)
         asked = project.questions.find(command.approval_id)
         if asked is not None and decision.allow:
             question = asked.record

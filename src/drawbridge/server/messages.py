@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.desk_messages import DeskInfo
 from drawbridge.server.preview import shortened
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -107,6 +108,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     message_count: int
     last_seq: int
     approvals: list[Waiting]
+    desk: DeskInfo | None = None
+    """Only of an agent that somebody has started in a terminal."""
     first_message_time: str | None = None
     last_message_time: str | None = None
 

@@ -48,6 +48,9 @@ class Projects:
 
     def get(self, project_id: str) -> Project:
         project = self._projects.get(project_id)
+        if project is None and project_id.startswith("desk_"):
+            text = "This agent works at somebody's desk: it is steered there. Nothing was done; its questions can be answered."
+            raise ClientError("NOT_SUPPORTED", text)
         if project is None:
             raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", field="project_id")
         return project

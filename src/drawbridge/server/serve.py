@@ -22,6 +22,7 @@ from drawbridge.server.access import Access, OwnNames, owner_token
 from drawbridge.server.agents.registry import agents
 from drawbridge.server.blobs import Blobs
 from drawbridge.server.core import Core
+from drawbridge.server.desk_socket import private_socket
 from drawbridge.server.devices import Devices
 from drawbridge.server.dispatch import Dispatch
 from drawbridge.server.notify_push import Subscriptions
@@ -89,6 +90,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
+        private_socket(core.desk, core.house.reviewers),
         Door(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]

@@ -35,7 +35,10 @@ class Bridge(Struct, tag="bridge", frozen=True):
 
 
 class Proposed(Struct, tag="proposed", frozen=True):
-    """An agent of this bridge proposes a change, and the editor shows it. ``session``: one agent's, by any name."""
+    """An agent of this bridge proposes a change, and the editor shows it. ``session``: one agent's, by any name.
+
+    ``new_text`` is what would be written; ``agent_text`` what the agent itself proposed, where that is another text.
+    """
 
     id: str
     agent: str
@@ -44,6 +47,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
     old_text: str
     new_text: str
     pid: int | None = None
+    agent_text: str | None = None
 
 
 class Decided(Struct, tag="decided", frozen=True):
@@ -54,9 +58,10 @@ class Decided(Struct, tag="decided", frozen=True):
 
 
 class Gone(Struct, tag="gone", frozen=True):
-    """It is open no more: decided in the agent's own dialog, or taken back."""
+    """It is shown no more. ``settled``: the agent has closed it, since it was decided in its own dialog."""
 
     id: str
+    settled: bool = False
 
 
 class Answered(Struct, tag="answered", frozen=True):

@@ -1,0 +1,235 @@
+"""The agents that people have started in terminals of this machine, as far as their hooks and bridges tell of them.
+
+Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. What concerns one is worked on in the order in which it came,
+after what stands in its conversation's file by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.errors import DrawbridgeError
+from drawbridge.private_files import make_private_directory, process_alive, write_private
+from drawbridge.server import desk_events, messages, metadata, records, transcript
+from drawbridge.server.desk_session import DeskSession
+from drawbridge.server.history import FsyncPolicy, History
+from drawbridge.server.house import House
+from drawbridge.server.project import now
+from drawbridge.server.transcript_file import NotItsFile, TranscriptFile, checked
+
+logger = logging.getLogger("drawbridge.server")
+
+MOST: Final = 50
+"""Sessions that are kept; the one that ended first goes first."""
+
+WORKING_SECONDS: Final = 0.3
+RESTING_SECONDS: Final = 3.0
+"""Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
+
+PREFIX: Final = "desk_"
+
+
+class Facts(Struct):
+    """What is to be known of a session after a restart, beside its metadata."""
+
+    pid: int | None = None
+    transcript: str = ""
+    permission_mode: str | None = None
+
+
+class Follower:
+    """One session and what follows it: the calls that wait for their turn, and the conversation's file."""
+
+    def __init__(self, session: DeskSession, directory: Path, facts: Facts) -> None:
+        self.session = session
+        self.directory = directory
+        self.facts = facts
+        self._calls: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+        self._file: TranscriptFile | None = None
+        self._seen = False
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._open_file()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """In its turn."""
+        self._calls.put_nowait(call)
+
+    def names(self, pid: int, path: str) -> None:
+        """The agent's process and its conversation's file, as a hook has told them."""
+        session = self.session
+        facts = Facts(pid, path, session.permission_mode)
+        session.pid = pid
+        if facts.pid != self.facts.pid or path != self.facts.transcript:
+            self.facts = facts
+            self._open_file()
+            self.save()
+
+    def save(self) -> None:
+        try:
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
+        except DrawbridgeError as error:
+            logger.error("%s: %s", self.session.id, error)
+        self.session.journal.save()
+
+    def _open_file(self) -> None:
+        if self._file is not None or not self.facts.transcript:
+            return
+        session_id = self.session.data.memory.session_id
+        try:
+            path = checked(self.facts.transcript, session_id)
+        except NotItsFile:
+            logger.warning("%s: its conversation is not read: no file of Claude Code's", self.session.id)
+            return
+        after = self._taken_last()
+        self._seen = bool(after)
+        self._file = TranscriptFile(path, after)
+
+    def _taken_last(self) -> str:
+        page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
+        for record in reversed(page.records):
+            if place := transcript.place(record.line):
+                return place
+        return ""
+
+    async def _follow(self) -> None:
+        while True:
+            seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
+            try:
+                call = await asyncio.wait_for(self._calls.get(), None if self.session.ended else seconds)
+            except TimeoutError:
+                call = self._look
+            try:
+                await self._read()
+                call()
+            except Exception:  # a fault of ours: this session may be told wrongly, the others go on
+                logger.exception("%s: a fault of ours", self.session.id)
+
+    def _look(self) -> None:
+        """Whether the agent is still there: killed, it tells nobody."""
+        if self.session.pid is not None and not process_alive(self.session.pid):
+            self.session.end()
+            self.save()
+
+    async def _read(self) -> None:
+        more = self._file is not None
+        while more and self._file is not None:
+            try:
+                lines, more = await asyncio.to_thread(self._file.read)
+            except OSError as error:
+                logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
+                self._file = None
+                return
+            for line in lines:
+                if entry := transcript.entry(line, self.session.data.memory.session_id):
+                    self.session.told(entry, quiet=not self._seen)
+            if lines:
+                self.session.publish_state()
+        self._seen = True
+
+    async def close(self, reason: str) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self.session.close(reason)
+
+
+class Desk:
+    """By id, in the order in which they came."""
+
+    def __init__(self, data: Path, house: House, fsync: FsyncPolicy) -> None:
+        self._place = data / "desk"
+        self._house = house
+        self._fsync = fsync
+        self._followers: dict[str, Follower] = {}
+
+    def __iter__(self) -> Iterator[DeskSession]:
+        return iter([follower.session for follower in self._followers.values()])
+
+    def find(self, id: str) -> DeskSession | None:
+        follower = self._followers.get(id)
+        return follower.session if follower else None
+
+    def load(self) -> None:
+        """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""
+        make_private_directory(str(self._place))
+        for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
+            try:
+                data = metadata.load(directory)
+                history = History.open(directory / "logs", fsync=self._fsync)
+                facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
+            except (metadata.Damaged, DrawbridgeError, OSError, msgspec.MsgspecError) as error:
+                logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
+            session = DeskSession(directory, data, history, self._house)
+            session.journal.recover()
+            session.pid, session.permission_mode = facts.pid, facts.permission_mode
+            session.ended = facts.pid is None or not process_alive(facts.pid)
+            self._followers[session.id] = Follower(session, directory, facts)
+
+    def hook(self, event: desk_events.HookEvent, pid: int) -> Follower | None:
+        """The session that a hook tells of: a new one, where it was not known. None: there is no more room."""
+        id = PREFIX + event.session_id
+        follower = self._followers.get(id)
+        if follower is None:
+            follower = self.begin(id, event.cwd, "claude", event.session_id)
+        if follower is not None:
+            follower.names(pid, event.transcript_path)
+        return follower
+
+    def begin(self, id: str, path: str, agent: str, session_id: str) -> Follower | None:
+        """A new session, told to everybody who follows all projects."""
+        if not metadata.ID.fullmatch(id):
+            return None
+        self._make_room()
+        if len(self._followers) >= MOST:
+            logger.warning("more than %d agents are at work at desks: one is not shown", MOST)
+            return None
+        directory, when = self._place / id, now()
+        try:
+            make_private_directory(str(directory))
+            data = metadata.Metadata(id, path, session_id, when, when, agent=agent)
+            history = History.open(directory / "logs", fsync=self._fsync)
+        except (DrawbridgeError, OSError) as error:
+            logger.error("a desk session can't be kept, so it is not shown: %s", error)
+            return None
+        session = DeskSession(directory, data, history, self._house)
+        session.journal.event(records.SESSION, {"session_id": session_id})
+        follower = self._followers[id] = Follower(session, directory, Facts())
+        follower.save()
+        created = records.update_frame(id, "project_created", session.info())
+        self._house.tell("projects", created, session.path, {})
+        return follower
+
+    def new_id(self) -> str:
+        return PREFIX + uuid.uuid4().hex
+
+    def _make_room(self) -> None:
+        over = len(self._followers) - MOST + 1
+        ended = [follower for follower in self._followers.values() if follower.session.ended]
+        for follower in ended[: max(0, over)]:
+            task = asyncio.get_running_loop().create_task(self.forget(follower.session))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def forget(self, session: DeskSession) -> None:
+        """Out of the list, with its history. One whose agent goes on is back when that tells something."""
+        follower = self._followers.pop(session.id, None)
+        if follower is None:
+            return
+        await follower.close("it was taken from the list")
+        await asyncio.to_thread(shutil.rmtree, follower.directory, ignore_errors=True)
+        gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
+        for subscriber in session.journal.subscribers.values():
+            subscriber.send(gone)
+        self._house.tell("projects", gone, session.path, session.journal.subscribers)
+
+    async def close(self, reason: str) -> None:
+        await asyncio.gather(*(follower.close(reason) for follower in self._followers.values()))

@@ -1,0 +1,303 @@
+"""One agent that a person has started in a terminal: what it says, how it stands, and its questions, which a client may
+answer before the person at the desk does.
+
+To clients it is like a project, with a history, approvals and a state. What differs: nobody here starts or stops anything.
+The agent's own dialog is open all the time and decides where it is answered first.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Raw, Struct
+
+from drawbridge.errors import DrawbridgeError
+from drawbridge.server import desk_events, messages, metadata, records, transcript
+from drawbridge.server.agents.port import Decision, Proposal, Question
+from drawbridge.server.approvals import Approvals
+from drawbridge.server.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
+from drawbridge.server.history import History
+from drawbridge.server.house import House
+from drawbridge.server.journal import Journal
+from drawbridge.server.messages import Answer
+from drawbridge.server.project import SHOWN_PROMPT, instant, now
+from drawbridge.server.questions import Asked, Questions
+from drawbridge.server.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+ELSEWHERE = "answered elsewhere"
+AT_DESK = "desk"
+"""Who says what is said there."""
+
+REMEMBERED = 100
+"""Calls of the agent whose result is still to come, and decisions that it may yet do otherwise."""
+
+
+class Line(Protocol):
+    """One way in which a question was heard of: the agent is reached by it."""
+
+    pid: int | None
+    in_editor: bool
+    """The question is shown in an editor anyway."""
+
+    def answer(self, asked: Asked, decision: Decision, by: str) -> None: ...
+
+    def settled(self) -> None:
+        """The question is no more."""
+        ...
+
+
+class Turn(Struct):
+    id: str
+    prompt: str
+    began: float
+
+
+class DeskSession:
+    """``directory`` holds its metadata and its history. ``pid``: the agent's process, as far as known."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.id = data.id
+        self.path = Path(data.path)
+        self.data = data
+        self.history = history
+        self.journal = Journal(directory, data, history, house)
+        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
+        self.pid: int | None = None
+        self.permission_mode: str | None = None
+        self.ended = False
+        self.turn: Turn | None = None
+        self._lines: dict[str, list[Line]] = {}
+        self._calls: OrderedDict[str, transcript.Call] = OrderedDict()
+        self._decided: OrderedDict[str, tuple[Asked, Decision]] = OrderedDict()
+
+    # What clients see.
+
+    @property
+    def questions(self) -> Questions:
+        return self.approvals.questions
+
+    @property
+    def state(self) -> DeskState:
+        if self.ended:
+            return "ended"
+        if self.approvals:
+            return "waiting"
+        return "finished" if self.turn is None else "working"
+
+    def info(self) -> messages.ProjectInfo:
+        return messages.ProjectInfo(**self._info())
+
+    def _info(self) -> dict[str, Any]:
+        mode = self.permission_mode
+        return {
+            "id": self.id,
+            "path": str(self.path),
+            "state": "IDLE" if self.turn is None else "EXECUTING",
+            "session_id": self.data.memory.session_id,
+            "agent": self.data.agent,
+            "created_at": self.data.created_at,
+            "last_active": self.data.last_active,
+            "message_count": self.history.count,
+            "last_seq": self.history.last_seq,
+            "approvals": self.approvals.waiting(),
+            "first_message_time": instant(self.history.first_time),
+            "last_message_time": instant(self.history.last_time),
+            "desk": DeskInfo(state=self.state, permission_mode=mode, asks=mode not in ASKS_NOTHING),
+        }
+
+    def snapshot(self) -> messages.ProjectJoined:
+        run = self.turn and messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
+        return messages.ProjectJoined(**self._info(), run=run or None, queue=[], open_approvals=self.approvals.shown())
+
+    def publish_state(self) -> None:
+        state = messages.ProjectState(**self._info(), run_id=self.turn.id if self.turn else None)
+        self.journal.publish(records.update_frame(self.id, "project_state", state), topic="projects")
+
+    # What clients, and the person at an editor, decide.
+
+    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> Answer:
+        """The first answer is the agent's, unless it is answered at its own dialog in the same moment."""
+        return self._answer(approval_id, decision, by, None)
+
+    def answer_by(self, line: Line, approval_id: str, decision: Decision, by: Subscriber) -> None:
+        """The same; the agent hears of it by ``line``, whose owner sees to that. Raises ``ClientError``."""
+        self._answer(approval_id, decision, by, line)
+
+    def _answer(self, approval_id: str, decision: Decision, by: Subscriber, told: Line | None) -> Answer:
+        asked, answer = self.approvals.answer(approval_id, decision, by)
+        lines = self._lines.pop(approval_id, [])
+        if told is None and lines:
+            told = lines[0]
+            told.answer(asked, decision, by.name)
+        for line in lines:
+            if line is not told:
+                line.settled()
+        self._remember(self._decided, approval_id, (asked, decision))
+        self._changed()
+        return answer
+
+    # What the agent's hooks tell.
+
+    def heard(self, event: desk_events.HookEvent, line: Line | None, proposal: Proposal | None) -> Asked | None:
+        """``line`` and ``proposal`` go with a question; it is returned."""
+        self.permission_mode = event.permission_mode or self.permission_mode
+        self.ended = False
+        match event.hook_event_name:
+            case "SessionStart" if event.source != "compact":
+                self._finish("completed", quiet=True)
+            case "UserPromptSubmit":
+                self._begin(event.prompt_id, event.prompt)
+            case "PermissionRequest" if line is not None:
+                self._begin(event.prompt_id)
+                return self._ask(event, line, proposal)
+            case "PostToolUse" | "PostToolUseFailure":
+                self._begin(event.prompt_id)
+                self._called(event.tool_name, event.tool_input, "ran")
+            case "Stop":
+                self._finish("completed")
+            case "SessionEnd":
+                self.end()
+        self._changed()
+        return None
+
+    def end(self) -> None:
+        """The agent's program is gone."""
+        self._finish("interrupted")
+        self.ended = True
+        self._changed()
+
+    def _begin(self, turn: str, prompt: str = "") -> None:
+        """A turn of the agent, unless it is the one that goes on already."""
+        turn = turn or (self.turn.id if self.turn else f"turn_{uuid.uuid4().hex[:16]}")
+        if self.turn is None or self.turn.id != turn:
+            self._finish("completed", quiet=True)
+            self.turn = Turn(turn, prompt, time.monotonic())
+            session = self.data.memory.session_id
+            self.journal.event(records.STARTED, messages.RunStarted(turn, session, self.data.agent))
+        self.turn.prompt = prompt or self.turn.prompt
+
+    def _finish(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
+        """``quiet``: what was over long ago; nobody needs to look up for it."""
+        self.settle_all()
+        self._decided.clear()
+        if self.turn is None:
+            return
+        seconds = 0.0 if quiet else time.monotonic() - self.turn.began
+        finished = messages.RunFinished(run_id=self.turn.id, outcome=outcome, duration_ms=int(seconds * 1000))
+        self.turn = None
+        self.journal.event(records.FINISHED, finished, topic="" if quiet else "projects")
+
+    def _ask(self, event: desk_events.HookEvent, line: Line, proposal: Proposal | None) -> Asked:
+        question = Question(
+            question_id=uuid.uuid4().hex,
+            tool_name=event.tool_name,
+            input=event.tool_input,
+            suggestions=event.permission_suggestions,
+            proposal=proposal,
+        )
+        return self.ask(question, line)
+
+    def ask(self, question: Question, line: Line) -> Asked:
+        """A question; ``line`` reaches who has asked it."""
+        asked = Asked(question, self.turn.id if self.turn else "", now())
+        self._lines[asked.approval.id] = [line]
+        self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=not line.in_editor)
+        self._changed()
+        return asked
+
+    def join(self, asked: Asked, line: Line) -> None:
+        """The same question was heard of in another way too."""
+        self._lines[asked.approval.id].append(line)
+
+    # How questions end at the desk.
+
+    def settle(self, asked: Asked) -> None:
+        """It was answered there."""
+        if self.approvals.withdraw(asked, ELSEWHERE):
+            for line in self._lines.pop(asked.approval.id, ()):
+                line.settled()
+
+    def settle_all(self) -> None:
+        for asked in self.approvals:
+            self.settle(asked)
+
+    def gone(self, line: Line) -> None:
+        """The agent hears nothing by this line any more: its dialog is closed, or the program is gone."""
+        for asked in self.approvals:
+            lines = self._lines.get(asked.approval.id, [])
+            if line in lines:
+                if lines[0] is line:
+                    self.settle(asked)
+                else:
+                    lines.remove(line)
+        self._changed()
+
+    def _called(self, tool: str, given: Raw, fate: transcript.Fate) -> None:
+        """What became of a call: what was asked about it is settled, one way or the other."""
+        for asked in self.approvals:
+            if desk_events.is_about(asked.record, tool, given):
+                self.settle(asked)
+        for approval_id, (asked, decision) in list(self._decided.items()):
+            if desk_events.is_about(asked.record, tool, given):
+                del self._decided[approval_id]
+                if decision.allow == (fate == "ran"):
+                    asked.approval.confirm()
+                elif fate != "denied" and asked.approval.overrule():
+                    did = "rejected" if fate == "rejected" else "allowed"
+                    reason = f"overruled: it was {did} at the desk in the same moment"
+                    withdrawn = messages.PermissionWithdrawn(approval_id, reason)
+                    self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
+
+    # What stands in the conversation's file.
+
+    def told(self, entry: transcript.Entry, *, quiet: bool) -> None:
+        """``quiet``: it was there before we came."""
+        match entry:
+            case transcript.Mode(mode):
+                self.permission_mode = mode or self.permission_mode
+            case transcript.Prompt():
+                if self.turn is None or self.turn.id != entry.turn:
+                    self._finish("completed", quiet=True)
+                self._keep("client", transcript.prompt_record(entry, AT_DESK))
+                self._begin(entry.turn, entry.text)
+            case transcript.Said():
+                self._keep("claude", entry.data)
+                for call in entry.calls:
+                    self._remember(self._calls, call.id, call)
+                for result in entry.results:
+                    if called := self._calls.pop(result.id, None):
+                        self._called(called.name, called.input, result.fate)
+                if entry.interrupted:
+                    self._finish("interrupted", quiet=quiet)
+
+    def _keep(self, direction: Any, message: bytes) -> None:
+        try:
+            self.journal.write(direction, message)
+        except DrawbridgeError as error:
+            logger.error("%s: a line of the conversation can't be kept: %s", self.id, error)
+
+    def _changed(self) -> None:
+        self.data.last_active = now()
+        self.publish_state()
+
+    @staticmethod
+    def _remember(kept: OrderedDict[str, Any], key: str, value: Any) -> None:
+        kept[key] = value
+        if len(kept) > REMEMBERED:
+            kept.popitem(last=False)
+
+    def close(self, reason: str) -> None:
+        """The server ends: the agent goes on, and its questions are open at the desk only."""
+        for asked in self.approvals:
+            self.approvals.withdraw(asked, reason)
+            for line in self._lines.pop(asked.approval.id, ()):
+                line.settled()
+        self.journal.save()
+        self.history.close()

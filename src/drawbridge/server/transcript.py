@@ -1,0 +1,169 @@
+"""The conversation that Claude Code keeps of a session, a line at a time, as the history and clients have it. Pure.
+
+It is the CLI's own file and undocumented (seen on 2.1.329): what looks different is passed over. Its lines hold far more than
+what was said (whole requests, files as they were): only the messages themselves are taken.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.server.agents import claude_lines
+
+NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
+"""How texts begin that stand where the person's own words would: what the CLI itself writes there."""
+
+INTERRUPTED: Final = "[Request interrupted by user"
+REJECTED: Final = "user-rejected"
+
+LONGEST_MODE: Final = 40
+
+
+Fate = Literal["ran", "rejected", "denied"]
+"""It was rejected by the person at the desk, or denied by something else: a hook, a rule."""
+
+
+class Call(Struct, frozen=True):
+    """The agent wants a tool called."""
+
+    id: str
+    name: str
+    input: Raw
+
+
+class Result(Struct, frozen=True):
+    """What became of a call."""
+
+    id: str
+    fate: Fate
+
+
+class Prompt(Struct, frozen=True):
+    """What the person said."""
+
+    uuid: str
+    turn: str
+    text: str
+
+
+class Said(Struct, frozen=True):
+    """A message as the CLI's stream would have it: ``data`` is a JSON object in one line."""
+
+    uuid: str
+    data: bytes
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+    interrupted: bool = False
+
+
+class Mode(Struct, frozen=True):
+    """The permission mode is this one from here on."""
+
+    mode: str
+
+
+Entry = Prompt | Said | Mode
+
+
+class _Line(Struct, rename="camel"):
+    type: str = ""
+    uuid: str = ""
+    prompt_id: str = ""
+    is_meta: bool = False
+    is_sidechain: bool = False
+    message: Raw = Raw(b"null")
+    permission_mode: str = ""
+    tool_denial_kind: str | None = None
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str = ""
+    id: str = ""
+    name: str = ""
+    input: Raw = Raw(b"{}")
+    tool_use_id: str = ""
+
+
+class _Message(Struct):
+    content: str | list[_Block] = ""
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+_message: Final = msgspec.json.Decoder(_Message)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def entry(line: bytes, session_id: str) -> Entry | None:
+    """What a line of the file tells; None where that is nothing for people."""
+    read = claude_lines.parsed(line.strip())
+    if read is None:
+        return None
+    try:
+        found = _line.decode(read[1])
+        if found.type == "permission-mode":
+            return Mode(found.permission_mode[:LONGEST_MODE])
+        if found.type not in ("user", "assistant") or found.is_meta or not found.uuid:
+            return None
+        content = _message.decode(found.message).content
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    blocks = [_Block("text", content)] if isinstance(content, str) else content
+    if found.type == "user" and not found.is_sidechain and not any(block.type == "tool_result" for block in blocks):
+        words = "\n".join(block.text for block in blocks if block.type == "text")
+        if words.lstrip().startswith(NOT_SAID):
+            return None
+        if not words.startswith(INTERRUPTED):
+            return Prompt(found.uuid, found.prompt_id or found.uuid, words)
+    return _said(found, blocks, session_id)
+
+
+def _said(found: _Line, blocks: list[_Block], session_id: str) -> Said:
+    data = {
+        "type": found.type,
+        "message": found.message,
+        # A subagent's words; which call began it is not told here.
+        "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
+        "session_id": session_id,
+        "uuid": found.uuid,
+    }
+    return Said(
+        uuid=found.uuid,
+        data=_encode(data),
+        calls=tuple(Call(block.id, block.name, block.input) for block in blocks if block.type == "tool_use"),
+        results=tuple(Result(block.tool_use_id, _fate(found)) for block in blocks if block.type == "tool_result"),
+        interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
+        and found.type == "user",
+    )
+
+
+def _fate(found: _Line) -> Fate:
+    if found.tool_denial_kind is None:
+        return "ran"
+    return "rejected" if found.tool_denial_kind == REJECTED else "denied"
+
+
+def prompt_record(prompt: Prompt, by: str) -> bytes:
+    """As ``records.prompt``, with where it stands in the file."""
+    return _encode(
+        {"type": "user", "message": {"prompt": prompt.text}, "run_id": prompt.turn, "by": by, "uuid": prompt.uuid}
+    )
+
+
+class _Place(Struct):
+    uuid: str = ""
+
+
+class _Record(Struct):
+    message: _Place
+
+
+def place(record: bytes) -> str:
+    """Which line of the file a line of the history was made of; "" for none."""
+    try:
+        return msgspec.json.decode(record, type=_Record).message.uuid
+    except msgspec.MsgspecError:
+        return ""

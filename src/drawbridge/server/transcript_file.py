@@ -1,0 +1,95 @@
+"""The file of a session's conversation, read as it grows. Only the file that Claude Code itself keeps for that session."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from drawbridge.server.agents.claude_sessions import ID
+
+BEGIN_BYTES: Final = 512 * 1024
+"""Of a conversation that is longer already, so much of its end is taken at first."""
+
+SEARCHED_BYTES: Final = 64 * 1024 * 1024
+"""So far back is looked for the line that was taken last, after a restart."""
+
+PORTION: Final = 1024 * 1024
+
+LONGEST_LINE: Final = 16 * 1024 * 1024
+"""What is longer is passed over: pictures, mostly."""
+
+
+class NotItsFile(Exception):
+    """The path is none that Claude Code keeps this session's conversation at, or the file is somebody else's."""
+
+
+def checked(path: str, session_id: str) -> str:
+    """``path``, where it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``."""
+    place = Path(path)
+    configs = {str(Path.home() / ".claude"), os.environ.get("CLAUDE_CONFIG_DIR") or ""} - {""}
+    if not ID.fullmatch(session_id) or place.name != f"{session_id}.jsonl" or ".." in place.parts:
+        raise NotItsFile(path)
+    projects = place.parent.parent
+    if not any(os.path.realpath(projects) == os.path.realpath(Path(config) / "projects") for config in configs):
+        raise NotItsFile(path)
+    if not re.fullmatch(r"[A-Za-z0-9-]+", place.parent.name) or place.parent.is_symlink():
+        raise NotItsFile(path)
+    return path
+
+
+class TranscriptFile:
+    """``read`` gives the lines that are new. It may not be there yet."""
+
+    def __init__(self, path: str, after: str = "") -> None:
+        """``after``: a text in the line that was taken last (its uuid), where some was."""
+        self._path = path
+        self._after = after.encode()
+        self._offset: int | None = None
+        self._rest = b""
+        self._skipping = False
+
+    def read(self) -> tuple[list[bytes], bool]:
+        """New lines, and whether there are more. Reads the disk: not from the event loop's thread. Raises ``OSError``."""
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return [], False
+        try:
+            found = os.fstat(file)
+            if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+                raise PermissionError(f"{self._path} is no file of this user")
+            if self._offset is None:
+                self._offset = self._start(file, found.st_size)
+            if found.st_size < self._offset:  # another file stands there now
+                self._offset, self._rest = 0, b""
+            data = os.pread(file, PORTION, self._offset)
+        finally:
+            os.close(file)
+        self._offset += len(data)
+        return self._lines(data), self._offset < found.st_size
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._skipping and lines:
+            self._skipping = False
+            del lines[0]
+        if len(self._rest) > LONGEST_LINE:
+            self._rest, self._skipping = b"", True
+        return [line for line in lines if line]
+
+    def _start(self, file: int, size: int) -> int:
+        """Behind the line that was taken last; without one, where the last part begins."""
+        if self._after:
+            begin = max(0, size - SEARCHED_BYTES)
+            data = os.pread(file, size - begin, begin)
+            found = data.rfind(b'"uuid":"' + self._after + b'"')
+            end = data.find(b"\n", found)
+            if found >= 0:
+                return begin + end + 1 if end >= 0 else size
+        if size <= BEGIN_BYTES:
+            return 0
+        begin = size - BEGIN_BYTES
+        return begin + os.pread(file, BEGIN_BYTES, begin).find(b"\n") + 1

@@ -124,6 +124,33 @@ SERVE: Final = (
         metavar="FROM-TO",
         pattern=r"([01]?\d|2[0-4])-([01]?\d|2[0-4])",
     ),
+    Setting(
+        "max_history",
+        "number",
+        2_000,
+        "megabytes that the history of a project may take (default: 2000)",
+        metavar="MB",
+        range=(1, 100_000_000),
+    ),
+    Setting(
+        "max_data",
+        "number",
+        20_000,
+        "megabytes that all that the server keeps may take (default: 20000)",
+        metavar="MB",
+        range=(1, 100_000_000),
+    ),
+    Setting(
+        "keep_days", "number", None, "drop history older than that (default: never)", metavar="N", range=(1, 36_500)
+    ),
+    Setting(
+        "keep_mb",
+        "number",
+        None,
+        "drop the oldest history of a project beyond so many megabytes (default: never)",
+        metavar="MB",
+        range=(1, 100_000_000),
+    ),
     Setting("checkpoints", "switch", True, "keep no checkpoints of git work trees", flag="--no-checkpoints"),
     Setting("fsync", "choice", "second", "when a message is on the disk itself", ("always", "second", "off")),
     Setting(

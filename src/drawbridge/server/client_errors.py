@@ -72,6 +72,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
     "BLOB_OFFSET": Kind("The piece does not go on where the last one ended; `details.expected` says where."),
     # the world
+    "DISK_LIMIT": Kind(
+        "The project's history, or all that the server keeps, is as large as its owner allows.", retryable=True
+    ),
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is ending; connect again later.", retryable=True),

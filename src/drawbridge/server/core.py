@@ -28,12 +28,12 @@ from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.history import FsyncPolicy
 from drawbridge.server.house import House, Limits
 from drawbridge.server.messages import Answer
-from drawbridge.server.orphans import Running
 from drawbridge.server.places import usable
 from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 from drawbridge.server.run import Order
 from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.upkeep import Retention, Upkeep
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -65,10 +65,12 @@ class Core:
         limits: Limits,
         fsync: FsyncPolicy,
         ceilings: Ceilings,
+        retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
-        self.house = House(agents, limits, ceilings, Running(data))
+        self.house = House(agents, limits, ceilings, data)
         self.projects = Projects(data, roots, self.house, fsync)
         self.desk = Desk(data, self.house, fsync)
+        self.upkeep = Upkeep(self.house, self.projects, retention)
         self._blobs = blobs
         self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -108,6 +110,10 @@ class Core:
         """How many there are, of projects and of topics."""
         joined = sum(len(project.journal.subscribers) for project in self.projects)
         return joined + sum(map(len, self.house.topics.values()))
+
+    def problems(self) -> list[str]:
+        """What is wrong, for people, without a path."""
+        return [*self.projects.problems(), *self.house.disk.problems()]
 
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
@@ -229,7 +235,8 @@ class Core:
             return Answer(type="message_history", project_id=project.id, data=shown)
         backwards = command.before_seq is not None and command.after_seq is None
         end = page.records[0 if backwards else -1].seq if page.records else None
-        data = messages.HistoryPage(shown, end if page.has_more else None, page.has_more)
+        first = project.history.first_seq
+        data = messages.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
         return Answer(type="message_history", project_id=project.id, data=data)
 
     # Runs.

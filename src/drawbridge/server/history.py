@@ -87,6 +87,17 @@ class History:
         return self._catalogue.count
 
     @property
+    def first_seq(self) -> int:
+        """The number of the first record that is left; 1 before there is any."""
+        first = next((segment for segment in self._catalogue.segments if segment.count), None)
+        return first.first_seq if first else self.last_seq + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        return self._catalogue.size
+
+    @property
     def first_time(self) -> datetime | None:
         """When the first record was written, by the clock of then (UTC)."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
@@ -239,6 +250,29 @@ class History:
             remove_quietly(temporary)
             with contextlib.suppress(NotPrivate):
                 write_private(self._catalogue.path("latest.txt"), name.encode() + b"\n")
+
+    def drop(self, before: datetime | None, more_than: int | None) -> int:
+        """Drops the oldest files: those with no record since ``before``, and while there are more bytes than ``more_than``.
+
+        Never the newest. The numbers go on. How many were dropped; raises ``HistoryNotWritten`` where one can't be.
+        """
+        catalogue, dropped = self._catalogue, 0
+        latest = None if before is None else microseconds(_aware(before))
+        with self._changing:
+            while len(catalogue.segments) > 1:
+                old = latest is not None and catalogue.segments[0].last_time < latest
+                if not old and (more_than is None or catalogue.size <= more_than):
+                    break
+                try:
+                    catalogue.drop_first()
+                except OSError as error:
+                    raise HistoryNotWritten(
+                        f"An old file of the project's history can't be dropped: {_why(error)}. It was left as it is."
+                    ) from None
+                dropped += 1
+            if dropped:
+                self._save_index()
+        return dropped
 
     # Reading.
 

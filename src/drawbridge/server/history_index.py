@@ -87,6 +87,7 @@ class Catalogue:
         self.segments: list[Segment] = []
         self.last_seq = 0
         self.count = 0
+        self.size = 0
         self.damage: dict[tuple[str, int], Damage] = {}
         self._compare(load(directory))
 
@@ -100,6 +101,16 @@ class Catalogue:
         segment.add(seq, time, segment.size, length)
         self.last_seq = seq
         self.count += 1
+        self.size += length
+
+    def drop_first(self) -> None:
+        """The file with the lowest numbers. Raises OSError; nothing has changed then."""
+        first = self.segments[0]
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(first.name))
+        self.segments = self.segments[1:]
+        self.count -= first.count
+        self.size -= first.size
 
     def save(self) -> None:
         save(self.directory, Index(self.last_seq, self.segments))
@@ -132,6 +143,7 @@ class Catalogue:
         self.segments = self._in_order(segments)
         self.last_seq = max([last_seq, *(segment.last_seq for segment in self.segments)]) + unplaced
         self.count = sum(segment.count for segment in self.segments)
+        self.size = sum(segment.size for segment in self.segments)
         if changed:
             self.save()
 

@@ -13,13 +13,16 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from drawbridge.server import messages
 from drawbridge.server.agents.port import Agent, AgentProcess, Confinement, Event, Launch, Options
 from drawbridge.server.budgets import Budgets
 from drawbridge.server.ceilings import Ceilings, check_hours
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.disk import Disk, Sizes
 from drawbridge.server.memory import MemoryWatch
 from drawbridge.server.metrics import Metrics
 from drawbridge.server.orphans import Running
+from drawbridge.server.replies import DiskWarning
 from drawbridge.server.reviewers import Reviewers
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
 
@@ -40,6 +43,7 @@ class Limits(Struct, frozen=True):
     memory_bytes: int | None = None
     """Of one agent with all that it started, resident."""
     confinement: Confinement = Confinement()
+    sizes: Sizes = Sizes()
 
 
 class Slots:
@@ -111,11 +115,13 @@ class AtWork(Protocol):
 class House:
     """One server's."""
 
-    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings, running: Running) -> None:
+    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings, data: Path) -> None:
         self.agents = agents
         self.limits = limits
         self.ceilings = ceilings
-        self.running = running
+        self.running = Running(data)
+        self.disk = Disk(data, limits.sizes)
+        self.disk.warned = self._disk_warning
         self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.metrics = Metrics()
@@ -152,6 +158,10 @@ class House:
         except ClientError as error:
             for project in list(self.at_work.values()):
                 project.stop_for(error)
+
+    def _disk_warning(self, warning: DiskWarning, project_id: str | None, directory: str) -> None:
+        frame = Frame(messages.update("disk_warning", warning, project_id), project_id=project_id)
+        self.tell("projects", frame, Path(directory), {})
 
     def tell(self, topic: str, frame: Frame, path: Path, besides: Mapping[str, Subscriber]) -> None:
         """Everybody who follows ``topic`` and may know of the project at ``path``, but those who hear it anyway."""

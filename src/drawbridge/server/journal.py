@@ -33,6 +33,7 @@ class Journal:
 
     def write(self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
         record = self.history.append(direction, message)
+        self._house.disk.now(self.data.id, self.data.path, self.history.size)
         self.memory.take(record.line)
         self.publish(records.frame(self.data.id, record.line), besides, topic)
         return record.seq

@@ -110,6 +110,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     approvals: list[Waiting]
     desk: DeskInfo | None = None
     """Only of an agent that somebody has started in a terminal."""
+    first_seq: int = 1
+    """The first record that the history still has."""
     first_message_time: str | None = None
     last_message_time: str | None = None
 
@@ -234,12 +236,15 @@ class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     current: bool = False
 
 
-class HistoryPage(Struct, frozen=True):
-    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false."""
+class HistoryPage(Struct, frozen=True, omit_defaults=True):
+    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false. ``first_seq``: the
+    first record that there still is.
+    """
 
     messages: tuple[Raw, ...]
     next: int | None
     has_more: bool
+    first_seq: int = 1
 
 
 class Error(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -18,9 +18,11 @@ from drawbridge.server.access import HOST_NAME, is_loopback
 from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import Confinement
 from drawbridge.server.ceilings import Ceilings
+from drawbridge.server.disk import Sizes
 from drawbridge.server.house import Limits
 from drawbridge.server.memory import MB
 from drawbridge.server.tls import Certificate
+from drawbridge.server.upkeep import Retention
 
 
 class Plan:
@@ -55,6 +57,7 @@ class Plan:
             restricted=values["restricted"],
             hours=_hours(values["hours"]),
         )
+        self.retention = Retention(values["keep_days"], values["keep_mb"] * MB if values["keep_mb"] else None)
         self.limits = Limits(
             projects=values["max_projects"],
             runs_at_once=values["max_runs"],
@@ -65,6 +68,7 @@ class Plan:
             checkpoints=values["checkpoints"],
             warm_seconds=float(values["warm_time"]),
             memory_bytes=values["max_memory"] * MB if values["max_memory"] else psutil.virtual_memory().total * 3 // 4,
+            sizes=Sizes(values["max_history"] * MB, values["max_data"] * MB),
             confinement=Confinement(values["max_open_files"], values["nice"], values["confined"]),
         )
 

@@ -92,6 +92,7 @@ class Project:
             "last_active": self.data.last_active,
             "message_count": self.history.count,
             "last_seq": self.history.last_seq,
+            "first_seq": self.history.first_seq,
             "approvals": self.approvals.waiting(),
             "first_message_time": instant(self.history.first_time),
             "last_message_time": instant(self.history.last_time),
@@ -124,6 +125,7 @@ class Project:
             raise ClientError(
                 "RESOURCE_LIMIT", "Too many prompts wait here already. Nothing was added.", retryable=True
             )
+        self._house.disk.check(self.id)
         self._house.granted(str(self.path), port.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
         seq = self.journal.write(
@@ -247,6 +249,7 @@ class Project:
         self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         try:
+            self._house.disk.check(self.id)
             options = self._house.granted(str(self.path), options)
         except ClientError as error:  # what was so when it was asked for has changed while it waited
             refused = {"code": error.code, "message": error.text}
@@ -265,6 +268,9 @@ class Project:
     def line(self, run: Run | None, line: port.Line) -> None:
         if not line.durable:
             return self.journal.publish(records.line_frame(self.id, line.data, self.memory.session_id))
+        full = self._house.disk.refusal(self.id, len(line.data))
+        if full is not None:
+            return self.stop_for(full)
         try:
             self.journal.write("claude", line.data)
         except DrawbridgeError as error:

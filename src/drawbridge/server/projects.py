@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from drawbridge.errors import DrawbridgeError, HistoryUnreadable
+from drawbridge.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.private_files import make_private_directory
 from drawbridge.server import metadata, places
 from drawbridge.server.client_errors import ClientError
@@ -39,6 +39,7 @@ class Projects:
         self._house = house
         self._fsync = fsync
         self._projects: dict[str, Project] = {}
+        self._unreadable: set[str] = set()
 
     def __iter__(self) -> Iterator[Project]:
         return iter(self._projects.values())
@@ -59,16 +60,45 @@ class Projects:
         """Everything back, each at rest; what can't be read is put aside and said."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
-        self._empty_trash()
+        self.empty_trash()
+        for deleted in self._trash():
+            if found := metadata.deleted(deleted):
+                # What it has cost stays spent.
+                self._house.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         for directory in sorted((self._data / "projects").iterdir()):
             if directory.is_dir() and not directory.is_symlink():
-                try:
-                    self._add(self._open(directory))
-                except HistoryUnreadable as error:
-                    # It may be for the moment only: the project is back at the next start.
-                    logger.error("the project in %s can't be read now: %s", directory.name, error)
-                except (metadata.Damaged, DrawbridgeError) as error:
-                    self._quarantine(directory, str(error))
+                project = self._load(directory)
+                if project is not None:
+                    self._add(project)
+
+    def _load(self, directory: Path) -> Project | None:
+        """What can't be read now is tried again later; what is damaged is put aside."""
+        try:
+            return self._open(directory)
+        except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
+            if directory.name not in self._unreadable:
+                logger.error("the project in %s can't be read now: %s", directory.name, error)
+            self._unreadable.add(directory.name)
+        except (metadata.Damaged, DrawbridgeError) as error:
+            self._quarantine(directory, str(error))
+        return None
+
+    async def read_again(self) -> list[Project]:
+        """Those that could not be read and now can; they are projects like any other from here on."""
+        found = []
+        for name in sorted(self._unreadable):
+            project = await asyncio.to_thread(self._load, self._data / "projects" / name)
+            if project is not None:
+                self._unreadable.discard(name)
+                found.append(self._add(project))
+        return found
+
+    def problems(self) -> list[str]:
+        """For people, without a path."""
+        return [
+            *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
+            *(f"The project in {name} was damaged; it lies in quarantine." for name in self.quarantined),
+        ]
 
     def _open(self, directory: Path) -> Project:
         data = metadata.load(directory)
@@ -80,6 +110,7 @@ class Projects:
 
     def _add(self, project: Project) -> Project:
         self._projects[project.id] = project
+        self._house.disk.now(project.id, str(project.path), project.history.size)
         self._house.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
         return project
 
@@ -110,6 +141,7 @@ class Projects:
         if project.busy:
             raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was deleted.")
         del self._projects[project.id]
+        self._house.disk.gone(project.id)
         await project.close("the project was deleted")
         target = self._data / "trash" / f"{project.id}-{time.time_ns()}"
         try:
@@ -127,14 +159,27 @@ class Projects:
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
-        logger.error("the project in %s can't be read (%s); it was moved to quarantine", directory.name, why)
+        logger.error("the project in %s can't be read (%s); it goes to quarantine", directory.name, why)
+        try:
+            os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
+        except OSError as error:
+            logger.error("%s could not be moved: %s", directory.name, (error.strerror or "unknown reason").lower())
         self.quarantined.append(directory.name)
-        os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
 
-    def _empty_trash(self) -> None:
-        for deleted in (self._data / "trash").iterdir():
+    def empty_trash(self) -> None:
+        """What was deleted 7 days ago is gone for good."""
+        for deleted in self._trash():
             if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS:
                 shutil.rmtree(deleted, ignore_errors=True)
-            elif found := metadata.deleted(deleted):
-                # What it has cost stays spent.
-                self._house.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
+
+    def make_room(self) -> None:
+        """The histories of what was deleted go now; what it has cost stays known."""
+        for deleted in self._trash():
+            if (deleted / "logs").exists():
+                logger.warning(
+                    "there is no room: the history of the deleted %s is dropped before its time", deleted.name
+                )
+                shutil.rmtree(deleted / "logs", ignore_errors=True)
+
+    def _trash(self) -> list[Path]:
+        return list((self._data / "trash").iterdir())

@@ -78,6 +78,17 @@ class Health(Struct, frozen=True):
     runs: Runs
 
 
+class DiskWarning(Struct, frozen=True):
+    """``update/disk_warning``: of a "project" (its history; ``project_id`` says whose), of all "data" that the server keeps,
+    or of the "disk" it lies on. Once at each crossing; ``message`` is for people.
+    """
+
+    scope: Literal["project", "data", "disk"]
+    used_mb: int
+    limit_mb: int
+    message: str
+
+
 class Limits(Struct, frozen=True):
     """Bytes of: a client's message, a message of ours, a piece of a blob (before base64), a blob."""
 

@@ -36,12 +36,15 @@ class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
     truncated: say.Truncated | None = None
 
 
-class HistoryPage(Struct, frozen=True):
-    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false."""
+class HistoryPage(Struct, frozen=True, omit_defaults=True):
+    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false. ``first_seq``: the
+    first record that there still is.
+    """
 
     messages: list[Record]
     next: int | None
     has_more: bool
+    first_seq: int = 1
 
 
 class Nothing(Struct, frozen=True):
@@ -72,6 +75,7 @@ TYPES: Final[Mapping[str, Any]] = {
 """``type`` → ``data``, but for ``update``."""
 
 UPDATES: Final[Mapping[str, Any]] = {
+    "disk_warning": replies.DiskWarning,
     "execution_killed": say.ExecutionKilled,
     "permission_resolved": say.PermissionResolved,
     "permission_withdrawn": say.PermissionWithdrawn,

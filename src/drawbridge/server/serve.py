@@ -71,7 +71,7 @@ async def _serve(
     metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
-    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings)
+    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
     await core.open()
     site = ServerSite(access, core)
     core.house.broadcast = site.writers.broadcast
@@ -83,6 +83,7 @@ async def _serve(
         number,
         core.states,
         lambda: len(site.clients),
+        core.problems,
         subscriptions=core.subscriptions,
         metrics=core.house.metrics,
     )
@@ -96,7 +97,9 @@ async def _serve(
         port = listener.getsockname()[1]
         with announced(plan, port, certificate):
             show(plan, port, certificate, number, list(known), len(core.projects), metrics)
-            async with _beside(monitor.run(site), site.watch(), _renew(plan, names, certificate, tls)):
+            async with _beside(
+                monitor.run(site), core.upkeep.run(), site.watch(), _renew(plan, names, certificate, tls)
+            ):
                 await stop.wait()
         site.dispatch.ending = True
         notifier.end()

@@ -27,5 +27,5 @@ def project(home: Path) -> Path:
 def model(project: Path) -> Iterator[GeminiStub]:
     """What Gemini CLI takes for its model; its folder is in the test's home."""
     gemini.prepare_home()
-    with GeminiStub() as stub:
+    with gemini.HoldingStub() as stub:
         yield stub

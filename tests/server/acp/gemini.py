@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 from drawbridge.server.agents.gemini import Gemini
 from tests import programs
 from tests.e2e_gemini import gemini_rig
-from tests.e2e_gemini.gemini_stub import GeminiStub
+from tests.e2e_gemini.gemini_stub import GeminiStub, Part, text
+
+HOLD = text("(the model is silent)")
+
+
+class HoldingStub(GeminiStub):
+    """Its model is silent at ``HOLD``, until the test's end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._over = threading.Event()
+
+    def answer(self, body: dict[str, Any]) -> list[Part]:
+        parts = super().answer(body)
+        if HOLD in parts:
+            self._over.wait(30)
+        return parts
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        super().__exit__()
 
 
 def prepare_home() -> None:

@@ -23,6 +23,8 @@ logger = logging.getLogger("drawbridge.server")
 
 LONGEST_ERROR = 2_000
 
+NOBODY_ASKED = "Nobody can be asked between two prompts. Do without it, or wait for the next prompt."
+
 
 class Employer(Protocol):
     """The project, as its worker sees it."""
@@ -111,7 +113,7 @@ class Worker:
             )
         if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
             self._ended(run, "interrupted")
-        elif run.state is State.RUNNING and self._process is not None:
+        elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
             self._last_output = time.monotonic()
             self._look(run)
             self._given = run
@@ -150,6 +152,8 @@ class Worker:
                 self._employer.session_known(session_id)
             case port.Question() if run is not None:
                 self._employer.question(run, event)
+            case port.Question(question_id):  # in a turn that it has begun by itself
+                self.answer(question_id, port.Decision(allow=False, message=NOBODY_ASKED))
             case port.QuestionGone(question_id, reason):
                 self._employer.question_gone(question_id, reason)
             case port.TurnEnded() if run is not None:

@@ -100,6 +100,36 @@ async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
         assert info["approvals"] == []
 
 
+async def test_a_question_between_two_prompts_is_answered_that_nobody_is_asked(tmp_path: Path) -> None:
+    """An agent may begin a turn by itself, when a command in the background has ended; without an answer it would wait."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+        process.asks("q1")
+        [(question, decision)] = process.answers
+        assert (question, decision.allow) == ("q1", False)
+        assert decision.message is not None
+        assert "Nobody can be asked" in decision.message
+        assert phone.of_type("permission_request") == []
+
+
+async def test_a_question_that_comes_before_the_prompt_is_given_holds_nothing_up(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "execute", project, prompt="next")
+        process.ends()
+        process.asks("q1")
+        await settled(lambda: process.prompts == ["go", "next"])
+        assert process.prompts == ["go", "next"]
+        assert len(phone.of_type("permission_request")) == 1
+        process.ends()
+
+
 async def test_who_follows_all_approvals_hears_of_one_in_a_project_that_it_has_not_joined(tmp_path: Path) -> None:
     phone, watch = Client("phone"), Client("watch")
     async with serving(tmp_path) as server:

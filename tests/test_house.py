@@ -31,8 +31,9 @@ PURE = (
         f"server.{name}"
         for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records")
     ),
+    *(f"attach.{name}" for name in ("answers", "conversation", "difference", "store", "wording")),
 )
-JOBS = ("ide", "guard", "server")
+JOBS = ("ide", "guard", "server", "attach")
 FLOOR = (
     "wire",
     "text",

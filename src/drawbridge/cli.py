@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_token(commands)
     _add_pair(commands)
+    _add_attach(commands)
     _add_demo(commands)
     _add_hook(commands)
     _add_setup(commands)
@@ -257,6 +258,20 @@ def _add_rights(command: argparse.ArgumentParser, scope: str) -> None:
     command.add_argument("--project", action="append", metavar="DIR", default=[], help=what)
     what = "it is good for so long, as 12h, 30d or 8w (default: until it is revoked)"
     command.add_argument("--expires", metavar="TIME", help=what)
+
+
+def _add_attach(commands: Commands) -> None:
+    text = "follow the agents of a server from this terminal, and answer what they ask"
+    command = commands.add_parser("attach", help=text, description=_sentence(text))
+    command.add_argument("project", nargs="?", metavar="PROJECT", help="its name, path or id (default: choose one)")
+    settings.add_flags(command, settings.ATTACH)
+    command.set_defaults(run=_attach)
+
+
+def _attach(chosen: argparse.Namespace) -> int:
+    from drawbridge.attach.command import run
+
+    return run(chosen.project, settings.load("attach", settings.ATTACH, vars(chosen)))
 
 
 def _add_demo(commands: Commands) -> None:

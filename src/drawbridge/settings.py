@@ -103,6 +103,14 @@ HOOK: Final = (
 )
 """What ``drawbridge hook`` can be told; ``drawbridge setup`` writes it into the installed form."""
 
+ATTACH: Final = (
+    Setting("url", "text", None, "the server's address (default: the server of this machine)", metavar="URL"),
+    Setting("token_file", "text", None, "the file with the token (default: the one of that server)", metavar="FILE"),
+    Setting("ca", "text", None, "the certificate to trust (default: the one of that server)", metavar="FILE"),
+    Setting("fingerprint", "text", None, "the certificate's SHA-256 instead, as serve shows it", metavar="SHA256"),
+)
+"""What ``drawbridge attach`` can be told."""
+
 
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
     """The flags of a table; one that is not given stays out of the parsed namespace.

@@ -1,0 +1,121 @@
+"""The terminal's window: which screen is shown, and when it is drawn anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from textual.app import App
+
+from drawbridge.attach.client import Client, Unsent
+from drawbridge.attach.colours import Palette, theme
+from drawbridge.attach.connection import RequestError
+from drawbridge.attach.drawing import Painter
+from drawbridge.attach.screen_conversation import ConversationScreen
+from drawbridge.attach.screen_projects import ProjectScreen
+from drawbridge.attach.wording import block
+
+DRAWING_SECONDS: Final = 0.04
+"""From what was heard until it is drawn, with all that came meanwhile."""
+
+
+class AttachApp(App[None]):
+    """``client`` has its first connection; ``project``: the id of the one to begin with."""
+
+    CSS_PATH = "attach.tcss"
+    TITLE = "Drawbridge"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, client: Client, palette: Palette, project: str | None = None) -> None:
+        super().__init__()
+        self.client = client
+        self.painter = Painter(palette)
+        self.register_theme(theme(palette))
+        self.theme = theme(palette).name
+        self._first = project
+        self._projects = ProjectScreen(client)
+        self._stale = False
+        client.on_change = self._changed
+        client.on_refused = self._refused
+        client.on_gone = partial(self._later, self._gone)
+        client.connection.on_open = partial(self._later, self._begin)
+
+    async def on_mount(self) -> None:
+        self.push_screen(self._projects)
+        if self._first is not None:
+            self._enter(self._first)
+        self.run_worker(self.client.connection.run(), exit_on_error=True)
+
+    def _later(self, act: Callable[[], None]) -> None:
+        self.call_later(act)
+
+    # Drawing.
+
+    def _changed(self) -> None:
+        """Once in a while, however much was heard."""
+        if not self._stale and self.is_running:
+            self._stale = True
+            self.call_later(self.set_timer, DRAWING_SECONDS, self._draw)
+
+    def _draw(self) -> None:
+        self._stale = False
+        for screen in self.screen_stack:
+            if isinstance(screen, ProjectScreen | ConversationScreen):
+                screen.show()
+
+    # The connection.
+
+    def _begin(self) -> None:
+        async def begin() -> None:
+            try:
+                await self.client.begin()
+            except RequestError as error:
+                if error.code == "PROJECT_NOT_FOUND":
+                    self._gone()
+                elif error.code != "OFFLINE":  # the next connection begins anew
+                    self.notify(block(str(error)), severity="error", markup=False)
+
+        self.run_worker(begin(), exit_on_error=True)
+
+    def _refused(self, unsent: Unsent, error: RequestError) -> None:
+        conversation = self.client.conversation
+        for screen in self.screen_stack:
+            if isinstance(screen, ConversationScreen) and conversation and conversation.id == unsent.project:
+                screen.put_back(unsent.prompt)
+        self.notify(block(str(error)), severity="error", markup=False)
+
+    # Projects.
+
+    def on_project_screen_chosen(self, event: ProjectScreen.Chosen) -> None:
+        self._enter(event.id)
+
+    def on_conversation_screen_left(self) -> None:
+        self._leave()
+
+    def _enter(self, id: str) -> None:
+        self.push_screen(ConversationScreen(self.client, self.painter))
+        self.run_worker(self._choose(id), exit_on_error=True)
+
+    def _leave(self) -> None:
+        if isinstance(self.screen, ConversationScreen):
+            self.pop_screen()
+            self.run_worker(self._choose(None), exit_on_error=True)
+
+    async def _choose(self, id: str | None) -> None:
+        with contextlib.suppress(RequestError):  # without a connection it is joined when there is one
+            await self.client.choose(id)
+        self._changed()
+
+    def _gone(self) -> None:
+        self.notify("This project is not there any more: somebody removed it.", severity="error", markup=False)
+        self._leave()
+
+
+async def run(client: Client, palette: Palette, project: str | None) -> None:
+    """Until the person leaves."""
+    app = AttachApp(client, palette, project)
+    await app.run_async()
+    await asyncio.sleep(0)

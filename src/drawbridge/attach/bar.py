@@ -1,0 +1,36 @@
+"""The line at the top: where one is, and how the connection stands, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from drawbridge.attach.connection import Connection
+from drawbridge.attach.wording import one_line
+
+TROUBLE: Final = {
+    "connecting": "Connecting…",
+    "waiting": "No connection to the server. Trying again… What you write is kept.",
+    "refused": "The server does not take the token any more",
+}
+
+
+class Bar(Vertical):
+    def compose(self) -> ComposeResult:
+        yield Static(id="name")
+        yield Static(id="trouble")
+
+    def show(self, name: str, more: str, connection: Connection) -> None:
+        connected = "  Connected" if connection.state == "open" else ""
+        words = Content.assemble((one_line(name), "bold"), (f"  {one_line(more)}" if more else "", "$soft"))
+        self.query_one("#name", Static).update(words + Content.styled(connected, "$yes"))
+        trouble = TROUBLE.get(connection.state, "")
+        if connection.state == "refused" and connection.problem:
+            trouble = f"{trouble}: {one_line(connection.problem)}"
+        line = self.query_one("#trouble", Static)
+        line.update(Content(trouble))
+        line.display = bool(trouble)

@@ -1,0 +1,298 @@
+"""What is known of one project's conversation: made from records and live messages, by nothing else. Pure.
+
+``items`` are what a person sees, ordered by ``seq``. It holds a part of the history without gaps; the older part is put
+before it by ``prepend``, and what is far from the reader is let go. ``cursor`` is the place up to which everything was heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+KEPT: Final = 600
+"""Items kept in memory, at most: each was laid out once, and is again when the terminal's width changes."""
+
+Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
+Json: TypeAlias = Mapping[str, Any]
+
+
+class Record(NamedTuple):
+    """A line of the history. ``truncated``: the message is a preview."""
+
+    seq: int
+    timestamp: str
+    direction: str
+    message: Any
+    truncated: Json | None = None
+
+
+class Result(NamedTuple):
+    """What a tool said."""
+
+    text: str
+    error: bool
+    truncated: Json | None
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """``version`` counts its changes. What ``data`` holds depends on ``kind``, as ``Conversation`` puts it there."""
+
+    key: int
+    seq: int
+    timestamp: str
+    kind: Kind
+    data: dict[str, Any] = field(default_factory=dict)
+    truncated: Json | None = None
+    nested: bool = False
+    version: int = 0
+
+
+class Conversation:
+    """Of the project ``id``."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.joined = False
+        self.cursor = 0
+        self.first = 1
+        """The lowest ``seq`` that is here; 1: there is nothing before it."""
+        self.last = 0
+        """The highest ``seq`` that ``items`` has; below ``cursor`` where the end was let go."""
+        self.items: list[Item] = []
+        self.open: dict[str, Json] = {}
+        """Open approvals by id, as the server says them."""
+        self.answers: dict[str, Json] = {}
+        """How approvals were settled, as far as that was heard."""
+        self.run: Json | None = None
+        self.queue: list[Json] = []
+        self.live = ""
+        """What is being said and is not kept yet."""
+        self.thinking = False
+        self.mode = ""
+        self.cost = 0.0
+        self._keys = count(1)
+        self._early: dict[int, Record] = {}
+        self._tools: dict[str, Item] = {}
+        self._results: dict[str, Result] = {}
+        self._questions: dict[str, Item] = {}
+        self._snapshot = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self.last >= self.cursor
+
+    def join(self, snapshot: Json, *, anew: bool) -> None:
+        """The snapshot of ``project_joined``. ``anew``: what was known is not continued."""
+        if anew:
+            self.cursor = self.last = snapshot["last_seq"]
+            self.first = snapshot["last_seq"] + 1
+            self.items = []
+        self.joined = True
+        self._snapshot = snapshot["last_seq"]
+        self.run = snapshot["run"]
+        self.queue = list(snapshot["queue"])
+        self.open = {one["approval_id"]: one for one in snapshot["open_approvals"]}
+        self.live = ""
+        self._drain()
+
+    def take(self, record: Record) -> None:
+        """A live record. One that came already changes nothing; one that came early waits for those before it."""
+        if record.seq > self.cursor:
+            self._early[record.seq] = record
+            if self.joined:
+                self._drain()
+
+    def hear(self, line: Json) -> None:
+        """A line that is not kept: partial text."""
+        if line.get("type") == "system" and line.get("permissionMode"):
+            self.mode = str(line["permissionMode"])
+        if line.get("type") != "stream_event" or line.get("parent_tool_use_id"):
+            return
+        match line.get("event"):
+            case {"type": "content_block_start", "content_block": {"type": kind, **block}}:
+                self.live = str(block.get("text", "")) if kind == "text" else ""
+                self.thinking = kind == "thinking"
+            case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
+                self.live += text
+
+    def prepend(self, records: Iterable[Record]) -> None:
+        """Older records, in their order, the last of them right before ``first``."""
+        older = [record for record in records if record.seq < self.first]
+        if not older:
+            return
+        behind, self.items = self.items, []
+        for record in older:
+            self._show(record)
+        self.items += behind
+        self.first = older[0].seq
+        if len(self.items) > KEPT:
+            cut = self.items[KEPT].seq  # whole records only: what one of them shows comes and goes together
+            self._keep([item for item in self.items if item.seq < cut])
+            self.last = cut - 1
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Records behind ``last``, where the end was let go."""
+        for record in records:
+            if record.seq == self.last + 1:
+                self._show(record)
+                self.last = record.seq
+        self._shorten()
+
+    def _drain(self) -> None:
+        self._early = {seq: record for seq, record in self._early.items() if seq > self.cursor}
+        while record := self._early.pop(self.cursor + 1, None):
+            shown = self.at_end
+            self.cursor = record.seq
+            self._follow(record)
+            if shown:
+                self._show(record)
+                self.last = record.seq
+        self._shorten()
+
+    def _shorten(self) -> None:
+        if len(self.items) > KEPT:
+            self.first = self.items[-KEPT * 3 // 4].seq
+            self._keep([item for item in self.items if item.seq >= self.first])
+
+    def _keep(self, items: list[Item]) -> None:
+        self.items = items
+        kept = {item.key for item in items}
+        self._tools = {id: item for id, item in self._tools.items() if item.key in kept}
+        self._questions = {id: item for id, item in self._questions.items() if item.key in kept}
+
+    def _follow(self, record: Record) -> None:
+        """What a record changes in the state of things. What happened before the snapshot is in the snapshot."""
+        message = record.message if isinstance(record.message, dict) else {}
+        ended = record.direction == "claude" and message.get("type") in ("assistant", "result")
+        if ended and not message.get("parent_tool_use_id"):
+            self.live, self.thinking = "", False
+        if record.direction != "server" or record.seq <= self._snapshot:
+            return
+        data = message.get("message", {})
+        match message.get("subtype"):
+            case "permission_request":
+                self.open[data["approval_id"]] = data
+            case "permission_resolved" | "permission_withdrawn":
+                self.open.pop(data["approval_id"], None)
+                self.answers[data["approval_id"]] = data
+            case "run_started":
+                self.run = {"run_id": data["run_id"], "started_at": datetime.now(UTC).isoformat()}
+                self._dequeue(data["run_id"])
+            case "run_finished":
+                if self.run is None or self.run["run_id"] == data["run_id"]:
+                    self.run = None
+                self._dequeue(data["run_id"])
+                self.live = ""
+
+    def _dequeue(self, run_id: str) -> None:
+        self.queue = [one for one in self.queue if one["run_id"] != run_id]
+
+    # What a person sees of a record.
+
+    def _add(self, record: Record, kind: Kind, data: dict[str, Any], *, nested: bool = False) -> Item:
+        item = Item(next(self._keys), record.seq, record.timestamp, kind, data, record.truncated, nested)
+        self.items.append(item)
+        return item
+
+    def _show(self, record: Record) -> None:
+        message = record.message if isinstance(record.message, dict) else {}
+        if record.direction == "client":
+            inner = message.get("message")
+            text = inner.get("prompt", "") if isinstance(inner, dict) else ""
+            self._add(record, "prompt", {"text": str(text), "by": message.get("by")})
+        elif record.direction == "server":
+            self._show_event(record, message)
+        elif message.get("type") in ("assistant", "user"):
+            self._show_blocks(record, message)
+        elif message.get("type") == "system":
+            self.mode = str(message.get("permissionMode") or self.mode)
+        elif message.get("type") != "result" and message.get("preview"):
+            self._add(record, "text", {"text": str(message["preview"])})
+
+    def _show_blocks(self, record: Record, message: Json) -> None:
+        inner = message.get("message")
+        content = inner.get("content") if isinstance(inner, dict) else None
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        nested = bool(message.get("parent_tool_use_id"))
+        for block in blocks if isinstance(blocks, list) else ():
+            match block:
+                case {"type": "text", "text": str(text)} if text:
+                    self._add(record, "aside" if message["type"] == "user" else "text", {"text": text}, nested=nested)
+                case {"type": "tool_use", "id": str(id), "name": str(name)}:
+                    given = block.get("input")
+                    data = {"name": name, "input": given if isinstance(given, dict) else {}}
+                    item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
+                    self._tools[id] = item
+                case {"type": "tool_result", "tool_use_id": str(id)}:
+                    result = Result(result_text(block.get("content")), bool(block.get("is_error")), record.truncated)
+                    tool = self._tools.get(id)
+                    if tool is None:
+                        self._results[id] = result
+                    else:
+                        tool.data["result"] = result
+                        tool.version += 1
+
+    def _show_event(self, record: Record, message: Json) -> None:
+        data = message.get("message", {})
+        match message.get("subtype"):
+            case "permission_request":
+                answer = self.answers.get(data["approval_id"])
+                self._questions[data["approval_id"]] = self._add(
+                    record, "question", {"request": data, "answer": answer}
+                )
+            case "permission_resolved" | "permission_withdrawn":
+                self.answers[data["approval_id"]] = data
+                question = self._questions.get(data["approval_id"])
+                if question is not None:
+                    question.data["answer"] = data
+                    question.version += 1
+            case "run_finished":
+                self.cost += data.get("cost_usd") or 0
+                self._add(record, "finished", dict(data))
+            case "session_reset":
+                self._add(record, "notice", {"text": "A new session begins here"})
+            case "session_changed" if data.get("fork_from"):
+                self._add(record, "notice", {"text": "A copy of an earlier session goes on here"})
+
+
+def result_text(content: Any) -> str:
+    """The text in a tool's result, whichever shape it has."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    return "\n".join(_part_text(part) for part in parts)
+
+
+def _part_text(part: Any) -> str:
+    kind = part.get("type", "something") if isinstance(part, dict) else "something"
+    return str(part.get("text", "")) if kind == "text" else f"[{kind}]"
+
+
+def record_of(message: Json) -> Record | None:
+    """A message of the server as a record of the history; None where it is none."""
+    seq, data = message.get("seq"), message["data"]
+    if seq is None:
+        return None
+    timestamp = data.get("timestamp") or data.get("created_at") or datetime.now(UTC).isoformat()
+    match message["type"]:
+        case "agent_message":
+            return Record(seq, timestamp, data["direction"], data["messages"][0], data.get("truncated"))
+        case "permission_request":
+            return _event(seq, timestamp, "permission_request", data)
+        case "update":
+            return _event(seq, timestamp, data["update_type"], data["data"])
+    return None
+
+
+def _event(seq: int, timestamp: str, subtype: str, told: Json) -> Record:
+    message = {"type": "system", "subtype": subtype, "message": told}
+    return Record(seq, timestamp, "server", message, told.get("truncated"))
+
+
+def record_in(line: Json) -> Record:
+    """A record of a page of history."""
+    return Record(line["seq"], line["timestamp"], line["direction"], line["message"], line.get("truncated"))

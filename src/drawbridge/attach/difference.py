@@ -1,0 +1,97 @@
+"""What differs between two texts, line by line, with the words of a changed line that differ. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from drawbridge.text import format_changes, split
+from drawbridge.text.hunks import Row, diff, unified
+from drawbridge.text.linediff import changed_lines
+
+WORD: Final = re.compile(r"\w+|\s+|[^\w\s]")
+
+LONGEST_LINE: Final = 1_000
+"""Characters of a line in which words are compared."""
+
+Kind: TypeAlias = Literal["skipped", "context", "removed", "added"]
+Mark: TypeAlias = tuple[int, int]
+
+
+class Line(NamedTuple):
+    """``number`` counts from 1 on its own side; of ``skipped`` it is how many lines are left out, unchanged.
+
+    ``marks``: from where to where the line differs from the one it took the place of; empty: as a whole.
+    """
+
+    kind: Kind
+    text: str
+    number: int
+    marks: tuple[Mark, ...] = ()
+
+
+class Difference(NamedTuple):
+    """``notes``: what changes beside lines, in clauses for a person."""
+
+    lines: list[Line]
+    added: int
+    removed: int
+    notes: list[str]
+
+
+def difference(old_text: str, new_text: str) -> Difference:
+    (old, old_form), (new, new_form) = split(old_text), split(new_text)
+    hunks = diff(old, new)
+    marks = {}
+    for hunk in hunks:
+        for offset in range(min(hunk.old_count, hunk.new_count)):
+            pair = hunk.old_start + offset, hunk.new_start + offset
+            marks["removed", pair[0]], marks["added", pair[1]] = _marked_words(old[pair[0]], new[pair[1]])
+    lines = [*_lines(unified(old, new, hunks), marks, len(old))]
+    return Difference(
+        lines,
+        added=sum(hunk.new_count for hunk in hunks),
+        removed=sum(hunk.old_count for hunk in hunks),
+        notes=format_changes(old_form, new_form) if old and new else [],
+    )
+
+
+def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], total: int) -> Iterator[Line]:
+    """What is left out between groups of hunks becomes one line that says how much it is."""
+    heard = 0  # lines of the old text so far
+    for row in rows:
+        if row.old_line is not None:
+            if row.old_line > heard:
+                yield Line("skipped", "", row.old_line - heard)
+            heard = row.old_line + 1
+        at = row.old_line if row.new_line is None else row.new_line
+        if row.kind != "header" and at is not None:
+            yield Line(row.kind, row.text, at + 1, marks.get((row.kind, at), ()))
+    if 0 < heard < total:
+        yield Line("skipped", "", total - heard)
+
+
+def _marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+    """The words in which two lines differ; none at all where hardly anything is the same."""
+    if len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
+        return (), ()
+    left, right = WORD.findall(old), WORD.findall(new)
+    gone, come = changed_lines(left, right)
+    same = sum(len(word.strip()) for word, changed in zip(left, gone, strict=True) if not changed)
+    if same * 3 < max(len(old.strip()), len(new.strip())):
+        return (), ()
+    return tuple(_spans(left, gone)), tuple(_spans(right, come))
+
+
+def _spans(words: Sequence[str], changed: bytearray) -> Iterator[Mark]:
+    at, start = 0, -1
+    for word, mark in zip(words, changed, strict=True):
+        if mark and start < 0:
+            start = at
+        elif not mark and start >= 0:
+            yield start, at
+            start = -1
+        at += len(word)
+    if start >= 0:
+        yield start, at

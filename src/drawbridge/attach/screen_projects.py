@@ -1,0 +1,92 @@
+"""All projects: those that wait for a person first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Footer, OptionList, Static
+from textual.widgets.option_list import Option
+
+from drawbridge.attach import wording
+from drawbridge.attach.bar import Bar
+from drawbridge.attach.client import Client
+from drawbridge.attach.store import Project
+
+NOTHING = (
+    "No project yet. A project is a directory on the server's machine in which an agent works: add one on the page."
+)
+
+
+class ProjectScreen(Screen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "move('down')", show=False),
+        Binding("k", "move('up')", show=False),
+        Binding("ctrl+q", "app.quit", "leave"),
+    ]
+
+    class Chosen(Message):
+        def __init__(self, id: str) -> None:
+            super().__init__()
+            self.id = id
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._shown: list[tuple[str, str]] = []
+
+    def compose(self) -> ComposeResult:
+        yield Bar()
+        yield OptionList(id="projects")
+        yield Static(Content(NOTHING), id="nothing")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+        self.show()
+
+    def show(self) -> None:
+        """What is known now."""
+        if not self.is_mounted:
+            return
+        projects = self._client.projects
+        waiting = f"{projects.waiting} waiting" if projects.waiting else ""
+        self.query_one(Bar).show("Projects", waiting, self._client.connection)
+        self.query_one("#nothing").display = projects.known and not projects.all
+        rows = [(project["id"], _row(project)) for project in projects.sorted()]
+        shown = [(id, row.markup) for id, row in rows]
+        if shown == self._shown:
+            return
+        options = self.query_one(OptionList)
+        before = options.highlighted
+        chosen = self._shown[before][0] if before is not None and before < len(self._shown) else None
+        self._shown = shown
+        options.clear_options()
+        options.add_options(Option(row, id=id) for id, row in rows)
+        if rows:
+            options.highlighted = next((at for at, (id, _) in enumerate(rows) if id == chosen), 0)
+
+    def action_move(self, where: str) -> None:
+        options = self.query_one(OptionList)
+        options.action_cursor_down() if where == "down" else options.action_cursor_up()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option.id is not None:
+            self.post_message(self.Chosen(event.option.id))
+
+
+def _row(project: Project) -> Content:
+    waiting = bool(project["approvals"])
+    colour = "$wait" if waiting else {"EXECUTING": "$accent", "ERROR": "$no"}.get(project["state"], "$soft")
+    facts = [project["agent"], wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
+    return Content.assemble(
+        (wording.one_line(wording.base_name(project["path"])), "bold"),
+        (f"  ● {wording.project_state(project)}", colour),
+        (f"\n{wording.one_line(' · '.join(filter(None, facts)))}", "$soft"),
+    )

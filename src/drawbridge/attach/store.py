@@ -1,0 +1,84 @@
+"""What is known of all projects, made from messages of the server alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+Project: TypeAlias = dict[str, Any]
+"""As the server tells it in lists and in ``project_state``; ``cost``: what its runs cost while this client listened."""
+
+
+class Projects:
+    def __init__(self) -> None:
+        self.all: dict[str, Project] = {}
+        self.known = False
+        """False until the list was heard once."""
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """One message, whatever it is."""
+        id, data = message.get("project_id", ""), message["data"]
+        match message["type"]:
+            case "project_list":
+                self.all = {one["id"]: {**self.all.get(one["id"], {}), **one} for one in data["projects"]}
+                self.known = True
+            case "project_deleted":
+                self.all.pop(data["project_id"], None)
+            case "permission_request":
+                self._change(id, lambda project: _waits(project, data))
+            case "update":
+                self._update(id, data["update_type"], data["data"])
+        self._heard(id, message.get("seq"))
+
+    def _update(self, id: str, what: str, told: Mapping[str, Any]) -> None:
+        match what:
+            case "project_state" | "project_created":
+                # What is left out is empty: a state that was told before must not stay.
+                before = {name: value for name, value in self.all.get(told["id"], {}).items() if name == "cost"}
+                self.all[told["id"]] = {**before, **told}
+            case "project_deleted":
+                self.all.pop(told["project_id"], None)
+            case "permission_resolved" | "permission_withdrawn":
+                self._change(id, lambda project: _settled(project, told["approval_id"]))
+            case "run_finished" if told.get("cost_usd"):
+                self._change(id, lambda project: project.update(cost=project.get("cost", 0) + told["cost_usd"]))
+
+    def _change(self, id: str, change: Callable[[Project], None]) -> None:
+        if id in self.all:
+            change(self.all[id])
+
+    def _heard(self, id: str, seq: int | None) -> None:
+        project = self.all.get(id)
+        if project is not None and seq is not None:
+            project["last_seq"] = max(seq, project["last_seq"])
+
+    def sorted(self) -> list[Project]:
+        """Those that wait for a person first, then the latest."""
+        latest = sorted(self.all.values(), key=lambda one: str(one["last_active"]), reverse=True)
+        return sorted(latest, key=lambda one: not one["approvals"])
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait, in all projects."""
+        return sum(len(project["approvals"]) for project in self.all.values())
+
+    def named(self, name: str, directory: str) -> list[Project]:
+        """Those that a person means: by id, else by the path (``directory``, absolute), else by the path's last part."""
+        if name in self.all:
+            return [self.all[name]]
+        ways: tuple[Callable[[Project], bool], ...] = (
+            lambda one: one["path"] in (name, directory),
+            lambda one: one["path"].rpartition("/")[2] == name,
+        )
+        found = ([one for one in self.sorted() if way(one)] for way in ways)
+        return next(filter(None, found), [])
+
+
+def _waits(project: Project, asked: Mapping[str, Any]) -> None:
+    if all(one["approval_id"] != asked["approval_id"] for one in project["approvals"]):
+        waiting = {name: asked[name] for name in ("approval_id", "tool_name", "created_at")}
+        project["approvals"] = [*project["approvals"], waiting]
+
+
+def _settled(project: Project, id: str) -> None:
+    project["approvals"] = [one for one in project["approvals"] if one["approval_id"] != id]

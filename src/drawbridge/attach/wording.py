@@ -1,0 +1,193 @@
+"""What the page says in words, said the same way here; and any text from outside as harmless text. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from drawbridge.terminal import harmless
+
+TAB: Final = 4
+
+TITLES: Final = {
+    "Edit": "wants to change",
+    "MultiEdit": "wants to change",
+    "Write": "wants to write",
+    "NotebookEdit": "wants to change",
+    "Bash": "wants to run a command",
+    "WebFetch": "wants to read a web page",
+    "AskUserQuestion": "asks you",
+}
+MODES: Final = {
+    "default": "Ask before changes",
+    "acceptEdits": "Accept edits",
+    "plan": "Plan only",
+    "bypassPermissions": "Never ask",
+    "auto": "Auto",
+}
+OUTCOMES: Final = {
+    "completed": "Finished",
+    "failed": "Failed",
+    "killed": "Ended by force",
+    "timeout": "Took too long and was ended",
+    "interrupted": "Interrupted",
+}
+STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
+
+
+def one_line(text: object) -> str:
+    """Anything as one harmless line."""
+    return harmless(str(text))
+
+
+def lines(text: str) -> list[str]:
+    """A text's lines, each harmless, with spaces for tabs: as wide on the screen as they are long."""
+    return [harmless(line.expandtabs(TAB)) for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def block(text: str) -> str:
+    """A text of several lines, harmless."""
+    return "\n".join(lines(text))
+
+
+def base_name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def shown_path(path: str, root: str) -> str:
+    """ "notes.md" of a file in the project, the whole path of another one."""
+    return path.removeprefix(f"{root}/") if root else path
+
+
+def agent_title(agent: str) -> str:
+    return "Claude" if agent == "claude" else f"The {agent} agent"
+
+
+def money(dollars: float) -> str:
+    return f"${dollars:.4f}" if dollars < 0.1 else f"${dollars:.2f}"
+
+
+def size(count: int) -> str:
+    """Of bytes."""
+    return f"{-(-count // 1000)} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+
+
+def duration(milliseconds: float) -> str:
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+
+
+def when(timestamp: str) -> datetime | None:
+    """A time of the server's; None where it is none."""
+    try:
+        found = datetime.fromisoformat(timestamp)
+    except (ValueError, TypeError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def clock(timestamp: str) -> str:
+    """ "09:41", here."""
+    found = when(timestamp)
+    return found.astimezone().strftime("%H:%M") if found else ""
+
+
+def ago(timestamp: str, now: datetime) -> str:
+    found = when(timestamp)
+    if found is None:
+        return ""
+    seconds = max(0.0, (now - found).total_seconds())
+    if seconds < 60:
+        return "just now"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min ago"
+    if seconds < 86_400:
+        return f"{seconds // 3600:.0f} h ago"
+    local = found.astimezone()
+    return f"{local.day} {local:%b}"
+
+
+def project_state(project: Mapping[str, Any]) -> str:
+    waiting = len(project.get("approvals") or ())
+    if waiting:
+        return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
+    return STATES.get(project.get("state", ""), str(project.get("state", "")))
+
+
+def tool_words(given: Mapping[str, Any], root: str) -> str:
+    """The one thing about a call that says most, in a line."""
+    questions = given.get("questions")
+    first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
+    names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
+    said = next((given[name] for name in names if given.get(name)), first.get("question", ""))
+    return one_line(shown_path(said, root).partition("\n")[0][:200]) if isinstance(said, str) else ""
+
+
+def always_words(suggestions: Any) -> str:
+    """What "always" would mean, from the agent's suggestions; empty where it has none."""
+    if not isinstance(suggestions, list):
+        return ""
+    found = [one for one in suggestions if isinstance(one, dict)]
+    said = " and ".join(filter(None, map(_suggestion, found)))
+    lasting = any(one.get("destination", "session") != "session" for one in found)
+    return one_line(f"{said} {'from now on' if lasting else 'for this session'}") if said else ""
+
+
+def _suggestion(one: Mapping[str, Any]) -> str:
+    match one:
+        case {"type": "setMode", "mode": "acceptEdits"}:
+            return "accept all edits"
+        case {"type": "setMode", "mode": mode}:
+            return f"switch to the mode “{mode}”"
+        case {"type": "addRules", "rules": [*rules]}:
+            verb = "refuse" if one.get("behavior") == "deny" else "allow"
+            return f"{verb} {', '.join(_rule(rule) for rule in rules if isinstance(rule, dict))}"
+        case {"type": "addDirectories", "directories": [*directories]}:
+            return f"allow {', '.join(map(str, directories))}"
+    return ""
+
+
+def _rule(rule: Mapping[str, Any]) -> str:
+    content = rule.get("ruleContent")
+    return f"{rule.get('toolName', '')}({content})" if content else str(rule.get("toolName", ""))
+
+
+def settled_words(answer: Mapping[str, Any]) -> str:
+    """How a question ended, in a line."""
+    if "reason" in answer:
+        return one_line(f"Taken back: {answer['reason']}")
+    if answer.get("decision") == "allow":
+        return one_line(f"Accepted by {answer.get('by')}")
+    message = answer.get("message")
+    return one_line(f"Rejected by {answer.get('by')}{f': “{message}”' if message else ''}")
+
+
+def first_words(answer: Mapping[str, Any]) -> str:
+    """The same, for who was in the midst of an answer."""
+    if "reason" in answer:
+        return one_line(f"The question was taken back ({answer['reason']}).")
+    verb = "accepted" if answer.get("decision") == "allow" else "rejected"
+    return one_line(f"{answer.get('by')} {verb} this first.")
+
+
+def whole_text(message: Any) -> str:
+    """All that a record says."""
+    inner = message.get("message") if isinstance(message, dict) else None
+    content = inner.get("content", inner.get("prompt")) if isinstance(inner, dict) else None
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return json.dumps(message, indent=2, ensure_ascii=False)
+    return "\n\n".join(map(_block_text, content))
+
+
+def _block_text(one: Any) -> str:
+    if isinstance(one, dict):
+        for name in ("text", "content"):
+            if isinstance(one.get(name), str):
+                return str(one[name])
+    return json.dumps(one, indent=2, ensure_ascii=False)

@@ -1,0 +1,172 @@
+"""What chaos needs: a seed that is told, a server that may die at any moment, somebody who follows it all the same, and
+somebody who reads what is on the disk without asking anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import WebSocketException
+
+from tests.server.processes import STARTING, start
+from tests.waiting import PATIENCE
+
+Message = dict[str, Any]
+
+
+@contextlib.contextmanager
+def seeded() -> Iterator[Random]:
+    """A failure names the seed; give it back with ``DRAWBRIDGE_TEST_SEED``."""
+    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    try:
+        yield Random(seed)
+    except BaseException as error:
+        error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}")
+        raise
+
+
+class Mortal:
+    """A server process; ``ready`` is there once it has said so. Whoever uses it kills it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: Any) -> None:
+        self.process = process
+        self._errors = errors
+        self.ready: Message = {}
+
+    async def is_ready(self) -> bool:
+        """False: it was killed before."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(STARTING):
+            line = await self.process.stdout.readline()
+        if line:
+            self.ready = json.loads(line)
+        return bool(line)
+
+    @property
+    def url(self) -> str:
+        return str(self.ready["url"])
+
+    @property
+    def token(self) -> str:
+        return Path(self.ready["token_file"]).read_text().strip()
+
+    async def kill(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+    @property
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return str(self._errors.read().decode())
+
+
+@contextlib.asynccontextmanager
+async def mortal(data: Path, *arguments: str | Path) -> AsyncIterator[Mortal]:
+    with tempfile.TemporaryFile() as errors:
+        given = ("--json", "--port", "0", "--no-tls", "--data-dir", data, "--log-level", "warning", *arguments)
+        server = Mortal(await start(errors, *given), errors)
+        try:
+            yield server
+        finally:
+            await server.kill()
+        assert "Traceback" not in server.errors, server.errors
+
+
+class Client:
+    """A plain one: it asks, and it hears. Nothing is looked up in a schema: there is a lot to hear."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.others: list[Message] = []
+        self._number = 0
+
+    async def tell(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> None:
+        message = {"type": type, "project_id": project, "request_id": request_id, "data": data}
+        await self.connection.send(json.dumps({name: value for name, value in message.items() if value is not None}))
+
+    async def next(self, patience: float = PATIENCE) -> Message:
+        async with asyncio.timeout(patience):
+            message: Message = json.loads(await self.connection.recv())
+        return message
+
+    async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
+        """The answer; what comes before it goes to ``others``."""
+        self._number += 1
+        request_id = request_id or f"{id(self)}-{self._number}"
+        await self.tell(type, project, request_id, **data)
+        while (message := await self.next(2 * PATIENCE)).get("request_id") != request_id:
+            self.others.append(message)
+        return message
+
+    async def until(self, kind: str, patience: float = 2 * PATIENCE, **fields: Any) -> Message:
+        """The next message of a type or an update with these in its data, also among those that were passed over."""
+        while True:
+            message = self.others.pop(0) if self.others else await self.next(patience)
+            data = message["data"]
+            if message["type"] == "update":
+                what, data = data["update_type"], data["data"]
+            else:
+                what = message["type"]
+            if what == kind and all(data.get(name) == value for name, value in fields.items()):
+                return {"seq": message.get("seq"), **data}
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Any) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {server.token}"}
+    async with connect(server.url, additional_headers=headers, proxy=None, max_size=None) as connection:
+        yield Client(connection)
+
+
+class Follower:
+    """Sees each record of a project exactly once, however often its server dies: it asks for what comes after the last one."""
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+        self.seen: list[Message] = []
+
+    async def follow(self, server: Any) -> None:
+        """Until the connection ends."""
+        with contextlib.suppress(WebSocketException, OSError, EOFError):
+            async with connected(server) as client:
+                await client.tell("project_join", self.project, after_seq=len(self.seen))
+                while True:
+                    message: Message = json.loads(await client.connection.recv())
+                    if "seq" in message and message.get("project_id") == self.project:
+                        assert message["seq"] == len(self.seen) + 1
+                        self.seen.append(message)
+
+
+def on_disk(data: Path, project: str) -> list[Message]:
+    """The history, read with nothing of ours. Of a server that was killed the last line may be torn."""
+    logs = data / "projects" / project / "logs"
+    records: list[Message] = []
+    for file in sorted(logs.glob("messages_*.jsonl"), key=first_seq):
+        lines = file.read_bytes().split(b"\n")
+        records += [json.loads(line) for line in lines[:-1]]
+    return records
+
+
+def first_seq(file: Path) -> int:
+    with file.open("rb") as lines:
+        first = lines.readline()
+    return int(json.loads(first)["seq"]) if first.endswith(b"\n") else 2**60
+
+
+def same(record: Message, message: Message) -> bool:
+    """Whether a client was told what is in the log."""
+    data = message["data"]
+    if message["type"] == "agent_message":
+        return bool(data["messages"][0] == record["message"] or "truncated" in data)
+    what = data["update_type"] if message["type"] == "update" else message["type"]
+    return bool(record["message"]["subtype"] == what)

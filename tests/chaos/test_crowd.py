@@ -1,0 +1,133 @@
+"""Many clients at many projects, one of which reads nothing any more: the others are served, and memory stays bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from websockets.exceptions import WebSocketException
+
+from tests.server.processes import Server, serving
+
+from .rig import Client, connected, on_disk
+
+MB = 1024 * 1024
+
+
+async def test_a_small_crowd(tmp_path: Path) -> None:
+    await crowd(tmp_path, clients=20, projects=5, lines=300, growth=64 * MB)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_two_hundred_clients_at_fifty_projects(tmp_path: Path) -> None:
+    await crowd(tmp_path, clients=200, projects=50, lines=300, growth=192 * MB)
+
+
+async def crowd(directory: Path, clients: int, projects: int, lines: int, growth: int) -> None:
+    """Each client follows each project; in each project an agent says ``lines`` lines."""
+    arguments = ("--no-tls", "--allow", directory, "--max-runs", "4", "--log-level", "error")
+    async with serving(directory / "data", *arguments) as server, contextlib.AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(connected(server))
+        made = []
+        for number in range(projects):
+            (directory / f"p{number}").mkdir()
+            answer = await owner.ask("project_create", path=str(directory / f"p{number}"), agent="demo")
+            made.append(str(answer["project_id"]))
+        stalled = await stack.enter_async_context(connected(server))
+        await join(stalled, made)
+        stalled.connection.transport.pause_reading()
+        listeners = [await stack.enter_async_context(connected(server)) for _ in range(clients - 1)]
+        await asyncio.gather(*(join(one, made) for one in listeners))
+        memory = psutil.Process(server.process.pid).memory_info().rss
+
+        hearing = [asyncio.create_task(heard(one, made)) for one in listeners]
+        for project in made:
+            await owner.ask("execute", project, prompt=f"/lines {lines}")
+        waits = await visits(owner, hearing)
+        seqs = [await task for task in hearing]
+
+        for project in made:
+            records = on_disk(server.data, project)
+            assert all(seen[project] == list(range(1, len(records) + 1)) for seen in seqs)
+        assert max(waits) < 5, "somebody had to wait for the one that is stalled"
+        assert psutil.Process(server.process.pid).memory_info().rss - memory < growth
+        assert (await owner.ask("health_check"))["data"]["status"] in ("ok", "degraded")
+        stalled.connection.transport.abort()
+
+
+async def join(client: Client, projects: list[str]) -> None:
+    for project in projects:
+        await client.ask("project_join", project)
+
+
+async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
+    """The numbers of all records that a client hears, until each project's run is over."""
+    seen: dict[str, list[int]] = {project: [] for project in projects}
+    running = set(projects)
+    async with asyncio.timeout(600):
+        while running:
+            message = json.loads(await client.connection.recv())
+            if "seq" in message:
+                seen[message["project_id"]].append(message["seq"])
+                if message["type"] == "update" and message["data"]["update_type"] == "run_finished":
+                    running.discard(message["project_id"])
+    return seen
+
+
+async def visits(owner: Client, hearing: list[asyncio.Task[dict[str, list[int]]]]) -> list[float]:
+    """How long it takes to be answered meanwhile, in seconds."""
+    waits = []
+    while not all(task.done() for task in hearing):
+        before = time.perf_counter()
+        await owner.ask("project_list")
+        waits.append(time.perf_counter() - before)
+        await asyncio.wait(hearing, timeout=0.05)
+    return waits
+
+
+async def test_memory_stays_flat_for_a_moment(tmp_path: Path) -> None:
+    await stay_flat(tmp_path, seconds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+async def test_memory_stays_flat_for_ten_minutes(tmp_path: Path) -> None:
+    await stay_flat(tmp_path, seconds=600)
+
+
+async def stay_flat(directory: Path, seconds: float) -> None:
+    """Runs in four projects one after the other, clients that come and go; files and memory are those of the first tenth."""
+    arguments = ("--no-tls", "--allow", directory, "--log-level", "error")
+    async with serving(directory / "data", *arguments) as server:
+        process = psutil.Process(server.process.pid)
+        await load(server, directory, "warm", max(0.5, seconds / 10))
+        files, memory = process.num_fds(), process.memory_info().rss
+        await load(server, directory, "long", seconds)
+        assert process.memory_info().rss - memory < 24 * MB
+        assert process.num_fds() <= files + 16
+
+
+async def load(server: Server, directory: Path, name: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+
+    async def one(number: int) -> None:
+        root = directory / f"{name}{number}"
+        root.mkdir()
+        async with connected(server) as client:
+            project = (await client.ask("project_create", path=str(root), agent="demo"))["project_id"]
+        while time.monotonic() < end:
+            with contextlib.suppress(WebSocketException):
+                async with connected(server) as client:
+                    await client.ask("project_join", project)
+                    for prompt in ("/lines 200", "/quick", "/lines 20"):
+                        run = (await client.ask("execute", project, prompt=prompt))["data"]["run_id"]
+                        await client.until("run_finished", run_id=run)
+                    await client.ask("get_messages", project, limit=500, before_seq=2**40)
+
+    await asyncio.gather(*map(one, range(4)))

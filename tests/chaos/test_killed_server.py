@@ -1,0 +1,112 @@
+"""``kill -9`` of the server at any moment: nothing that anybody has seen is lost, nothing comes twice, every run ends once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from websockets.exceptions import WebSocketException
+
+from tests.waiting import until
+
+from .rig import Follower, Mortal, connected, mortal, on_disk, same, seeded
+
+PROMPTS = ("/lines 400", "/quick", "/lines 30", "Fix the typo", "/fail", "/crash", "/slow 1")
+
+
+async def test_a_few_rounds(tmp_path: Path) -> None:
+    await rounds(tmp_path, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+async def test_two_hundred_rounds(tmp_path: Path) -> None:
+    await rounds(tmp_path, 200)
+
+
+async def rounds(directory: Path, count: int) -> None:
+    data, root = directory / "data", directory / "root"
+    root.mkdir()
+    asked: dict[str, str] = {}
+    with seeded() as random:
+        async with mortal(data, "--allow", root) as server:
+            assert await server.is_ready()
+            async with connected(server) as client:
+                project = (await client.ask("project_create", path=str(root), agent="demo"))["project_id"]
+        follower = Follower(project)
+        for _ in range(count):
+            async with mortal(data, "--allow", root) as server:
+                await one_life(server, follower, asked, random)
+            check(data, follower)
+        async with mortal(data, "--allow", root) as server:
+            assert await server.is_ready()
+            following = asyncio.create_task(follower.follow(server))
+            async with connected(server) as client:
+                await client.ask("project_join", project)
+                await client.ask("execute", project, prompt="/quick", request_id="the last one")
+                await client.until("run_finished", outcome="completed")
+            await until(lambda: len(follower.seen) == len(on_disk(data, project)), "the last record")
+            await server.kill()
+            await following
+        check(data, follower, asked)
+
+
+async def one_life(server: Mortal, follower: Follower, asked: dict[str, str], random: Random) -> None:
+    """From the start to the kill, which may come before it is ready."""
+    working = asyncio.create_task(work(server, follower, asked, random))
+    await asyncio.wait([working], timeout=random.choice([random.uniform(0, 0.5), random.uniform(0.5, 2.0)]))
+    await server.kill()
+    await working
+
+
+async def work(server: Mortal, follower: Follower, asked: dict[str, str], random: Random) -> None:
+    """As much as it can do until the server dies. ``asked``: what was accepted, by its request."""
+    if not await server.is_ready():
+        return
+    following = asyncio.create_task(follower.follow(server))
+    with contextlib.suppress(WebSocketException, OSError, EOFError):
+        async with connected(server) as client:
+            again = dict(list(asked.items())[-3:])
+            for number in range(10):
+                request = f"r{len(asked)}"
+                answer = await client.ask(
+                    "execute",
+                    follower.project,
+                    request,
+                    prompt=random.choice(PROMPTS),
+                    options={"partial_messages": True},
+                )
+                if answer["type"] == "accepted":
+                    asked[request] = answer["data"]["run_id"]
+                if number < len(again):
+                    known = list(again)[number]
+                    repeated = await client.ask("execute", follower.project, known, prompt="again")
+                    assert repeated["data"]["run_id"] == again[known], "a request that was accepted was run again"
+                await asyncio.sleep(random.uniform(0, 0.1))
+            while True:
+                await client.next(60)
+    await following
+
+
+def check(data: Path, follower: Follower, asked: dict[str, str] | None = None) -> None:
+    """``asked``: the server has come to rest, all runs are over."""
+    records = on_disk(data, follower.project)
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+    assert len(records) >= len(follower.seen), "a client has seen what is on no disk"
+    assert all(map(same, records, follower.seen))
+    if asked is None:
+        return
+    assert len(records) == len(follower.seen)
+    begun = [one["message"] for one in records if one["direction"] == "client"]
+    ends = Counter(
+        one["message"]["message"]["run_id"]
+        for one in records
+        if one["direction"] == "server" and one["message"]["subtype"] == "run_finished"
+    )
+    assert ends == Counter(one["run_id"] for one in begun), "each run ends exactly once"
+    kept = {one["request_id"]: one["run_id"] for one in begun if "request_id" in one}
+    assert asked.items() <= kept.items(), "what was accepted is kept"

@@ -1,0 +1,75 @@
+"""An agent that is stopped (``SIGSTOP``) in the middle of its work: everybody else goes on, and it can be ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drawbridge.server.agents.port import Exited, Line
+from drawbridge.server.agents.process import Times
+from tests.server.agents.rig import bad_agent, session
+from tests.server.processes import Server, serving
+from tests.waiting import PATIENCE, until
+
+from .rig import Client, connected
+
+
+def agents(server: Server) -> list[psutil.Process]:
+    """The processes of agents, whoever keeps them."""
+    found = psutil.Process(server.process.pid).children(recursive=True)
+    return [one for one in found if any("demo_agent" in word for word in one.cmdline()[:6])]
+
+
+async def stopped(server: Server, client: Client, root: Path) -> tuple[str, str, psutil.Process]:
+    """Its project, its run and its process."""
+    project = (await client.ask("project_create", path=str(root), agent="demo", join=True))["project_id"]
+    run = (await client.ask("execute", project, prompt="/slow 60"))["data"]["run_id"]
+    await client.until("agent_message")
+    await until(lambda: agents(server), "the agent's process")
+    [process] = agents(server)
+    os.kill(process.pid, signal.SIGSTOP)
+    return project, run, process
+
+
+async def test_it_is_ended_all_the_same(tmp_path: Path) -> None:
+    quickly = Times(interrupt=0.05, leave=0.05, sigint=0.05, sigterm=0.05)
+    async with session(bad_agent(), tmp_path, times=quickly) as agent:
+        agent.process.prompt("half")
+        await agent.heard.next(Line)
+        os.kill(agent.process.pid, signal.SIGSTOP)
+        await agent.process.kill()
+        assert not (await agent.ended()).ok
+        assert (await agent.heard.next(Exited)).code < 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["agent_kill", "the idle timeout", "the end of the server"])
+async def test_others_go_on_and_it_can_be_ended(tmp_path: Path, way: str) -> None:
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root in roots:
+        root.mkdir()
+    idle = "1" if way == "the idle timeout" else "300"
+    async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path, "--idle-timeout", idle) as server:
+        async with connected(server) as client:
+            project, run, process = await stopped(server, client, roots[0])
+            other = (await client.ask("project_create", path=str(roots[1]), agent="demo", join=True))["project_id"]
+            quick = (await client.ask("execute", other, prompt="/quick"))["data"]["run_id"]
+            assert (await client.until("run_finished", run_id=quick))["outcome"] == "completed"
+            if way == "agent_kill":
+                await client.ask("agent_kill", project)
+                assert (await client.until("run_finished", run_id=run))["outcome"] == "killed"
+            elif way == "the idle timeout":
+                assert (await client.until("run_finished", 3 * PATIENCE, run_id=run))["outcome"] == "timeout"
+            else:
+                code, said = await server.end(within=20)
+                assert code == 0, said
+        await until(lambda: not process.is_running(), "the end of the stopped process")
+        if way != "the end of the server":
+            async with connected(server) as client:
+                await client.ask("project_join", project)
+                again = (await client.ask("execute", project, prompt="/quick"))["data"]["run_id"]
+                assert (await client.until("run_finished", run_id=again))["outcome"] == "completed"

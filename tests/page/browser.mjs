@@ -50,6 +50,16 @@ const commands = {
   reload: (_, { page }) => page.reload(),
   offline: ({ on }, { context }) => context.setOffline(on),
   shot: ({ file }, { page }) => page.screenshot({ path: file }).then(() => null),
+  allow: ({ what, url }, { context }) => context.grantPermissions(what, { origin: url }),
+  // As the browser's push service would bring it.
+  push: async ({ data }, { context, page }) => {
+    const session = await context.newCDPSession(page);
+    const registered = new Promise((found) => session.on('ServiceWorker.workerRegistrationUpdated', ({ registrations }) => registrations.length && found(registrations[0])));
+    await session.send('ServiceWorker.enable');
+    const { registrationId, scopeURL } = await registered;
+    await session.send('ServiceWorker.deliverPushMessage', { origin: new URL(scopeURL).origin, registrationId, data });
+    await session.detach();
+  },
   resize: ({ width, height }, { page }) => page.setViewportSize({ width, height }),
   complaints: (_, { complaints }) => complaints.splice(0),
   requests: (_, { requests }) => requests,

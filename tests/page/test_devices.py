@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from drawbridge.server import pairing
 from drawbridge.server.devices import Devices
 from drawbridge.server.scopes import Scope
 from tests.server.processes import Server
@@ -77,3 +81,48 @@ async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
         person.clicks("text=Connect")
         person.sees("h2", "blog")
         assert person("value", css="#prompt") == "a thought"
+
+
+async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    await project_in(server, directory)
+    code = pairing.new_code(Devices(server.data), "approve").replace("-", "")
+    with browser.person(f"{page_of(server)}#pair={code}&fp=ab01") as person:
+        assert person("value", css="#token") == f"{code[:4]}-{code[4:]}"
+        person.sees(".fingerprint", "AB:01")
+        assert code not in person.runs("location.href")
+        person.fills("#device", "Ada's phone")
+        person.clicks("text=Pair this device")
+        person.sees(".project", "blog")
+        assert person("visible", css=".side .add") is False
+        [device] = Devices(server.data)
+        assert (device.name, device.scope) == ("Ada's phone", "approve")
+        token = person.runs("localStorage.getItem('drawbridge.token')")
+        assert token.startswith(f"drawbridge_{device.id}_")
+        person("reload")
+        person.sees(".project", "blog")
+        person.presses("?")
+        person.sees("dialog", "Others see it as “Ada's phone”. It may answer questions")
+
+
+async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
+    browser: Browser, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = Devices(server.data)
+    good = pairing.new_code(devices, "view")
+    used = pairing.new_code(devices, "view")
+    pairing.redeem(devices, used, "another one")
+    monkeypatch.setattr(pairing, "LIFETIME", timedelta(seconds=-1))
+    old = pairing.new_code(devices, "view")
+    with browser.person(page_of(server)) as person:
+        for code, said in (("AAAA AAAA", "no such code"), (used, "used already"), (old, "too old")):
+            person.fills("#token", code.lower())
+            person.clicks("text=Pair this device")
+            person.sees(".connect .problem", said)
+            assert person.runs("localStorage.getItem('drawbridge.token')") is None
+        person.fills("#token", good)
+        person.clicks("text=Pair this device")
+        person.sees(".side .empty", "No project yet")
+    assert next(iter(Devices(server.data))).name == "another one"
+    assert len(list(Devices(server.data))) == 2

@@ -1,12 +1,14 @@
 // The page: which view is shown, and what is said about the connection.
 
 import { Client } from './client.js';
-import { addProject, help, removeProject, sessions } from './dialogs.js';
+import { help } from './dialog-help.js';
+import { addProject, removeProject, sessions } from './dialogs.js';
 import { baseName, button, fill, h } from './dom.js';
 import * as kept from './kept.js';
-import { title, wantNotices, watch } from './notices.js';
+import { title, watch } from './notices.js';
+import * as push from './push.js';
 import { listen } from './shortcuts.js';
-import { connectView } from './view-connect.js';
+import { codeIn, connectView } from './view-connect.js';
 import { ConversationView } from './view-conversation.js';
 import { ProjectList } from './view-projects.js';
 
@@ -20,6 +22,9 @@ const toasts = /** @type {HTMLElement} */ (document.getElementById('toasts'));
 let view;
 /** Why the server does not take the token; undefined: nothing is said against it. @type {string | undefined} */
 let refused;
+
+/** What a link to pair this device brought. @type {{code: string, fingerprint?: string} | undefined} */
+let invited;
 
 const list = new ProjectList(client, { add: () => addProject(client, (id) => go(`#/p/${id}`)) });
 const line = h('p', { class: 'connection', role: 'status' });
@@ -45,9 +50,17 @@ function route() {
     kept.keepToken(given);
     history.replaceState(null, '', `${location.pathname}#/${project ? `p/${project}` : ''}`);
   }
+  const code = codeIn(asked.get('pair') ?? '');
+  if (code) {
+    invited = { code, fingerprint: asked.get('fp')?.toUpperCase().match(/[0-9A-F]{2}/g)?.join(':') };
+    refused = undefined;
+    client.connection.stop();
+    history.replaceState(null, '', `${location.pathname}#/`);
+  }
   const token = kept.token();
-  if (!token || refused !== undefined) {
-    fill(app, connectView({ refused, connect }));
+  if (!token || refused !== undefined || invited) {
+    view = undefined;
+    fill(app, connectView({ refused, ...invited, busy: client.connection.state === 'connecting', connect, pair }));
     app.querySelector('input')?.focus();
     return;
   }
@@ -69,9 +82,17 @@ function route() {
 const home = () => go('#/');
 
 function connect(/** @type {string} */ token) {
-  refused = undefined;
+  refused = invited = undefined;
   kept.keepToken(token);
   client.start(token);
+  route();
+}
+
+function pair(/** @type {string} */ code, /** @type {string} */ name) {
+  invited = { ...invited, code };
+  refused = undefined;
+  kept.keepClientName(name);
+  client.pair(code, name);
   route();
 }
 
@@ -109,7 +130,8 @@ function said(/** @type {string} */ text, kind = '') {
 const failed = (/** @type {any} */ error) => said(error?.message ?? String(error), 'problem');
 
 function showHelp() {
-  help(client, { notices: wantNotices, forget: () => {
+  help(client, { forget: async () => {
+    await push.unsubscribe(client).catch(() => {});
     kept.keepToken('');
     client.connection.stop();
     location.hash = '';
@@ -122,11 +144,15 @@ client.addEventListener('change', (event) => {
   if (what === 'connection' && client.connection.state === 'refused') {
     const why = client.connection.refusal;
     refused = why && why.code !== 'UNAUTHORIZED' ? why.message : '';
-    kept.keepToken('');
-    view = undefined;
+    if (!invited) kept.keepToken('');
     route();
-  } else if (what === 'hello') view?.redraw();
-  else if (what === 'gone') {
+  } else if (what === 'paired') {
+    invited = undefined;
+    route();
+  } else if (what === 'hello') {
+    view?.redraw();
+    void push.renew(client);
+  } else if (what === 'gone') {
     said('This project is not there any more: somebody removed it.', 'problem');
     home();
   }

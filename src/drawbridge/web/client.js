@@ -36,7 +36,14 @@ export class Client extends EventTarget {
     this.hello = undefined;
     this.name = this._called = kept.clientName();
     this.connection.start(token, this._called);
-    for (const one of this.unsent) void this._execute(one);
+    this._again();
+  }
+
+  /** @param {string} code one that is good once @param {string} name of this device */
+  pair(code, name) {
+    this.hello = undefined;
+    this._called = name;
+    this.connection.pair(code, name);
   }
 
   /** Whether the server takes such a message from this device; as long as nobody knows, it is taken to. */
@@ -142,7 +149,8 @@ export class Client extends EventTarget {
   _greeted(hello) {
     this.hello = hello;
     const { name } = hello.device;
-    this.isNamed = name !== this._called;
+    // The owner's own token has no name in front.
+    this.isNamed = kept.token().startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
     this._tell('hello');
@@ -169,6 +177,11 @@ export class Client extends EventTarget {
   /** @param {any} message */
   _heard(message) {
     const { type, project_id: id, seq, data } = message;
+    if (type === 'paired') {
+      kept.keepToken(data.token);
+      this._again();
+      this._tell('paired');
+    }
     const changed = this.projects.take(message);
     this.projects.heard(id, seq);
     const conversation = this.conversation;
@@ -193,6 +206,11 @@ export class Client extends EventTarget {
       const message = { type: 'user', message: { prompt: sent.prompt }, by: this.name };
       conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
     } else if (type === 'update' && data.update_type === 'project_deleted') this._tell('gone');
+  }
+
+  /** What was not confirmed before. */
+  _again() {
+    for (const one of this.unsent) void this._execute(one);
   }
 
   /** @param {{id: string, project: string, prompt: string}} one */

@@ -44,13 +44,21 @@ export class Connection {
     /** @type {Map<string, any>} */
     this._asked = new Map();
     this._tries = 0;
+    /** What is said first. @type {{type: string, data: any} | undefined} */
+    this._first = undefined;
   }
 
   /** @param {string} token @param {string} client the name that others see */
   start(token, client) {
     this.stop();
-    this._token = token;
-    this._client = client;
+    this._first = { type: 'auth', data: { token, client } };
+    this._begin();
+  }
+
+  /** A one-time code instead of a token; `paired` brings one. It is tried once. @param {string} code @param {string} name of this device */
+  pair(code, name) {
+    this.stop();
+    this._first = { type: 'pair', data: { code, name: name || undefined } };
     this._begin();
   }
 
@@ -101,7 +109,7 @@ export class Connection {
     this._become('connecting');
     this.refusal = undefined;
     const socket = (this._socket = this._connect());
-    socket.onopen = () => socket.send(JSON.stringify({ type: 'auth', data: { token: this._token, client: this._client } }));
+    socket.onopen = () => socket.send(JSON.stringify(this._first));
     socket.onmessage = (/** @type {{data: string}} */ event) => socket === this._socket && this._heard(JSON.parse(event.data));
     socket.onclose = (/** @type {{code: number}} */ event) => this._closed(socket, event.code);
   }
@@ -110,7 +118,8 @@ export class Connection {
   _heard(message) {
     if (message.type === 'error' && message.request_id === undefined) this.refusal = message.data;
     if (this.state === 'connecting') {
-      if (message.type !== 'auth') return;
+      if (message.type === 'paired') this._first = { type: 'auth', data: { token: message.data.token, client: message.data.client } };
+      else if (message.type !== 'auth') return;
       this._tries = 0;
       const again = [...this._asked.values()];
       this._become('open');
@@ -129,7 +138,9 @@ export class Connection {
   _closed(socket, code) {
     if (socket !== this._socket) return;
     this._socket = undefined;
-    const refused = NOT_TAKEN.includes(code);
+    const pairing = this._first?.type === 'pair';
+    if (pairing) this.refusal ??= { code: 'OFFLINE', message: 'The server could not be reached. Nothing was done; try again.' };
+    const refused = pairing || NOT_TAKEN.includes(code);
     this._fail((asked) => refused || !asked.lasting);
     if (refused) {
       this._become('refused');

@@ -1,10 +1,9 @@
-// Questions of the page itself: which directory, which session, really remove it, which keys there are.
+// Questions of the page itself: which directory, which session, really remove it.
 
 import { ago, baseName, button, fill, h, icon } from './dom.js';
-import * as kept from './kept.js';
 
 /** A dialog that is gone when it is closed. @param {string} title @param {...Node} children @returns {HTMLDialogElement} */
-function open(title, ...children) {
+export function openDialog(title, ...children) {
   const close = button({ label: 'Close', icon: 'cross', bare: true, class: 'quiet', onclick: () => dialog.close() });
   const dialog = h('dialog', { 'aria-label': title, onclose: () => dialog.remove() }, h('header', {}, h('h2', { text: title }), close), ...children);
   document.body.append(dialog);
@@ -13,7 +12,7 @@ function open(title, ...children) {
 }
 
 /** Runs what may fail; the problem is said in the dialog. */
-async function trying(/** @type {HTMLElement} */ problem, /** @type {() => Promise<void>} */ act) {
+export async function trying(/** @type {HTMLElement} */ problem, /** @type {() => Promise<void>} */ act) {
   problem.textContent = '';
   try {
     await act();
@@ -59,7 +58,7 @@ export function addProject(client, show) {
       show(data.data.id);
     });
   };
-  const dialog = open('Add project', h('form', { onsubmit: create },
+  const dialog = openDialog('Add project', h('form', { onsubmit: create },
     h('label', { for: 'path', text: 'Directory on the server’s machine' }), field, names,
     h('label', { for: 'agent', text: 'Agent' }), agent, problem,
     h('footer', {}, h('button', { type: 'submit', class: 'yes' }, 'Add'))));
@@ -78,7 +77,7 @@ export function sessions(client, said) {
       said(words);
     });
   const fresh = button({ label: 'New session', icon: 'add', class: 'yes', onclick: () => void act('agent_new_session', {}, 'The next prompt begins a new session.') });
-  const dialog = open('Sessions', h('p', { class: 'hint', text: 'The agent’s conversations in this directory, those begun in a terminal too.' }), list, problem, h('footer', {}, fresh));
+  const dialog = openDialog('Sessions', h('p', { class: 'hint', text: 'The agent’s conversations in this directory, those begun in a terminal too.' }), list, problem, h('footer', {}, fresh));
   void trying(problem, async () => {
     const { data } = await client.command('session_list', { limit: 100 });
     if (!data.sessions.length) list.append(h('li', { class: 'hint', text: 'The agent remembers none.' }));
@@ -102,32 +101,7 @@ export function removeProject(client, id, gone) {
     dialog.close();
     gone();
   });
-  const dialog = open(`Remove ${baseName(project.path)}?`,
+  const dialog = openDialog(`Remove ${baseName(project.path)}?`,
     h('p', { text: 'The conversation leaves this list; the server keeps it in its trash for 7 days. The directory and its files are not touched.' }), problem,
     h('footer', {}, button({ label: 'Remove', icon: 'trash', class: 'no', onclick: () => void remove() }), button({ label: 'Keep it', class: 'quiet', onclick: () => dialog.close() })));
-}
-
-const KEYS = [
-  ['a', 'Accept what is asked'], ['e', 'Edit it before you accept it'], ['r', 'Reject it, with a word why'], ['j  k', 'Next, previous message or question'],
-  ['/', 'To the prompt box'], ['Enter', 'Send; Shift+Enter begins a new line'], ['↑  ↓', 'Earlier prompts, in the prompt box'], ['Esc', 'Back'], ['?', 'This help'],
-];
-
-/** @type {Record<string, string>} */
-const SCOPES = { view: 'watch', approve: 'answer questions and stop runs', run: 'run agents', admin: 'do everything' };
-
-/** @param {import('./client.js').Client} client @param {{notices: (on: boolean) => Promise<boolean>, forget: () => void}} world */
-export function help(client, { notices, forget }) {
-  const name = h('input', { id: 'name', type: 'text', maxlength: 60, value: client.name, onchange: () => kept.keepClientName(name.value.trim()) });
-  const sound = h('input', { type: 'checkbox', onchange: () => kept.keepWants('sound', sound.checked) });
-  sound.checked = kept.wants('sound');
-  const notice = h('input', { type: 'checkbox', onchange: async () => (notice.checked = await notices(notice.checked)) });
-  notice.checked = kept.wants('notices');
-  open('Help and settings',
-    h('dl', { class: 'keys' }, ...KEYS.flatMap(([keys, what]) => [h('dt', {}, ...keys.split('  ').map((key) => h('kbd', { text: key }))), h('dd', { text: what })])),
-    h('h3', { text: 'This browser' }),
-    h('label', { class: 'switch' }, notice, 'Notify me when an agent waits for me or is done'),
-    h('label', { class: 'switch' }, sound, 'With a sound'),
-    ...(client.isNamed ? [h('p', { class: 'hint', text: `Others see it as “${client.name}”: so the owner called it. It may ${SCOPES[client.hello.device.scope]}.` })]
-      : [h('label', { for: 'name', text: 'Its name, as others see it (from the next connection on)' }), name]),
-    h('footer', {}, button({ label: 'Forget the token', class: 'quiet', onclick: forget })));
 }

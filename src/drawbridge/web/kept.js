@@ -62,8 +62,8 @@ export function keepSeen(/** @type {string} */ project, /** @type {number} */ se
   if (seen(project) !== seq) set('seen', JSON.stringify({ ...json('seen', {}), [project]: seq }));
 }
 
-export const wants = (/** @type {'sound' | 'notices'} */ what) => get(what) === 'yes';
-export const keepWants = (/** @type {'sound' | 'notices'} */ what, /** @type {boolean} */ yes) => set(what, yes ? 'yes' : '');
+export const wants = (/** @type {'sound' | 'notices' | 'push'} */ what) => get(what) === 'yes';
+export const keepWants = (/** @type {'sound' | 'notices' | 'push'} */ what, /** @type {boolean} */ yes) => set(what, yes ? 'yes' : '');
 
 /** What others see where this browser decided something. */
 export function clientName() {

@@ -3,6 +3,9 @@
 import { baseName } from './dom.js';
 import * as kept from './kept.js';
 
+/** As the server's own notices have it. Who interrupts a run knows that it is over. */
+const OUTCOMES = { completed: 'finished', failed: 'failed', timeout: 'took too long and was ended' };
+
 /** @param {import('./client.js').Client} client */
 export function watch(client) {
   client.addEventListener('message', (event) => {
@@ -10,8 +13,11 @@ export function watch(client) {
     const project = client.projects.all.get(id);
     if (!project || !document.hidden) return;
     const name = baseName(project.path);
-    if (type === 'permission_request') tell(`${name} waits for you`, `${data.tool_name} ${data.proposal?.path ?? ''}`.trim(), id);
-    else if (type === 'update' && data.update_type === 'run_finished') tell(`${name}: ${data.data.outcome}`, data.data.error ?? '', id);
+    if (type === 'permission_request') tell(`${name} waits for you`, `A question about ${data.tool_name}`, id);
+    else if (type === 'update' && data.update_type === 'run_finished') {
+      const ended = OUTCOMES[/** @type {keyof OUTCOMES} */ (data.data.outcome)];
+      if (ended) tell(name, `The run ${ended}`, id);
+    }
   });
 }
 
@@ -22,16 +28,17 @@ export function title(waiting, name) {
   badge?.catch(() => {});
 }
 
-/** Switches notifications; whether they are on then. */
+/** Switches notifications. Throws where the browser says no. */
 export async function wantNotices(/** @type {boolean} */ on) {
   const allowed = on && 'Notification' in window && (await Notification.requestPermission()) === 'granted';
+  if (on && !allowed) throw new Error('This browser does not allow it: its settings for this page say so.');
   kept.keepWants('notices', allowed);
-  return allowed;
 }
 
 function tell(/** @type {string} */ words, /** @type {string} */ body, /** @type {string} */ id) {
   if (kept.wants('sound')) chime();
-  if (!kept.wants('notices') || !('Notification' in window) || Notification.permission !== 'granted') return;
+  // Where notices come by push, this one does as well.
+  if (kept.wants('push') || !kept.wants('notices') || !('Notification' in window) || Notification.permission !== 'granted') return;
   const options = { body, tag: id, icon: 'icon-192.png', data: `/#/p/${id}` };
   // Phones have notifications by the service worker only.
   void navigator.serviceWorker?.getRegistration().then((worker) => (worker ? worker.showNotification(words, options) : new Notification(words, options)));

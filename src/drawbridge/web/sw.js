@@ -26,6 +26,19 @@ async function fresh(request) {
   }
 }
 
+// Browsers want to see a notice for each push; where the page is looked at, it goes at once.
+self.addEventListener('push', (event) => {
+  const { title, body, project } = event.data.json();
+  event.waitUntil(tell(String(title), String(body), String(project)));
+});
+
+async function tell(title, body, project) {
+  await self.registration.showNotification(title, { body, tag: project, renotify: true, icon: 'icon-192.png', badge: 'icon-192.png', data: `/#/p/${project}` });
+  const windows = await self.clients.matchAll({ type: 'window', includeUncontrolled: true });
+  if (!windows.some(({ visibilityState }) => visibilityState === 'visible')) return;
+  for (const notice of await self.registration.getNotifications({ tag: project })) notice.close();
+}
+
 self.addEventListener('notificationclick', (event) => {
   event.notification.close();
   const address = new URL(event.notification.data || '/', location.origin).href;

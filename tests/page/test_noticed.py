@@ -1,0 +1,122 @@
+"""Getting noticed: the number in the title, notices and a sound where a person wants them, pushes while the page is closed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in
+from .rig import Browser, Person
+
+HIDE = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => true })"
+NOTICES = (
+    "navigator.serviceWorker.ready.then((worker) => worker.getNotifications())"
+    ".then((all) => all.map(({ title, body, tag, data }) => ({ title, body, tag, data })))"
+)
+ENDPOINT = "https://fcm.googleapis.com/fcm/send/of-this-test"
+SUBSCRIBE = f"""(() => {{
+  let made;
+  PushManager.prototype.subscribe = async function ({{ applicationServerKey, userVisibleOnly }}) {{
+    if (!userVisibleOnly || applicationServerKey.length !== 87) throw new TypeError('not like this');
+    made = {{ endpoint: '{ENDPOINT}', options: {{}}, unsubscribe: async () => (made = null, true),
+      toJSON: () => ({{ endpoint: '{ENDPOINT}', keys: {{ p256dh: 'B' + 'A'.repeat(86), auth: 'A'.repeat(22) }} }}) }};
+    return made;
+  }};
+  PushManager.prototype.getSubscription = async () => made ?? null;
+}})()"""
+"""Chromium's own service is not to be had in a test; what the page and the server make of it is."""
+
+COUNT_SOUNDS = """(() => {
+  window.sounds = 0;
+  const begin = OscillatorNode.prototype.start;
+  OscillatorNode.prototype.start = function (...when) { window.sounds++; return begin.apply(this, when); };
+})()"""
+
+
+def switches(person: Person, text: str) -> None:
+    person.presses("Escape")
+    person.runs("document.activeElement.blur()")
+    person.presses("?")
+    person.clicks(f".switch:has-text('{text}')")
+
+
+async def has_a_question(server: Server, project: str) -> None:
+    async with server.client() as other:
+        await other.ask("project_join", project_id=project)
+        await other.ask("execute", {"prompt": "Something"}, project)
+        await other.hear("permission_request")
+
+
+async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        person.sees(".project", "blog")
+        switches(person, "Notify me")
+        person.sees("dialog .problem", "does not allow it")
+        assert person.runs("localStorage.getItem('drawbridge.notices')") is None
+        person("allow", what=["notifications"], url=page_of(server))
+        switches(person, "Notify me")
+        person.until("localStorage.getItem('drawbridge.notices') === 'yes'")
+        switches(person, "With a sound")
+        person.until("localStorage.getItem('drawbridge.sound') === 'yes'")
+        person.runs(f"navigator.serviceWorker.ready.then(() => {{ {HIDE}; {COUNT_SOUNDS} }})")
+        await has_a_question(server, project)
+        person.until("document.title === '(1) Drawbridge'")
+        person.until("window.sounds === 2")
+        person.until(f"{NOTICES}.then((all) => all.length === 1)")
+        [told] = person.runs(NOTICES)
+        assert told == {
+            "title": "blog waits for you",
+            "body": "A question about Edit",
+            "tag": project,
+            "data": f"/#/p/{project}",
+        }
+
+
+async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back(
+    browser: Browser, server: Server
+) -> None:
+    with browser.person(page_of(server) + f"#token={server.token}") as person:
+        person.sees(".side .empty", "No project yet")
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person.runs(SUBSCRIBE)
+        switches(person, "while this page is closed")
+        person.until("localStorage.getItem('drawbridge.push') === 'yes'")
+        [kept] = json.loads((server.data / "push.json").read_text())["subscriptions"]
+        assert kept["endpoint"] == ENDPOINT
+        switches(person, "while this page is closed")
+        person.until("localStorage.getItem('drawbridge.push') === null")
+        person.until("!document.querySelector('dialog input:disabled')")
+        assert json.loads((server.data / "push.json").read_text())["subscriptions"] == []
+
+
+async def test_a_browser_without_a_push_service_says_so_and_the_switch_stays_off(
+    browser: Browser, server: Server
+) -> None:
+    with browser.person(page_of(server) + f"#token={server.token}") as person:
+        person.sees(".side .empty", "No project yet")
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person.runs(
+            "PushManager.prototype.subscribe = async () => { throw new DOMException('no service', 'AbortError') }"
+        )
+        switches(person, "while this page is closed")
+        person.sees("dialog .problem", "no service")
+        assert person.runs("localStorage.getItem('drawbridge.push')") is None
+        assert person.runs("document.querySelectorAll('dialog input:checked').length") == 0
+
+
+async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browser, server: Server) -> None:
+    said = {"title": "blog waits for you", "body": "A question about Edit", "project": "proj_1"}
+    with browser.person(page_of(server)) as person:
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person.runs("window.seen = []; setInterval(async () => window.seen.push(...await (" + NOTICES + ")), 1)")
+        person("push", data=json.dumps(said))
+        person.until("window.seen.length > 0")
+        [told] = person.runs("[window.seen[0]]")
+        assert told == {"title": said["title"], "body": said["body"], "tag": "proj_1", "data": "/#/p/proj_1"}
+        person.until(f"{NOTICES}.then((all) => all.length === 0)")  # it is looked at

@@ -26,9 +26,11 @@ from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini_site import GeminiSessions
 from drawbridge.ide.launched import SIGNALS, Launched
+from drawbridge.ide.reviewer import Reviewer
 from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
 from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.wire import desk as wire
 from drawbridge.wire.gate import LOOPBACK_HOSTS
 
 logger = logging.getLogger("drawbridge.bridge")
@@ -97,6 +99,17 @@ class Bridge:
         self.gemini = GeminiSessions(self.workspace, launched.token, version("drawbridge"), self._tell, hosts=hosts)
         self.agents = Agents(self.claude, self.gemini, tuple(values["agent"]))
         self.claude.on_change = self.gemini.on_change = self._agents_changed
+        # Who decides every proposal of itself would decide those of other agents too.
+        folders_offered = values["decide"] is None
+        self._reviewer = Reviewer(
+            self.workspace.reviews,
+            lambda: wire.Bridge(
+                editor.name, tuple(self.workspace.folders) if folders_offered else (), tuple(self.claude.pids)
+            ),
+            lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
+        )
+        self.workspace.reviews.arbiter = self._reviewer
+        self._reviewing: asyncio.Task[None] | None = None
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._announcing: asyncio.Task[None] | None = None
 
@@ -110,9 +123,13 @@ class Bridge:
             self.workspace.selection = selection
         self._context.changed()
         self._agents_changed()
+        self._reviewing = asyncio.get_running_loop().create_task(self._reviewer.run())
 
     async def close(self) -> None:
         self._context.stop()
+        if self._reviewing is not None:
+            self._reviewing.cancel()
+            await asyncio.gather(self._reviewing, return_exceptions=True)
         if self._announcing is not None:
             self._announcing.cancel()
         await self.workspace.reviews.stop()
@@ -131,6 +148,7 @@ class Bridge:
                 if not self._fixed_folders and folders:
                     self.workspace.folders = folders
                     self._write_files()
+                    self._reviewer.changed()
             case Decided():
                 self.workspace.reviews.decided(event)
             case Gone():
@@ -150,6 +168,7 @@ class Bridge:
             self._tell(problem)
 
     def _agents_changed(self) -> None:
+        self._reviewer.changed()
         state = BridgeState(self._launched.port, self._launched.token, self.agents.names, self.claude.pids)
         previous = self._announcing
         self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))

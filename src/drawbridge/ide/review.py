@@ -8,7 +8,7 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -41,6 +41,18 @@ Kind: TypeAlias = Literal["change", "code"]
 logger = logging.getLogger("drawbridge.review")
 
 
+class Arbiter(Protocol):
+    """Who else may decide what is shown here: the agent server's clients. See ``reviewer``."""
+
+    def knows(self, id: str) -> bool: ...
+
+    def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None: ...
+
+    async def may_decide(self, id: str, text: str | None) -> bool: ...
+
+    def gone(self, id: str, *, settled: bool) -> None: ...
+
+
 class _Review(Struct, eq=False):
     """``shown``: the editor has heard of it. ``before``: the file's signature when it was decided.
 
@@ -65,14 +77,18 @@ class Reviews:
         self._numbers = itertools.count(1)
         self._background: set[asyncio.Task[None]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.arbiter: Arbiter | None = None
 
-    async def review(self, owner: Hashable, agent: str, path: str, new_text: str, title: str) -> Decision:
+    async def review(
+        self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
+    ) -> Decision:
         """Propose ``new_text`` for ``path``; returns when decided. Cancelled: the view is closed, nobody is told.
 
-        Raises ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors when it can't be shown.
+        ``key``: what the proposal is known by, where that is not its title. Raises ``UnusableFile`` or ``Refused`` before
+        anything is shown, and the editor's errors when it can't be shown.
         """
         try:
-            return await self._review(owner, agent, path, new_text, title)
+            return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
             # The agent's own dialog decides now, and says nothing of why.
             reason = getattr(error, "notice", "") or "can't be shown"
@@ -80,15 +96,19 @@ class Reviews:
             self._spawn(self._editor.tell, notice, "warn")
             raise
 
-    async def _review(self, owner: Hashable, agent: str, path: str, new_text: str, title: str) -> Decision:
+    async def _review(
+        self, key: tuple[Hashable, Hashable], agent: str, path: str, new_text: str, title: str
+    ) -> Decision:
         check_text(new_text)
-        with self._opened((owner, title), path) as review:
+        with self._opened(key, path) as review:
             seen = await asyncio.to_thread(files.read_text, path)
             async with self._turn(review):
                 now = await asyncio.to_thread(files.read_text, path)
                 unsaved = await self._editor.unsaved_text(path)
                 drafted = await asyncio.to_thread(draft, seen or "", now or "", unsaved, new_text)
                 await self._show(review, agent, title, drafted)
+                if self.arbiter is not None and not review.decision.done():
+                    self.arbiter.proposed(review.approval.id, key[0], agent, path, drafted, new_text)
                 return await review.decision
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
@@ -102,9 +122,33 @@ class Reviews:
 
     def decided(self, event: Decided) -> None:
         """The person decided in the editor."""
-        review = self._by_id.get(event.proposal_id)
-        if review is not None and review.approval.answer(self._editor.name, event.decision):
-            self._settle(review, event.decision, follow=isinstance(event.decision, Accepted))
+        if self.arbiter is not None and self.arbiter.knows(event.proposal_id):
+            self._spawn(self._decide_if_first, self.arbiter, event)
+        else:
+            self._decide(event.proposal_id, self._editor.name, event.decision)
+
+    async def _decide_if_first(self, arbiter: Arbiter, event: Decided) -> None:
+        text = event.decision.text if isinstance(event.decision, Accepted) else None
+        if await arbiter.may_decide(event.proposal_id, text):
+            self._decide(event.proposal_id, self._editor.name, event.decision)
+        else:
+            await self._editor.tell("Somebody has answered this elsewhere already; that counts.", "warn")
+
+    def _decide(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
+        review = self._by_id.get(id)
+        if review is None or not review.approval.answer(by, decision):
+            return False
+        self._settle(review, decision, follow=isinstance(decision, Accepted))
+        return True
+
+    def answered(self, id: str, by: str, decision: Accepted | Rejected) -> None:
+        """It was decided elsewhere: its view is closed, and the agent hears of it as if it had been decided here."""
+        if self._decide(id, by, decision):
+            self._spawn(self._editor.withdraw, id)
+
+    def take_off(self, owner: Hashable, key: str) -> None:
+        """A proposal is decided elsewhere, and its agent does what was decided."""
+        self._withdraw((owner, key), "decided elsewhere", follow=True)
 
     async def close(self, owner: Hashable, title: str) -> None:
         """The agent takes its proposal back: decided elsewhere."""
@@ -191,6 +235,10 @@ class Reviews:
             raise
         finally:
             self._by_id.pop(review.approval.id, None)
+            if self.arbiter is not None:
+                self.arbiter.gone(
+                    review.approval.id, settled=review.decision.done() and not review.decision.cancelled()
+                )
             if self._open.get(key) is review:
                 del self._open[key]
 

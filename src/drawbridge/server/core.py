@@ -77,6 +77,8 @@ class Core:
     async def open(self) -> None:
         await asyncio.to_thread(self.house.running.end_leftovers)
         await asyncio.to_thread(self.projects.load)
+        for project in self.projects:
+            project.continuing.look()
         self.desk.load()
 
     async def close(self, reason: str) -> None:

@@ -44,6 +44,8 @@ class Limits(Struct, frozen=True):
     """Of one agent with all that it started, resident."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
+    continue_limited: bool = False
+    """A run that a limit of its agent's account has stopped goes on by itself when that is lifted."""
 
 
 class Slots:

@@ -114,6 +114,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The first record that the history still has."""
     first_message_time: str | None = None
     last_message_time: str | None = None
+    continues_at: str | None = None
+    """When the last run goes on by itself, which a limit of the agent's account has stopped."""
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -181,6 +183,8 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     cost_usd: float | None = None
     error: str | None = None
     code: str | None = None
+    retry_at: str | None = None
+    """When what the agent's account has used up is there again (AGENT_RATE_LIMITED)."""
 
 
 class ChangedFile(Struct, frozen=True):

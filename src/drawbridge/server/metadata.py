@@ -22,6 +22,16 @@ VERSION = 1
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+class Waiting(Struct):
+    """A run that goes on by itself ``at`` a time (seconds since 1970): what was asked for, by whom, and how."""
+
+    at: float
+    prompt: str
+    by: str
+    agent: str | None = None
+    options: Options | None = None
+
+
 class Metadata(Struct):
     """Times are RFC 3339 in UTC. ``memory`` holds up to ``memory.seq``; what the history has beyond is read at start."""
 
@@ -33,6 +43,7 @@ class Metadata(Struct):
     agent: str = "claude"
     options: Options = Options()
     memory: Memory = msgspec.field(default_factory=Memory)
+    waiting: Waiting | None = None
     version: int = VERSION
 
 

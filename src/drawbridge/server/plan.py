@@ -66,6 +66,7 @@ class Plan:
             total_seconds=None if values["run_timeout"] is None else float(values["run_timeout"]),
             warm_processes=values["warm"],
             checkpoints=values["checkpoints"],
+            continue_limited=values["continue_limited"],
             warm_seconds=float(values["warm_time"]),
             memory_bytes=values["max_memory"] * MB if values["max_memory"] else psutil.virtual_memory().total * 3 // 4,
             sizes=Sizes(values["max_history"] * MB, values["max_data"] * MB),

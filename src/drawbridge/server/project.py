@@ -22,6 +22,7 @@ from drawbridge.server.agents import port
 from drawbridge.server.approvals import Approvals
 from drawbridge.server.checkpoints import Changed, Checkpoints
 from drawbridge.server.client_errors import ClientError, not_written
+from drawbridge.server.continuing import Continuing, told_time
 from drawbridge.server.history import History
 from drawbridge.server.house import House
 from drawbridge.server.journal import Journal
@@ -54,6 +55,7 @@ class Project:
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
         self._give_up_slot: Callable[[], None] = lambda: None
+        self.continuing = Continuing(self, house.limits.continue_limited)
 
     @property
     def questions(self) -> Questions:
@@ -96,6 +98,7 @@ class Project:
             "approvals": self.approvals.waiting(),
             "first_message_time": instant(self.history.first_time),
             "last_message_time": instant(self.history.last_time),
+            "continues_at": told_time(self.continuing.at),
         }
 
     def shown(self) -> messages.ProjectState:
@@ -114,7 +117,7 @@ class Project:
 
     # What people do.
 
-    def execute(self, order: Order, asker: Subscriber, *, queue: bool) -> Answer:
+    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer:
         """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
         known = self.memory.requests.get(order.request_id or "")
         if known is not None:
@@ -131,6 +134,7 @@ class Project:
         seq = self.journal.write(
             "client", records.prompt(order.run_id, order.prompt, order.by, order.request_id, names), asker
         )
+        self.continuing.forget()
         self.queue.append(Run(order))
         self.journal.save()
         # The answer to this one is on its way before anything that follows from it.
@@ -156,7 +160,10 @@ class Project:
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays."""
+        """Asks the agent to stop this turn; its process stays. What would go on by itself does not."""
+        if self.run is None and self.continuing.forget():
+            self.journal.save()
+            return self.publish_state()
         run = self._running()
         if run.state is State.QUEUED:
             self._give_up_slot()
@@ -164,6 +171,7 @@ class Project:
         elif run.stop("interrupted"):
             self._withdraw_all("interrupted")
             self._worker.interrupt()
+        return None
 
     async def kill(self, asker: Subscriber) -> Answer:
         """Ends the run with its process; returns when both are over."""
@@ -182,6 +190,7 @@ class Project:
     async def new_session(self, asker: Subscriber) -> Answer:
         """The next prompt begins a new conversation."""
         self._not_busy()
+        self.continuing.forget()
         fields = messages.SessionReset(self.memory.session_id, "", self.id)
         self._fork_from = None
         seq = self.journal.event(records.RESET, fields, asker)
@@ -207,6 +216,7 @@ class Project:
     async def resume(self, session_id: str, *, fork: bool) -> None:
         """The next prompt goes on with that conversation, or with a copy of it."""
         self._not_busy()
+        self.continuing.forget()
         self._fork_from = session_id if fork else None
         changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
         self.journal.event(records.SESSION, changed)
@@ -309,6 +319,7 @@ class Project:
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         failed = run.outcome in ("failed", "timeout")
         error = run.stopped_for or error
+        retry_at = error.get("retry_at") if error and failed else None
         finished = messages.RunFinished(
             run_id=run.id,
             outcome=run.outcome or outcome,
@@ -316,11 +327,13 @@ class Project:
             cost_usd=cost_usd,
             error=error["message"] if error and failed else None,
             code=error["code"] if error and failed else None,
+            retry_at=told_time(retry_at),
         )
         self.run = None
         self._house.at_work.pop(self.id, None)
         self.data.last_active = now()
         self.journal.event(records.FINISHED, finished, topic="projects")
+        self.continuing.ended(run, finished, retry_at)
         self.journal.save()
         self.publish_state()
         self._account(finished)
@@ -341,6 +354,7 @@ class Project:
     async def close(self, reason: str) -> None:
         """The server ends. Runs are told, processes ended, the history closed."""
         waiting, self.queue = list(self.queue), deque()
+        self.continuing.close()
         if self.run is not None:
             self.run.stop("interrupted")
         self._withdraw_all(reason)

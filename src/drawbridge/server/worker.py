@@ -161,7 +161,11 @@ class Worker:
                 error = (
                     None
                     if event.ok
-                    else {"code": event.code or "EXECUTION_FAILED", "message": (event.error or "")[:LONGEST_ERROR]}
+                    else {
+                        "code": event.code or "EXECUTION_FAILED",
+                        "message": (event.error or "")[:LONGEST_ERROR],
+                        "retry_at": event.retry_at,
+                    }
                 )
                 self._ended(run, outcome, event.cost_usd, error)
             case port.Exited(code, stderr):

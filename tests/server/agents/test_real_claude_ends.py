@@ -260,7 +260,7 @@ async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
 async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say(failure(429, "rate_limit_error", "slow down"))
     done = await warm.turn("Hello")
-    assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
+    assert (done.ok, done.code) == (False, "AGENT_RATE_LIMITED")
     assert done.error is not None
     assert "slow down" in done.error
 

@@ -110,7 +110,7 @@ def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch:
         ("interrupt-question", ["interrupted", "ok"]),
         ("bad-session", ["SESSION_NOT_FOUND"]),
         ("not-logged-in", ["AGENT_NOT_LOGGED_IN"]),
-        ("api-error", ["EXECUTION_FAILED", "ok"]),
+        ("api-error", ["AGENT_RATE_LIMITED", "ok"]),
         ("max-turns", ["EXECUTION_FAILED"]),
         ("budget", ["EXECUTION_FAILED"]),
     ],

@@ -71,6 +71,7 @@ class Conversation:
         self._own_turn = False
         self._in_background = False
         self._api_error: str | None = None
+        self._limited: float | None = None
         self._questions: dict[str, _Asked] = {}
         self._waited_for: set[str] = set()
         self._requests = 0
@@ -144,6 +145,8 @@ class Conversation:
                 self._taken = message.state in ("completed", "cancelled")
                 if message.state == "started" and self._interrupted:
                     self._command(subtype="interrupt")  # the first one ended a turn of the CLI's own (2.1.329)
+            case "rate_limit_event", _:
+                self._limited = results.limited_until(data)
             case "result", _:
                 return self._result(data)
         return []
@@ -164,7 +167,7 @@ class Conversation:
         if not self._is_of_prompt(result):
             self._own_turn = False
             return []
-        failure = results.failure(self._name, result, self._api_error)
+        failure = results.failure(self._name, result, self._api_error, self._limited)
         interrupted = failure is not None and (self._interrupted or results.was_aborted(result))
         if interrupted:
             failure = results.Failure(results.FAILED, "It was interrupted.")
@@ -188,6 +191,7 @@ class Conversation:
             cost_usd=self._costs.take(),
             error=failure.text if failure else None,
             code=failure.code if failure else None,
+            retry_at=failure.retry_at if failure else None,
             interrupted=interrupted,
         )
 

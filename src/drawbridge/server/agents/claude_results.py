@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from drawbridge.server.agents.framing import readable
@@ -18,6 +19,10 @@ LONGEST_ERROR: Final = 2_000
 """Characters of what the agent said that go into an error's text."""
 
 FAILED, NOT_LOGGED_IN, NO_SESSION = "EXECUTION_FAILED", "AGENT_NOT_LOGGED_IN", "SESSION_NOT_FOUND"
+RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
+
+YEAR_2100: Final = 4_102_444_800
+"""In seconds since 1970; a number beyond is no time of these days."""
 
 _NO_CONVERSATION: Final = "No conversation found"
 _DIAGNOSTIC: Final = "[ede_diagnostic]"  # the CLI's note to its own makers
@@ -26,10 +31,15 @@ _DIAGNOSTIC: Final = "[ede_diagnostic]"  # the CLI's note to its own makers
 class Failure(Struct, frozen=True):
     code: str
     text: str
+    retry_at: float | None = None
 
 
-def failure(name: str, result: Mapping[str, Any], api_error: str | None) -> Failure | None:
-    """Why the turn failed; None where it did not. ``api_error``: the ``error`` of its last ``assistant`` line."""
+def failure(
+    name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
+) -> Failure | None:
+    """Why the turn failed; None where it did not. ``api_error``: the ``error`` of its last ``assistant`` line; ``limited``:
+    what ``limited_until`` has said last.
+    """
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
         return None
@@ -41,6 +51,8 @@ def failure(name: str, result: Mapping[str, Any], api_error: str | None) -> Fail
             return Failure(FAILED, f"{name} stopped at its budget: {said} Raise max_budget_usd to let it go on.")
     if api_error == "authentication_failed":
         return not_logged_in(name, said)
+    if api_error == "rate_limit":
+        return Failure(RATE_LIMITED, f"{name} was stopped by a limit of its account: {said}", limited)
     return explained(name, said) or Failure(FAILED, said)
 
 
@@ -54,6 +66,25 @@ def explained(name: str, said: str) -> Failure | None:
 def not_logged_in(name: str, said: str) -> Failure:
     remedy = "Log in there, in a terminal, or set its API key for the server."
     return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {said} {remedy}")
+
+
+class _Limits(Struct):
+    status: Any = None
+    resetsAt: Any = None  # noqa: N815 - the CLI's own name
+
+
+class _LimitEvent(Struct):
+    rate_limit_info: _Limits
+
+
+def limited_until(data: bytes) -> float | None:
+    """Of a ``rate_limit_event``: when what the account has used up is there again. None: nothing is used up, or not told."""
+    try:
+        limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    until = _amount(limits.resetsAt)
+    return until if limits.status == "rejected" and until is not None and until < YEAR_2100 else None
 
 
 def was_aborted(result: Mapping[str, Any]) -> bool:

@@ -126,7 +126,8 @@ class TurnEnded(Struct, frozen=True):
 
     ``session_id`` is the conversation where it can certainly be resumed: not before its first turn has come to its end.
     ``cost_usd`` is what the conversation cost since the turn before (None: unknown); ``error`` (for people) and ``code``
-    (one of the client protocol's) say why it failed.
+    (one of the client protocol's) say why it failed; ``retry_at``, in seconds since 1970, when what was used up is there
+    again, where that was told.
     """
 
     ok: bool
@@ -135,6 +136,7 @@ class TurnEnded(Struct, frozen=True):
     error: str | None = None
     code: str | None = None
     interrupted: bool = False
+    retry_at: float | None = None
 
 
 class Exited(Struct, frozen=True):

@@ -29,10 +29,6 @@ def draft(request: Request) -> str:
     return join(lines, form._replace(eol="\n", bom=False))
 
 
-def can_be_edited(request: Request) -> bool:
-    return not why_not_edited(request)
-
-
 def edited_text(request: Request, text: str) -> str:
     """The whole file that ``text`` (a draft that was edited) stands for: with its line ends and byte-order mark."""
     form = split(request["proposal"]["new_text"])[1]

@@ -18,6 +18,9 @@ TROUBLE: Final = {
     "refused": "The server does not take the token any more",
 }
 
+ROOMY: Final = 60
+"""Columns from which on there is room for more than the name."""
+
 
 class Bar(Vertical):
     def compose(self) -> ComposeResult:
@@ -26,8 +29,10 @@ class Bar(Vertical):
 
     def show(self, name: str, more: str, connection: Connection) -> None:
         connected = "  Connected" if connection.state == "open" else ""
-        words = Content.assemble((one_line(name), "bold"), (f"  {one_line(more)}" if more else "", "$soft"))
-        self.query_one("#name", Static).update(words + Content.styled(connected, "$yes"))
+        parts = [(one_line(name), "bold"), (connected, "$yes")]
+        if more and self.size.width >= ROOMY:
+            parts.insert(1, (f"  {one_line(more)}", "$soft"))
+        self.query_one("#name", Static).update(Content.assemble(*parts))
         trouble = TROUBLE.get(connection.state, "")
         if connection.state == "refused" and connection.problem:
             trouble = f"{trouble}: {one_line(connection.problem)}"

@@ -250,6 +250,8 @@ class Conversation:
                 if question is not None:
                     question.data["answer"] = data
                     question.version += 1
+            case "run_started" if self.run is not None and self.run["run_id"] == data["run_id"]:
+                self.run = {"started_at": record.timestamp, **self.run}
             case "run_finished":
                 self.cost += data.get("cost_usd") or 0
                 self._add(record, "finished", dict(data))

@@ -61,4 +61,4 @@ class HelpDialog(ModalScreen[None]):
         with Vertical(classes="dialog"):
             yield Static(Content("Keys, outside of text fields"), classes="title")
             for key, words in KEYS:
-                yield Static(Content.assemble((f"{key:<7}", "$key"), f" {words}"))
+                yield Static(Content.assemble((f"{key:<7}", "$accent bold"), f" {words}"))

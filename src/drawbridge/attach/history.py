@@ -72,6 +72,7 @@ class History(ScrollView, can_focus=True):
         self._blocks: list[_Block] = []
         self._starts: list[int] = [0]
         self._width = 0
+        self._follows = True
 
     def show(self, items: Sequence[Item], tail: Sequence[Tail]) -> None:
         self._items, self._tail = items, tail
@@ -83,11 +84,12 @@ class History(ScrollView, can_focus=True):
 
     @property
     def follows(self) -> bool:
-        """Whether the reader is at the end."""
-        return self.scroll_offset.y >= self.max_scroll_y - 1
+        """Whether the reader is at the end, and stays there whatever comes and however small the room gets."""
+        return self._follows
 
     def to_end(self) -> None:
         self.current = None
+        self._follows = True
         self.scroll_end(animate=False, immediate=True)
         self.refresh()
 
@@ -105,7 +107,7 @@ class History(ScrollView, can_focus=True):
         if width != self._width:
             self._drawn.clear()
             self._width = width
-        follows, (anchor, offset) = self.follows, self._place()
+        follows, (anchor, offset) = self._follows, self._place()
         drawn: dict[Hashable, Sequence[Strip]] = {}
         self._blocks = []
         for item in self._items:
@@ -129,6 +131,7 @@ class History(ScrollView, can_focus=True):
             self.scroll_end(animate=False, immediate=True)
         else:
             self._return_to(anchor, offset)
+        self._follows = follows
         self.refresh()
         self._want()
 
@@ -159,6 +162,7 @@ class History(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y - 1
         self._want()
 
     def _want(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -32,15 +32,17 @@ STILL_SECONDS: Final = 1.0
 """Without a key, after which a question takes the focus from an empty prompt box."""
 
 
+BEGAN_ANEW: Final = {"reason": "the server began anew"}
+
+
 class ConversationScreen(Screen[None]):
     """Draws what the client knows; every act of a person is a request, done beside."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "accept", "accept"),
-        Binding("e", "edit", "edit"),
-        Binding("r", "reject", "reject"),
-        Binding("w", "always", "always", show=False),
-        Binding("ctrl+s", "accept", "accept", show=False),
+        Binding("a,ctrl+s", "accept", show=False),
+        Binding("e", "edit", show=False),
+        Binding("r", "reject", show=False),
+        Binding("w", "always", show=False),
         Binding("s", "stop", "stop"),
         Binding("m", "mode", "mode"),
         Binding("slash", "prompt", "prompt"),
@@ -146,20 +148,25 @@ class ConversationScreen(Screen[None]):
 
     def _show_card(self, conversation: Conversation) -> None:
         card = self._card
-        if card is not None and card.id_of_question not in conversation.open and card.settled is None:
-            answer = dict(conversation.answers.get(card.id_of_question) or {"reason": "the server began anew"})
-            mine = card.busy or not self._client.connection.state
-            if answer.get("by") and not card.busy:
+        gone = card is not None and card.approval_id not in conversation.open
+        if card is not None and gone and not card.is_busy and not card.is_settled:
+            answer = conversation.answers.get(card.approval_id) or BEGAN_ANEW
+            if answer.get("by"):
                 verb = "accepted" if answer["decision"] == "allow" else "rejected"
                 self.notify(f"{wording.one_line(answer['by'])} {verb} it.", markup=False)
-            if card.is_dirty and not mine:
-                card.settle(answer)
-            else:
-                self._close(card)
+            self._settled(card, answer)
         if self._card is None and conversation.open:
             self._open(next(iter(conversation.open.values())))
         if self._card is not None:
             self._card.count(len(conversation.open))
+            self._card.fit(self.size.height * 7 // 10)
+
+    def _settled(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
+        """By somebody else."""
+        if card.is_dirty:
+            card.settle(answer)
+        else:
+            self._close(card)
 
     def _open(self, request: Any) -> None:
         project = self._client.project
@@ -171,6 +178,8 @@ class ConversationScreen(Screen[None]):
         self.app.bell()
 
     def _close(self, card: ApprovalView) -> None:
+        if card is not self._card:
+            return
         had_focus = card.has_focus_within
         card.remove()
         self._card = None
@@ -199,17 +208,18 @@ class ConversationScreen(Screen[None]):
         self._do(self._answer(event))
 
     async def _answer(self, event: ApprovalView.Given) -> None:
-        answer = event.answer._asdict()
+        view = event.view
         try:
-            await self._client.answer(event.view.id_of_question, **answer)
+            await self._client.answer(view.approval_id, **event.answer._asdict())
         except RequestError as error:
-            if error.code != "APPROVAL_RESOLVED":
-                event.view.failed()
-                raise
-            event.view.busy = False
-            if event.view.is_dirty:
-                event.view.settle(error.details if error.details.get("by") else {"reason": "it was answered"})
             self._complain(error)
+            if error.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
+                self._settled(view, error.details if error.details.get("by") else BEGAN_ANEW)
+            else:
+                view.failed()
+        else:
+            self._close(view)
+        self.show()
 
     def on_approval_view_whole_wanted(self, event: ApprovalView.WholeWanted) -> None:
         async def bring() -> None:
@@ -265,7 +275,7 @@ class ConversationScreen(Screen[None]):
         card, conversation = self._card, self._client.conversation
         match action:
             case "accept" | "reject" | "edit" | "always":
-                return card is not None and not card.disabled and card.settled is None
+                return card is not None and not card.disabled and not card.is_settled
             case "stop":
                 return bool(conversation and conversation.run) and self._client.may("agent_interrupt")
             case "mode":

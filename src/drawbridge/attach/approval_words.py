@@ -1,0 +1,88 @@
+"""What stands on a question besides the change itself: its title, the ways to answer it, a notice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from textual.content import Content
+
+from drawbridge.attach import answers, wording
+from drawbridge.attach.difference import Difference
+
+Mode: TypeAlias = Literal["read", "edit", "reject"]
+
+WAYS = ("accept", "edit", "reject", "undo", "whole", "back")
+"""The buttons there can be, in their order; and ``always``, on a line of its own."""
+
+
+class Standing(NamedTuple):
+    """How a question stands with the person. ``edited``: there is a text of their own. ``settled``: by somebody else."""
+
+    mode: Mode = "read"
+    busy: bool = False
+    edited: bool = False
+    settled: Mapping[str, Any] | None = None
+    may_remember: bool = True
+
+
+def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
+    """``waiting``: how many questions there are."""
+    tool = str(request["tool_name"])
+    words = wording.TITLES.get(tool, f"wants to use {wording.one_line(tool)}")
+    parts: list[tuple[str, str]] = [(f"{wording.one_line(agent)} {words}", "bold")]
+    proposal, given = request.get("proposal"), request["input"]
+    path = proposal["path"] if proposal else given.get("file_path") if isinstance(given, dict) else None
+    if path:
+        parts.append((f" {wording.one_line(wording.shown_path(str(path), root))}", "$accent"))
+    if found is not None:
+        parts += [(f"  +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
+    if waiting > 1:
+        parts.append((f"  1 of {waiting}", "$soft"))
+    return Content.assemble(*parts)
+
+
+def ways(request: answers.Request, standing: Standing) -> dict[str, Content]:
+    """The buttons that are to be seen, by name."""
+    if standing.settled is not None:
+        return {"back": _label("Esc", "Close")}
+    if standing.busy:
+        return {"accept": Content("Sending…")}
+    if answers.questions(request):
+        return {"accept": _label("^s", "Answer"), "reject": Content("Do not answer")}
+    if standing.mode == "edit":
+        return {"accept": _label("^s", "Accept with my edits"), "back": _label("Esc", "Back")}
+    if standing.mode == "reject":
+        return {"reject": _label("Enter", "Reject"), "back": _label("Esc", "Back")}
+    return _ways_of_reading(request, standing)
+
+
+def _ways_of_reading(request: answers.Request, standing: Standing) -> dict[str, Content]:
+    found = {"accept": _label("a", "Accept with my edits" if standing.edited else "Accept")}
+    if not answers.why_not_edited(request):
+        found["edit"] = _label("e", "Edit")
+    found["reject"] = _label("r", "Reject")
+    if standing.edited:
+        found["undo"] = Content("Without my edits")
+    if request.get("truncated"):
+        found["whole"] = Content(f"Show all ({wording.size(request['truncated']['bytes'])})")
+    always = wording.always_words(request.get("suggestions"))
+    if always and standing.may_remember and not standing.edited:
+        found["always"] = _label("w", f"Always: {always}")
+    return found
+
+
+def notice(request: answers.Request, standing: Standing, found: Difference | None) -> str:
+    if standing.settled is not None:
+        first = wording.first_words(standing.settled)
+        return f"{first} What you had written was not used; it stays here until you close this."
+    if request.get("truncated"):
+        return "This is too large for one message: long texts are cut."
+    if found is not None and standing.mode == "read" and found.notes:
+        words = "; ".join(found.notes)
+        return f"{words[0].upper()}{words[1:]}."
+    return ""
+
+
+def _label(key: str, words: str) -> Content:
+    return Content.assemble((key, "bold"), f" {words}")

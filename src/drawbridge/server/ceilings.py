@@ -120,7 +120,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
 
 def check_hours(ceilings: Ceilings, now: datetime) -> None:
     """Raises ``ClientError`` (PERMISSION_DENIED) where no agent may be started at this time."""
-    if ceilings.hours is not None and not _is_open(ceilings.hours, now.hour):
+    if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
         raise ClientError(
             "PERMISSION_DENIED", f"The owner lets agents run from {first}:00 to {last}:00. Nothing was started."
@@ -242,6 +242,7 @@ def _denied(name: str, why: str, field: str = "") -> ClientError:
     )
 
 
-def _is_open(hours: tuple[int, int], hour: int) -> bool:
+def is_open(hours: tuple[int, int], hour: int) -> bool:
+    """Whether agents may run at that hour of the day."""
     first, last = hours
     return first <= hour < last if first <= last else hour >= first or hour < last

@@ -70,7 +70,8 @@ class Client:
         self.id = id
         self.address = websocket.address
         self.name = self.address or "unknown"
-        self.topics: set[str] = {"stats"}
+        self.topics: set[str] = set()
+        self._silent = True
         self.identity: Identity | None = None
         self._websocket = websocket
         self._server = server
@@ -105,6 +106,9 @@ class Client:
     def received(self, text: str) -> None:
         if self._closed:
             return
+        if self._silent:  # it is told nothing before
+            self._silent = False
+            self.topics.add("stats")
         if self.identity is None:
             self._log_in(text)
             return

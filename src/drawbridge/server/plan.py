@@ -17,7 +17,7 @@ from drawbridge.errors import BadSetting
 from drawbridge.server.access import HOST_NAME, is_loopback
 from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.ceilings import Ceilings
+from drawbridge.server.ceilings import Ceilings, is_open
 from drawbridge.server.disk import Sizes
 from drawbridge.server.house import Limits
 from drawbridge.server.memory import MB
@@ -95,6 +95,7 @@ def problems(values: Mapping[str, Any]) -> list[str]:
             if not re.fullmatch(HOST_NAME, name) and not _is_address(name)
         ),
         *_log_file(values),
+        *_never(values),
     ]
 
 
@@ -155,3 +156,10 @@ def _dollars(amount: int | None) -> float | None:
 def _hours(text: str | None) -> tuple[int, int] | None:
     first, _, last = (text or "").partition("-")
     return (int(first), int(last)) if first else None
+
+
+def _never(values: Mapping[str, Any]) -> list[str]:
+    hours = _hours(values["hours"])
+    if hours is None or any(is_open(hours, hour) for hour in range(24)):
+        return []
+    return [f"--hours: from {hours[0]} to {hours[1]} is never"]

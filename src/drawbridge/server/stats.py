@@ -55,7 +55,7 @@ class Monitor:
         self._used: dict[tuple[int, float], float] = {}
         self._looked = time.monotonic()
 
-    async def run(self, listeners: Listeners, every: float = EVERY_SECONDS) -> None:
+    async def run(self, listeners: Listeners) -> None:
         """Until it is cancelled. Nothing is measured where nobody listens."""
         while True:
             if listeners.follows("stats"):
@@ -63,7 +63,7 @@ class Monitor:
                 states = self._states()
                 stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
                 listeners.tell_stats(stats)
-            await asyncio.sleep(every)
+            await asyncio.sleep(EVERY_SECONDS)
 
     def health(self) -> Health:
         free = shutil.disk_usage(self._data).free

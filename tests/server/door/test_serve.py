@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -21,7 +22,9 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from drawbridge.server import stats
 from drawbridge.server.tls import own_certificate
+from tests.server import processes
 from tests.server.processes import STARTING, Server, refused, serving, start
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE
@@ -183,6 +186,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         (["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"], "can't be used: no such file"),
         (["--cert", "c", "--key", "k", "--no-tls"], "--cert and --no-tls exclude each other"),
         (["--max-queue", "0"], "--max-queue must lie between"),
+        (["--hours", "9-9"], "--hours: from 9 to 9 is never"),
     ],
 )
 async def test_a_setting_that_can_not_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
@@ -377,15 +381,37 @@ async def test_it_can_log_into_a_file(data: Path, tmp_path: Path) -> None:
 # stats
 
 
-async def test_statistics_come_by_themselves_until_they_are_declined(data: Path, code: Path) -> None:
+QUICK = "import sys; from drawbridge.server import stats; stats.EVERY_SECONDS = 0.05; from drawbridge.cli import main; main()"
+
+
+async def test_statistics_come_by_themselves_until_they_are_declined(
+    data: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "COMMAND", [sys.executable, "-c", QUICK, "serve"])
     async with serving(data, "--allow", code.parent) as server, server.client() as client:
+        assert stats.EVERY_SECONDS == 10
         project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
-        stats = (await client.hear("update", "stats", patience=15))["data"]["data"]
-        assert stats["projects"] == 1
-        assert stats["active_sessions"] == 1
-        assert stats["project_states"] == {project: "IDLE"}
-        assert stats["memory_mb"] > 10
-        assert stats["cpu_percent"] >= 0
+        told = (await client.hear("update", "stats", projects=1))["data"]["data"]
+        assert told["active_sessions"] == 1
+        assert told["project_states"] == {project: "IDLE"}
+        assert told["memory_mb"] > 10
+        assert told["cpu_percent"] >= 0
+        await client.ask("unsubscribe", {"topics": ["stats"]})
+        client.passed()
+        await client.ask("health_check")
+        await asyncio.sleep(0.2)  # four times as long as they take
+        assert [message["type"] for message in client.passed()] == ["health"]
+
+
+async def test_who_has_said_nothing_is_told_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "COMMAND", [sys.executable, "-c", QUICK, "serve"])
+    async with serving(data) as server, server.client() as silent, server.client() as other:
+        await other.tell("hello")
+        for _ in range(3):
+            await other.hear("update", "stats")
+        assert silent.heard == []
+        await silent.tell("hello")
+        await silent.hear("update", "stats")
 
 
 async def test_what_it_does_not_know_is_said_with_its_usage() -> None:

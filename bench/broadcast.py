@@ -29,6 +29,7 @@ from drawbridge.server.blobs import Blobs
 from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.core import Core
 from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.entrance import Entrance
 from drawbridge.server.house import Limits
 from drawbridge.server.serve import terms
 from drawbridge.server.site import ServerSite
@@ -105,7 +106,7 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
     blobs = Blobs(directory / "blobs")
     core = Core(directory, [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
     await core.open()
-    site = ServerSite(Access(None, OwnNames(), secure=tls is not None), core)
+    site = ServerSite(Entrance(Access(None, OwnNames(), secure=tls is not None)), core)
     monitor = Monitor(directory, "0", core.states, lambda: len(site.clients))
     site.dispatch = Dispatch(core, blobs, [directory], ["demo"], "0", monitor.health)
     core.house.broadcast = site.writers.broadcast

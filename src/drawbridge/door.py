@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from ssl import SSLContext
 from typing import Final, cast
 
+from msgspec import structs
+
 from drawbridge.site import Exchange as Exchange
 from drawbridge.site import Peer as Peer
 from drawbridge.site import Site as Site
@@ -37,6 +39,9 @@ CLOSING_SECONDS: Final = 2.0
 HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting for a slow peer above which nothing is read from it."""
 
+TOLD_SECONDS: Final = 1.0
+"""Between two lines in the log about too many connections."""
+
 AS_THE_BRIDGE: Final = Terms()
 
 logger = logging.getLogger("drawbridge.door")
@@ -55,6 +60,7 @@ class Door:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._pinging: asyncio.TimerHandle | None = None
+        self._told = float("-inf")
 
     async def __aenter__(self) -> Door:
         loop = asyncio.get_running_loop()
@@ -91,7 +97,10 @@ class Door:
         if len(self.connections) < limit:
             return True
         idle = next((connection for connection in self.connections if connection.is_idle), None)
-        logger.warning("%d connections are open: %s", limit, "refused one" if idle is None else "cut one")
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= TOLD_SECONDS:
+            self._told = now
+            logger.warning("%d connections are open: %s", limit, "refused one" if idle is None else "cut one")
         if idle is not None:
             del self.connections[idle]
             idle.abort()
@@ -293,10 +302,11 @@ class _Connection(asyncio.Protocol):
                     peer.closed(code)
 
     def _decide(self, asked: Asked) -> None:
-        site, head = self._door.site, asked.head
+        site, head = self._door.site, structs.replace(asked.head, peer=self.address)
         refusal = site.admit(head, asked.upgrade)
         if refusal is not None:
-            logger.warning("refused a request: %s", refusal.reason)
+            level = logging.WARNING if refusal.retry_after is None else logging.DEBUG
+            logger.log(level, "refused a request: %s", refusal.reason)
             self._http.refuse(refusal)
         elif asked.upgrade:
             self._open_websocket(head)

@@ -50,6 +50,32 @@ SERVE: Final = (
     Setting("max_queue", "number", 20, "prompts that wait in one project (default: 20)", metavar="N", range=(1, 1_000)),
     Setting("max_clients", "number", 256, "clients at once (default: 256)", metavar="N", range=(1, 10_000)),
     Setting(
+        "max_per_address",
+        "number",
+        64,
+        "clients at once of one address that is not this machine's (default: 64)",
+        metavar="N",
+        range=(1, 10_000),
+    ),
+    Setting(
+        "max_prompts", "number", 120, "prompts of one device in a minute (default: 120)", metavar="N", range=(1, 10_000)
+    ),
+    Setting(
+        "trusted_proxy",
+        "list",
+        (),
+        "an address or network of proxies that say in X-Forwarded-For whom they bring",
+        metavar="ADDRESS",
+    ),
+    Setting(
+        "allow_origin",
+        "list",
+        (),
+        "a web page elsewhere that may connect, as https://agents.example",
+        metavar="ORIGIN",
+        pattern=r"https?://[^/\s]+/?",
+    ),
+    Setting(
         "idle_timeout",
         "number",
         300,

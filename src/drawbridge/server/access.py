@@ -6,7 +6,7 @@ import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -69,11 +69,23 @@ class OwnNames:
 class Access:
     """``token``: the owner's; None lets everybody in who comes by an own name (``--insecure-no-auth``, on loopback only)."""
 
-    def __init__(self, token: str | None, names: OwnNames, *, secure: bool, devices: Devices | None = None) -> None:
+    def __init__(
+        self,
+        token: str | None,
+        names: OwnNames,
+        *,
+        secure: bool,
+        devices: Devices | None = None,
+        origins: Sequence[str] = (),
+        proxies: Sequence[str] = (),
+    ) -> None:
+        """``origins``: of web pages elsewhere that are let in. ``proxies``: addresses and networks that say whom they bring."""
         self._token = token
         self._names = names
         self._scheme = "https" if secure else "http"
         self._devices = devices
+        self._origins = frozenset(origin.lower().removesuffix("/") for origin in origins)
+        self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies]
 
     def refusal(self, head: Head) -> Refusal | None:
         """Origin and Host; None where nothing speaks against the request."""
@@ -82,9 +94,21 @@ class Access:
             return FOREIGN_NAME
         origins = head.all("origin")
         # A browser tells the page's address and it can't be forged by the page: only our own pages are let in.
-        if origins and origins != [f"{self._scheme}://{host}"]:
+        own = origins == [f"{self._scheme}://{host}"]
+        if origins and not own and not (len(origins) == 1 and origins[0].lower() in self._origins):
             return FOREIGN_PAGE
         return None
+
+    def address(self, head: Head) -> str:
+        """Of who asks: the peer's, or where that is a trusted proxy, the one that it has it from, and so on."""
+        found = head.peer
+        said = [_bare(one) for one in head.tokens("x-forwarded-for")]
+        while said and self._is_proxy(found) and _is_address(said[-1]):
+            found = said.pop()
+        return found
+
+    def _is_proxy(self, address: str) -> bool:
+        return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 
     def shown(self, head: Head) -> Identity | None:
         """Whose token the head itself carries; None where it has none and one is needed. Raises ``ClientError``."""
@@ -117,6 +141,20 @@ class Access:
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _bare(text: str) -> str:
+    """ "[2001:db8::1]:4711" and "192.0.2.7:4711" are written by some proxies."""
+    host = _without_port(text) if text.startswith("[") or text.count(":") == 1 else text
+    return host.removeprefix("[").removesuffix("]")
 
 
 def _without_port(host: str) -> str:

@@ -35,6 +35,7 @@ ASIDE: Final = 16
 UNAUTHORIZED: Final = 4401
 DISMISSED: Final = 4403
 TOO_SLOW: Final = 4408
+TOO_OFTEN: Final = 4429
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -46,6 +47,10 @@ class Serves(Protocol):
 
     def log_in(self, command: Command, client: Client) -> Answer:
         """One of ``LOGINS``: lets the client in, or raises ``ClientError``."""
+        ...
+
+    def count_prompt(self, client: Client) -> None:
+        """Raises ``ClientError``."""
         ...
 
     def authenticated(self, client: Client) -> None: ...
@@ -66,9 +71,9 @@ class Serves(Protocol):
 class Client:
     """A ``Peer`` of the door and a ``Subscriber`` of the core."""
 
-    def __init__(self, id: str, websocket: WebSocket, server: Serves, identity: Identity | None) -> None:
+    def __init__(self, id: str, websocket: WebSocket, server: Serves, identity: Identity | None, address: str) -> None:
         self.id = id
-        self.address = websocket.address
+        self.address = address
         self.name = self.address or "unknown"
         self.topics: set[str] = set()
         self._silent = True
@@ -146,6 +151,10 @@ class Client:
         """Once more, by who is known already. Raises ``ClientError``."""
         return self._server.log_in(command, self)
 
+    def count_prompt(self) -> None:
+        """Raises ``ClientError`` where it gives too many."""
+        self._server.count_prompt(self)
+
     def dismiss(self, why: ClientError, code: int = DISMISSED) -> None:
         """It may not stay, and is told why."""
         self._fail(why, self._correlation_id(), None, None)
@@ -188,10 +197,10 @@ class Client:
                 raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
             answer = self._server.log_in(command, self)
         except ClientError as failure:
-            logger.warning("%s: refused %s, which has not shown the token: %s", self.id, self.address, failure.code)
+            logger.info("%s: %s has not shown the token: %s", self.id, self.address, failure.code)
             self.send(Frame(error(failure, self._correlation_id(), request_id_of(short))))
             self._server.writers.flush()
-            self.close(UNAUTHORIZED, failure.text)
+            self.close(TOO_OFTEN if failure.code == "RATE_LIMITED" else UNAUTHORIZED, failure.text)
             return
         self.send(Frame(encode(answer, command.request_id)))
 

@@ -35,6 +35,11 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_WRONG": Kind("There is no such pairing code."),
     "PAIRING_USED": Kind("The pairing code was used before; it is good for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code is older than ten minutes."),
+    "RATE_LIMITED": Kind(
+        "Too often: failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` says "
+        "for how many seconds to wait.",
+        retryable=True,
+    ),
     "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that may."),
     "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
     # projects

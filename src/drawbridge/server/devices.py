@@ -151,9 +151,11 @@ class Devices:
         self._look_or_log()
         device = self._devices.get(device_id)
         if device is None or device.revoked:
-            return ClientError("TOKEN_REVOKED", "This device's token was revoked by the owner. Ask for a new one.")
+            text = "This device's token was revoked by the owner. Ask for a new one."
+            return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
         if device.expires is not None and device.expires <= now():
-            return ClientError("TOKEN_EXPIRED", "This device's token has expired. Ask the owner for a new one.")
+            text = "This device's token has expired. Ask the owner for a new one."
+            return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
         return None
 
     def _look_or_log(self) -> None:

@@ -169,6 +169,8 @@ class Dispatch:
         scopes.check(identity, command)
         if isinstance(command, say.ProjectCommand):
             self._check_project(command.project_id, identity)
+        if isinstance(command, say.Execute):
+            client.count_prompt()
         if isinstance(command, say.ProjectCreate) and not identity.sees(_real(command.path)):
             raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", "data.path")
         if isinstance(command, say.PermissionResponse) and not identity.may(say.Execute):

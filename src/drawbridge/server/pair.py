@@ -58,7 +58,7 @@ def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
         rows += [("", server.fingerprint[:middle]), ("", server.fingerprint[middle + 1 :])]
     for name, text in rows:
         lines.append(
-            f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else '')}"
+            f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"
         )
     lines += ["", "`drawbridge token list` shows it once it is in, `drawbridge token revoke` takes it back.", ""]
     terminal.write("\n".join(lines))

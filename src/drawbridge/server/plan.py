@@ -19,6 +19,7 @@ from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import Confinement
 from drawbridge.server.ceilings import Ceilings, is_open
 from drawbridge.server.disk import Sizes
+from drawbridge.server.entrance import Crowd
 from drawbridge.server.house import Limits
 from drawbridge.server.memory import MB
 from drawbridge.server.tls import Certificate
@@ -39,6 +40,9 @@ class Plan:
         self.certificate = Certificate(Path(values["cert"]), Path(values["key"])) if values["cert"] else None
         self.token_wanted: bool = not values["insecure_no_auth"]
         self.clients: int = values["max_clients"]
+        self.crowd = Crowd(values["max_clients"], values["max_per_address"], values["max_prompts"])
+        self.origins: tuple[str, ...] = values["allow_origin"]
+        self.proxies: tuple[str, ...] = values["trusted_proxy"]
         self.fsync = values["fsync"]
         self.json: bool = values["json"]
         self.webhook: str | None = values["webhook"]
@@ -94,6 +98,11 @@ def problems(values: Mapping[str, Any]) -> list[str]:
             for name in values["public_host"]
             if not re.fullmatch(HOST_NAME, name) and not _is_address(name)
         ),
+        *(
+            f"--trusted-proxy: {given} is neither an address nor a network"
+            for given in values["trusted_proxy"]
+            if not _is_network(given)
+        ),
         *_log_file(values),
         *_never(values),
     ]
@@ -139,6 +148,14 @@ def _log_file(values: Mapping[str, Any]) -> list[str]:
         except OSError as error:
             return [f"--log-file: {values['log_file']} can't be written: {(error.strerror or str(error)).lower()}"]
     return []
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_address(text: str) -> bool:

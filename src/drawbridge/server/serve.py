@@ -20,11 +20,13 @@ from drawbridge.private_files import make_private_directory
 from drawbridge.server import logs, messages, metrics_port, upgrade
 from drawbridge.server.access import Access, OwnNames, owner_token
 from drawbridge.server.agents.registry import agents
+from drawbridge.server.audit import Audit
 from drawbridge.server.blobs import Blobs
 from drawbridge.server.core import Core
 from drawbridge.server.desk_socket import private_socket
 from drawbridge.server.devices import Devices
 from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.entrance import Entrance
 from drawbridge.server.notify_push import Subscriptions
 from drawbridge.server.notify_send import Notifier
 from drawbridge.server.plan import Plan
@@ -60,12 +62,15 @@ def run(values: dict[str, Any]) -> int:
             certificate = own_certificate(plan.data / "tls", names.names)
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
-            access = Access(token, names, secure=plan.tls, devices=devices)
-            return runner.run(_serve(plan, listener, access, names, certificate))
+            access = Access(
+                token, names, secure=plan.tls, devices=devices, origins=plan.origins, proxies=plan.proxies
+            )
+            entrance = Entrance(access, plan.crowd, Audit(plan.data))
+            return runner.run(_serve(plan, listener, entrance, names, certificate))
 
 
 async def _serve(
-    plan: Plan, listener: socket.socket, access: Access, names: OwnNames, certificate: Certificate | None
+    plan: Plan, listener: socket.socket, entrance: Entrance, names: OwnNames, certificate: Certificate | None
 ) -> int:
     stop = _stop_at_signals()
     metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
@@ -73,7 +78,7 @@ async def _serve(
     known = agents(plan.agents)
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
     await core.open()
-    site = ServerSite(access, core)
+    site = ServerSite(entrance, core)
     core.house.broadcast = site.writers.broadcast
     notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.contact)
     core.house.heard = notifier.heard

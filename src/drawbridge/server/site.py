@@ -13,8 +13,8 @@ import msgspec
 
 from drawbridge.door import Exchange, WebSocket
 from drawbridge.server import dispatch, replies
-from drawbridge.server.access import Access, is_loopback
 from drawbridge.server.client import Client
+from drawbridge.server.entrance import Entrance
 from drawbridge.server.messages import Answer, State, update
 from drawbridge.server.outbox import Writers
 from drawbridge.server.page import Page
@@ -29,9 +29,6 @@ HEALTH: Final = "/health"
 
 STRANGERS: Final = 32
 """Open WebSockets that have not shown the token yet; the oldest gives way."""
-
-PER_ADDRESS: Final = 64
-"""WebSockets of one address that is not this machine's."""
 
 TRY_LATER: Final = 1013
 
@@ -59,10 +56,10 @@ class ServerSite:
 
     dispatch: dispatch.Dispatch
 
-    def __init__(self, access: Access, core: Core) -> None:
+    def __init__(self, entrance: Entrance, core: Core) -> None:
         self.writers = Writers()
         self.clients: dict[str, Client] = {}
-        self._access = access
+        self._entrance = entrance
         self._core = core
         self._page = Page()
         self._strangers: dict[Client, None] = {}
@@ -71,13 +68,9 @@ class ServerSite:
     # what the door asks
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        refusal = self._access.refusal(head)
+        refusal = self._entrance.refusal(head, upgrade)
         if refusal is not None:
             return refusal
-        try:
-            self._access.shown(head)
-        except ClientError as error:
-            return Refusal(401, f"{error.code}: {error.text}")
         if head.path == PATH:
             return None if upgrade else ONLY_WEBSOCKET
         here = head.path == HEALTH or head.path in self._page
@@ -87,12 +80,11 @@ class ServerSite:
         return None
 
     def opened(self, head: Head, websocket: WebSocket) -> Client:
-        identity = self._access.shown(head)
-        client = Client(f"client_{next(self._numbers)}", websocket, self, identity)
-        from_there = sum(other.address == client.address for other in (*self.clients.values(), *self._strangers))
-        if from_there > PER_ADDRESS and not is_loopback(client.address):
-            client.close(TRY_LATER, "too many clients from your address")
-        elif not client.is_known:
+        identity = self._entrance.shown(head)
+        address = self._entrance.address(head)
+        self._entrance.came(address)
+        client = Client(f"client_{next(self._numbers)}", websocket, self, identity, address)
+        if not client.is_known:
             self._strangers[client] = None
             if len(self._strangers) > STRANGERS:
                 next(iter(self._strangers)).close(TRY_LATER, "too many clients without a token")
@@ -112,7 +104,7 @@ class ServerSite:
         if isinstance(command, Pair):
             return self._pair(command, client)
         assert isinstance(command, Auth)
-        identity = self._access.identify(command.token)
+        identity = self._entrance.by_token(command.token, client.address)
         if client.identity is None:
             client.let_in(identity)
         elif identity != client.identity:
@@ -124,7 +116,7 @@ class ServerSite:
         return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
 
     def _pair(self, command: Pair, client: Client) -> Answer:
-        identity, token = self._access.pair(command.code, command.name)
+        identity, token = self._entrance.by_code(command.code, command.name, client.address)
         if client.identity is None:
             client.let_in(identity)
         device = replies.DeviceOf(name=identity.name, scope=identity.scope, projects=identity.projects)
@@ -136,6 +128,10 @@ class ServerSite:
         self._strangers.pop(client, None)
         self.clients[client.id] = client
 
+    def count_prompt(self, client: Client) -> None:
+        assert client.identity is not None
+        self._entrance.count_prompt(client.identity, client.address)
+
     def takes_long(self, command: Command) -> bool:
         return dispatch.takes_long(command)
 
@@ -144,6 +140,7 @@ class ServerSite:
 
     def gone(self, client: Client) -> None:
         self._strangers.pop(client, None)
+        self._entrance.went(client.address)
         if self.clients.pop(client.id, None) is not None:
             logger.info("%s is gone", client.id)
             self._core.gone(client)
@@ -153,7 +150,7 @@ class ServerSite:
         while True:
             await asyncio.sleep(every)
             for client in list(self.clients.values()):
-                why = self._access.refusal_of(client.identity) if client.identity is not None else None
+                why = self._entrance.refusal_of(client.identity) if client.identity is not None else None
                 if why is not None:
                     client.dismiss(why)
 

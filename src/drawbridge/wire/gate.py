@@ -14,11 +14,15 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Head(Struct, frozen=True):
-    """The head of an HTTP request. ``headers``: pairs of lower-case name and value, in the order received."""
+    """The head of an HTTP request. ``headers``: pairs of lower-case name and value, in the order received.
+
+    ``peer``: the address that it came from, where the door knows one.
+    """
 
     method: str
     target: str
     headers: tuple[tuple[str, str], ...]
+    peer: str = ""
 
     def all(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key == name]
@@ -38,10 +42,14 @@ class Head(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a request may not enter: an HTTP ``status`` and a sentence for the peer (and the log)."""
+    """Why a request may not enter: an HTTP ``status`` and a sentence for the peer (and the log).
+
+    ``retry_after``: seconds. Who refuses because of too many requests says so in the log itself, once and not each time.
+    """
 
     status: int
     reason: str
+    retry_after: int | None = None
 
 
 FOREIGN_ORIGIN = Refusal(403, "Requests from web pages are refused.")

@@ -105,7 +105,8 @@ class HttpConnection:
         self._finished = True
 
     def refuse(self, refusal: Refusal) -> None:
-        self.respond(refusal.status, refusal.reason)
+        headers = [] if refusal.retry_after is None else [("Retry-After", str(refusal.retry_after))]
+        self.respond(refusal.status, refusal.reason, headers)
 
     def accept_websocket(self, subprotocol: str | None = None) -> Sequence[Event]:
         """Answer an ``Asked`` with ``upgrade``; events that came in behind the request are returned.

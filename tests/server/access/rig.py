@@ -13,11 +13,13 @@ from typing import Any
 from drawbridge.door import Door
 from drawbridge.server.access import Access, OwnNames
 from drawbridge.server.agents.demo import Demo
+from drawbridge.server.audit import Audit
 from drawbridge.server.blobs import Blobs
 from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.core import Core
 from drawbridge.server.devices import Devices
 from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.entrance import Crowd, Entrance
 from drawbridge.server.house import Limits
 from drawbridge.server.scopes import Scope
 from drawbridge.server.serve import terms
@@ -32,17 +34,17 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 class Server:
     """Listens on 127.0.0.1. Projects may lie in ``roots``; ``devices`` is another process's view of the same file."""
 
-    def __init__(self, directory: Path, tls: ssl.SSLContext | None, **access: Any) -> None:
+    def __init__(self, directory: Path, tls: ssl.SSLContext | None, crowd: Crowd, **access: Any) -> None:
         self.data, self.roots = directory / "data", directory / "roots"
         self.data.mkdir(mode=0o700)
         self.roots.mkdir()
         self.devices = Devices(self.data)
         blobs = Blobs(self.data / "blobs")
-        limits = Limits(checkpoints=False, warm_processes=0)
+        limits = Limits(checkpoints=False, warm_processes=1)
         self.core = Core(self.data, [self.roots], {"demo": Demo()}, blobs, limits, "off", Ceilings())
         names = OwnNames(["public.example"])
         self.access = Access(OWNER, names, secure=tls is not None, devices=Devices(self.data), **access)
-        self.site = ServerSite(self.access, self.core)
+        self.site = ServerSite(Entrance(self.access, crowd, Audit(self.data)), self.core)
         self.core.house.broadcast = self.site.writers.broadcast
         self.monitor = Monitor(self.data, "1.2.3", self.core.states, lambda: len(self.site.clients))
         self.site.dispatch = Dispatch(self.core, blobs, [self.roots], ["demo"], "1.2.3", self.monitor.health)
@@ -70,8 +72,10 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving(directory: Path, tls: ssl.SSLContext | None = None, **access: Any) -> AsyncIterator[Server]:
-    server = Server(directory, tls, **access)
+async def serving(
+    directory: Path, tls: ssl.SSLContext | None = None, crowd: Crowd | None = None, **access: Any
+) -> AsyncIterator[Server]:
+    server = Server(directory, tls, crowd or Crowd(), **access)
     await server.core.open()
     async with server.door:
         watch = asyncio.create_task(server.site.watch(every=0.02))

@@ -49,7 +49,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(data: Path, tmp_path: Pat
     shown = drawbridge("token", "list", "--data-dir", data)
     assert "Ada's phone" in shown.stdout
     for text in (shown.stdout, json.dumps(device), (data / "devices.json").read_text()):
-        assert token.rpartition("_")[2] not in text
+        assert token.split("_", 2)[2] not in text
     assert drawbridge("token", "revoke", "Ada's phone", "--data-dir", data).returncode == 0
     assert [one["standing"] for one in listed(data)] == ["revoked"]
 
@@ -88,4 +88,4 @@ async def test_a_server_that_runs_lets_a_new_device_in_and_cuts_a_revoked_one_of
             assert time.monotonic() - began < 5
         await server.end()
         assert token not in server.errors
-        assert token.rpartition("_")[2] not in server.errors
+        assert token.split("_", 2)[2] not in server.errors

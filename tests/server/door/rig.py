@@ -19,6 +19,7 @@ from drawbridge.server.access import Access, OwnNames
 from drawbridge.server.blobs import Blobs
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.dispatch import Dispatch
+from drawbridge.server.entrance import Entrance
 from drawbridge.server.messages import Answer
 from drawbridge.server.site import ServerSite
 from drawbridge.server.stats import Monitor
@@ -147,7 +148,7 @@ class Server:
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
         self.roots = [directory / "allowed"]
         self.roots[0].mkdir()
-        self.site = ServerSite(Access(token, OwnNames(["public.example"]), secure=tls is not None), self.core)
+        self.site = ServerSite(Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None)), self.core)
         self.monitor = Monitor(directory, "1.2.3", self.core.states, lambda: len(self.site.clients))
         blobs = Blobs(directory / "blobs")
         self.site.dispatch = Dispatch(self.core, blobs, self.roots, ["demo"], "1.2.3", self.monitor.health)

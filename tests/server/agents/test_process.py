@@ -33,7 +33,7 @@ from drawbridge.server.agents.port import (
 from drawbridge.server.agents.process import Times
 from tests.waiting import PATIENCE, until
 
-from .rig import BAD_AGENT, Heard, Session, bad_agent, lives, session
+from .rig import BAD_AGENT, Heard, Session, bad_agent, eventually, lives, session
 
 HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
 
@@ -312,8 +312,8 @@ async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, cod
 
 async def test_between_two_prompts_a_stubborn_agent_goes_too(tmp_path: Path) -> None:
     async with session(bad_agent("stubborn"), tmp_path, times=HASTE) as agent:
-        await until(lambda: "bad_agent" in command_line(agent.process.pid), "the agent in its place")
-        await until(lambda: ignores(agent.process.pid, signal.SIGTERM), "its deafness")
+        await eventually(lambda: "bad_agent" in command_line(agent.process.pid), "the agent in its place")
+        await eventually(lambda: ignores(agent.process.pid, signal.SIGTERM), "its deafness")
         await agent.process.stop()
     assert agent.heard.events == [Exited(-signal.SIGKILL, "")]
 

@@ -9,7 +9,7 @@ CONTROL is a socket to the server. The keeper says the agent's process id, at th
 byte it hears is a signal for the agent's group; SIGKILL is for all. Where the socket ends the server has died, however:
 the agent is asked to go (``claude`` ends its own tools then), and a moment later everything is ended.
 
-Run as a script of its own, so that it knows nothing of the package: 4.6 MB and 10 ms an agent.
+Run as a script of its own, so that it knows nothing of the package: 4.8 MB and 10 ms an agent.
 """
 
 import contextlib
@@ -113,15 +113,14 @@ def end(woken: int, agent: int, status: int | None) -> tuple[int | None, bool]:
     """Kills all there are, those too that are born meanwhile: stopped first, so that none can start another one between
     the look and the blow. The agent's status, and whether nothing is left."""
     deadline = time.monotonic() + END_SECONDS
-    while time.monotonic() < deadline:
+    while True:
+        now, none_left = reap(woken, agent)
+        status = now if status is None else status
+        if none_left or time.monotonic() >= deadline:
+            return status, none_left
         for number in (signal.SIGSTOP, signal.SIGKILL):
             blow(agent, number)
         select.select([woken], [], [], LOOK_SECONDS)
-        now, none_left = reap(woken, agent)
-        status = now if status is None else status
-        if none_left:
-            return status, True
-    return status, False
 
 
 def blow(agent: int, number: int) -> None:

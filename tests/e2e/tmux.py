@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
@@ -56,6 +57,10 @@ class Pane:
         """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each by itself, lest Escape becomes Meta."""
         for key in keys:
             self._tmux.run("send-keys", "-t", self.id, key)
+
+    def kill(self) -> None:
+        """The program ends as if its machine had."""
+        os.kill(self.pid, signal.SIGKILL)
 
     def wait_for(self, *patterns: str, timeout: float = 10) -> str:
         """The screen, once it matches every one of the regular expressions."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,9 @@ WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
 """Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
 
+RECORD_SECONDS: Final = 1.0
+"""That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
+
 PREFIX: Final = "desk_"
 
 
@@ -53,15 +57,15 @@ class Follower:
         self.session = session
         self.directory = directory
         self.facts = facts
-        self._calls: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
         self._file: TranscriptFile | None = None
         self._seen = False
         self._task = asyncio.get_running_loop().create_task(self._follow())
         self._open_file()
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """In its turn."""
-        self._calls.put_nowait(call)
+    def soon(self, call: Callable[[], None], text: str = "") -> None:
+        """In its turn, and if possible after ``text``, which the agent has said and its record may not have yet."""
+        self._calls.put_nowait((call, text))
 
     def names(self, pid: int, path: str) -> None:
         """The agent's process and its conversation's file, as a hook has told them."""
@@ -104,11 +108,11 @@ class Follower:
         while True:
             seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
             try:
-                call = await asyncio.wait_for(self._calls.get(), None if self.session.ended else seconds)
+                call, text = await asyncio.wait_for(self._calls.get(), None if self.session.ended else seconds)
             except TimeoutError:
-                call = self._look
+                call, text = self._look, ""
             try:
-                await self._read()
+                await self._read_until(text)
                 call()
             except Exception:  # a fault of ours: this session may be told wrongly, the others go on
                 logger.exception("%s: a fault of ours", self.session.id)
@@ -118,6 +122,16 @@ class Follower:
         if self.session.pid is not None and not process_alive(self.session.pid):
             self.session.end()
             self.save()
+
+    async def _read_until(self, text: str) -> None:
+        """All that there is; the CLI writes it down a moment later than it says it."""
+        until = time.monotonic() + RECORD_SECONDS
+        await self._read()
+        while text and self._file is not None and self.session.last_text.strip() != text.strip():
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(RECORD_SECONDS / 20)
+            await self._read()
 
     async def _read(self) -> None:
         more = self._file is not None

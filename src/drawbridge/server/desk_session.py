@@ -73,6 +73,8 @@ class DeskSession:
         self.permission_mode: str | None = None
         self.ended = False
         self.turn: Turn | None = None
+        self.last_text = ""
+        """What the agent has said last."""
         self._lines: dict[str, list[Line]] = {}
         self._calls: OrderedDict[str, transcript.Call] = OrderedDict()
         self._decided: OrderedDict[str, tuple[Asked, Decision]] = OrderedDict()
@@ -269,6 +271,7 @@ class DeskSession:
                 self._begin(entry.turn, entry.text)
             case transcript.Said():
                 self._keep("claude", entry.data)
+                self.last_text = entry.text or self.last_text
                 for call in entry.calls:
                     self._remember(self._calls, call.id, call)
                 for result in entry.results:

@@ -126,7 +126,8 @@ class DeskSocket:
         if follower is None:
             return
         if event.hook_event_name != "PermissionRequest":
-            follower.soon(lambda: _told(follower, event))
+            text = event.last_assistant_message if event.hook_event_name == "Stop" else ""
+            follower.soon(lambda: _told(follower, event), text)
             return
         line = HookLine(peer, said.pid)
         proposed = _proposal(event)

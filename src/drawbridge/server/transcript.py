@@ -57,6 +57,8 @@ class Said(Struct, frozen=True):
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
     interrupted: bool = False
+    text: str = ""
+    """What the agent has said in it."""
 
 
 class Mode(Struct, frozen=True):
@@ -137,6 +139,7 @@ def _said(found: _Line, blocks: list[_Block], session_id: str) -> Said:
         results=tuple(Result(block.tool_use_id, _fate(found)) for block in blocks if block.type == "tool_result"),
         interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
         and found.type == "user",
+        text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from collections import Counter, deque
@@ -40,6 +41,6 @@ class Metrics:
             ended=dict(self.runs),
             success_rate=round(self.runs["completed"] / ended, 4) if ended else None,
             median_seconds=round(statistics.median(latest), 3) if latest else None,
-            p95_seconds=round(latest[int(0.95 * (len(latest) - 1))], 3) if latest else None,
+            p95_seconds=round(latest[math.ceil(0.95 * len(latest)) - 1], 3) if latest else None,
             cost_usd=round(self.cost_usd, 6),
         )

@@ -8,11 +8,12 @@ frame live and in a replay, since both are made from the record. ``Memory`` is w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from drawbridge.server import messages
 from drawbridge.server.agents.port import Proposal
@@ -33,7 +34,7 @@ SESSION: Final = "session_changed"
 KILLED: Final = "execution_killed"
 REVERTED: Final = "run_reverted"
 
-NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError)
+NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
 """What reading a record raises that somebody else has written into the log."""
 
 
@@ -182,10 +183,10 @@ class Memory(Struct):
         written = _written.decode(line)
         self.seq = written.seq
         if written.direction == "client":
-            asked = msgspec.json.decode(bytes(written.message))
-            self.unfinished[asked["run_id"]] = asked.get("by", "")
-            if "request_id" in asked:
-                self.requests[asked["request_id"]] = asked["run_id"]
+            asked = msgspec.json.decode(bytes(written.message), type=_OfPrompt)
+            self.unfinished[asked.run_id] = asked.by
+            if asked.request_id is not None:
+                self.requests[asked.request_id] = asked.run_id
                 while len(self.requests) > REMEMBERED_REQUESTS:
                     del self.requests[next(iter(self.requests))]
         elif written.direction == "server":
@@ -193,24 +194,72 @@ class Memory(Struct):
 
     def take_event(self, message: bytes, moment: datetime | None = None) -> None:
         """One of the server's own, also where it could not be written (then it is of now)."""
-        said = msgspec.json.decode(message)
-        what, fields = said["subtype"], said["message"]
-        if what == FINISHED:
-            self.unfinished.pop(fields["run_id"], None)
-            self.last_outcome = fields["outcome"]
-            if cost := fields.get("cost_usd"):
+        said = msgspec.json.decode(message, type=_OfServer)
+        kind = _EVENTS.get(said.subtype)
+        if kind is None:
+            return
+        match msgspec.json.decode(bytes(said.message), type=kind):
+            case _OfFinished(run_id, outcome, cost):
                 day = day_of(moment or datetime.now(UTC))
-                self.cost_usd += cost
-                self.days[day] = self.days.get(day, 0.0) + cost
-                forget_old(self.days)
-        elif what == STARTED:
-            self.agent = fields["agent"]
-        elif what == QUESTION:
-            self.approvals[fields["approval_id"]] = fields["run_id"]
-        elif what in (RESOLVED, WITHDRAWN):
-            self.approvals.pop(fields["approval_id"], None)
-        elif what in (SESSION, RESET):
-            self.session_id = fields.get("session_id", "")
-            self.agent = fields.get("agent", self.agent)
-            if what == RESET:
-                self.last_outcome = None
+                self.unfinished.pop(run_id, None)
+                self.last_outcome = outcome
+                if cost:
+                    self.cost_usd += cost
+                    self.days[day] = self.days.get(day, 0.0) + cost
+                    forget_old(self.days)
+            case _OfStarted(agent):
+                self.agent = agent
+            case _OfQuestion(approval_id, run_id):
+                self.approvals[approval_id] = run_id
+            case _OfVerdict(approval_id):
+                self.approvals.pop(approval_id, None)
+            case _OfConversation(session_id, agent):
+                self.session_id = session_id
+                self.agent = agent or self.agent
+                if said.subtype == RESET:
+                    self.last_outcome = None
+
+
+# What of a record is remembered. The types are checked: somebody may have written into the log, and what is remembered
+# has to be read again at the next start.
+
+
+class _OfPrompt(Struct):
+    run_id: str
+    by: str = ""
+    request_id: str | None = None
+
+
+class _OfStarted(Struct):
+    agent: str
+
+
+class _OfFinished(Struct):
+    run_id: str
+    outcome: messages.Outcome
+    cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+
+
+class _OfQuestion(Struct):
+    approval_id: str
+    run_id: str
+
+
+class _OfVerdict(Struct):
+    approval_id: str
+
+
+class _OfConversation(Struct):
+    session_id: str = ""
+    agent: str | None = None
+
+
+_EVENTS: Final[Mapping[str, Any]] = {
+    STARTED: _OfStarted,
+    FINISHED: _OfFinished,
+    QUESTION: _OfQuestion,
+    RESOLVED: _OfVerdict,
+    WITHDRAWN: _OfVerdict,
+    SESSION: _OfConversation,
+    RESET: _OfConversation,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from tests.server.processes import Server
@@ -72,3 +73,38 @@ def test_a_directory_that_can_not_be_a_project_is_said_and_the_dialog_stays(
         person.until("document.querySelector('dialog .problem').textContent !== ''")
         assert person("value", css="#path") == "/etc"
         assert len(person.reads(".project")) == 1
+
+
+def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: str, directory: Path) -> None:
+    before = (directory / "notes.md").read_text()
+    git = ["git", "-C", str(directory), "-c", "user.name=Ada", "-c", "user.email=ada@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    with browser.person(address) as person:
+        person.prompts("Something")
+        person.clicks(".approval .yes")
+        person.clicks("text=What it changed")
+        person.sees(".files summary", "notes.md")
+        person.sees(".files .line.added", "> You said: Something")
+        person.clicks("text=Take it back…")
+        assert (directory / "notes.md").read_text() != before
+        person.clicks(".changes footer .no")
+        person.sees(".divider", "took back what a run had changed in 1 file")
+        assert (directory / "notes.md").read_text() == before
+        person.prompts("Again")
+        person.clicks(".approval .yes")
+        person.until("document.querySelectorAll('.finished').length === 2")
+        person.clicks(".finished:last-of-type button:has-text('What it changed')")
+        person.sees(".files .line.added", "> You said: Again")
+        (directory / "notes.md").write_text("mine\n")
+        person.clicks("text=Take it back…")
+        person.clicks(".changes footer .no")
+        person.sees(".changes .problem", "Nothing was taken back")
+    assert (directory / "notes.md").read_text() == "mine\n"
+
+
+def test_where_there_is_no_git_the_page_says_why_a_run_can_not_be_looked_at(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts("/quick")
+        person.clicks("text=What it changed")
+        person.sees(".changes .hint", "git work tree")

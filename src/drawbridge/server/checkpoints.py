@@ -9,6 +9,7 @@ index, branches and stash are never touched, and no hook runs. What git ignores 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -67,9 +68,15 @@ class Checkpoints:
     def __init__(self, directory: Path, project_id: str) -> None:
         self._directory = directory
         self._refs = f"refs/drawbridge/{project_id}"
+        self._busy = asyncio.Lock()
+        """One after the other: what a run that has just ended changed is asked for while that is still being looked at."""
 
     async def take(self, run_id: str, when: Literal["before", "after"]) -> bool:
         """False where the project is in no git work tree (or there is no git). Raises ``GitFailed``."""
+        async with self._busy:
+            return await self._take(run_id, when)
+
+    async def _take(self, run_id: str, when: Literal["before", "after"]) -> bool:
         git_directory = await self._git_directory()
         if git_directory is None:
             return False
@@ -88,6 +95,10 @@ class Checkpoints:
 
     async def changes(self, run_id: str) -> RunChanges:
         """What the run changed."""
+        async with self._busy:
+            return await self._changes(run_id)
+
+    async def _changes(self, run_id: str) -> RunChanges:
         before, after = await self._both(run_id)
         listed = await self._git("diff", "--name-status", "--no-renames", "-z", "--relative", before, after, "--", ".")
         words = listed.split("\0")
@@ -100,7 +111,11 @@ class Checkpoints:
 
     async def revert(self, run_id: str) -> RunChanges:
         """Takes back exactly what the run changed, and tells it. Raises ``Changed``, with nothing touched."""
-        changes = await self.changes(run_id)
+        async with self._busy:
+            return await self._revert(run_id)
+
+    async def _revert(self, run_id: str) -> RunChanges:
+        changes = await self._changes(run_id)
         before, after = await self._both(run_id)
         options = ("--binary", "--full-index", "--no-renames", "--no-ext-diff")
         patch = await self._git("diff", *options, after, before, "--", ".")
@@ -153,13 +168,17 @@ class Checkpoints:
         process = await asyncio.create_subprocess_exec(
             "git", *QUIET, *words,
             cwd=str(self._directory), env=kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | (environment or {}),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             async with asyncio.timeout(GIT_SECONDS):
-                out, complaint = await process.communicate(stdin.encode(errors="surrogateescape"))
+                # Nothing where there is nothing to say: uvloop fails where a git that has ended already is written to.
+                given = stdin.encode(errors="surrogateescape") if stdin else None
+                out, complaint = await process.communicate(given)
         except BaseException as error:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
             if isinstance(error, TimeoutError):
                 raise GitFailed(f"git {words[0]} took more than {GIT_SECONDS:g} s") from None

@@ -223,6 +223,9 @@ export class Conversation {
     } else if (subtype === 'run_finished') {
       this.cost += data.cost_usd ?? 0;
       this._add(record, 'finished', data);
+    } else if (subtype === 'run_reverted') {
+      const count = data.files?.length ?? 0;
+      this._add(record, 'notice', { text: `${data.by} took back what a run had changed in ${count} file${count === 1 ? '' : 's'}` });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'A new session begins here' });
     else if (subtype === 'session_changed' && data.fork_from) this._add(record, 'notice', { text: 'A copy of an earlier session goes on here' });
   }

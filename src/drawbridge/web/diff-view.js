@@ -1,7 +1,7 @@
 // A difference as a table: two columns where there is room for them, one where there is not.
 
 import { difference } from './diff.js';
-import { button, h } from './dom.js';
+import { button, fill, h } from './dom.js';
 import { languageOf, pieces } from './highlight.js';
 
 /** Rows that are drawn before somebody asks for all of them. */
@@ -15,25 +15,40 @@ const wide = matchMedia('(min-width: 1080px)');
  */
 export function diffView({ path, old_text: before, new_text: after }) {
   const found = difference(before, after);
+  const above = found.rough ? 'Hardly a line is the same: the old text is above, the new one below.' : '';
+  const below = found.end || (found.hunks.length ? '' : 'No line is different.');
+  return { element: hunksView(path, found.hunks, before !== '', above, below), added: found.added, removed: found.removed };
+}
+
+/**
+ * @param {string} path
+ * @param {import('./diff.js').Hunk[]} hunks
+ * @param {boolean} both there are two sides to show
+ * @param {string} [above] a word before it
+ * @param {string} [below] a word behind it
+ * @returns {HTMLElement}
+ */
+export function hunksView(path, hunks, both, above, below) {
   const language = languageOf(path);
   const element = h('div', { class: 'diff', role: 'region', 'aria-label': `Changes of ${path}`, tabindex: 0 });
   let most = FIRST;
   const draw = () => {
-    const split = wide.matches && before !== '';
-    const lines = split ? found.hunks.flatMap(splitRows) : found.hunks.flatMap(unifiedRows);
+    const split = wide.matches && both;
+    const lines = split ? hunks.flatMap(splitRows) : hunks.flatMap(unifiedRows);
     const body = h('tbody', {}, ...lines.slice(0, most).map((line) => (split ? splitRow(line, language) : unifiedRow(line, language))));
     const left = lines.length - most;
-    element.replaceChildren(
-      ...(found.rough ? [h('p', { class: 'hint', text: 'Hardly a line is the same: the old text is above, the new one below.' })] : []),
+    fill(
+      element,
+      above && h('p', { class: 'hint', text: above }),
       h('table', { class: split ? 'split' : 'unified' }, columns(split), body),
-      ...(left > 0 ? [button({ label: `Show ${left} more lines`, class: 'quiet', onclick: () => ((most = Infinity), draw()) })] : []),
-      ...(lines.length === 0 ? [h('p', { class: 'hint', text: found.end || 'No line is different.' })] : found.end ? [h('p', { class: 'hint', text: found.end })] : []),
+      left > 0 && button({ label: `Show ${left} more lines`, class: 'quiet', onclick: () => ((most = Infinity), draw()) }),
+      below && h('p', { class: 'hint', text: below }),
     );
   };
   draw();
   const redraw = () => (element.isConnected ? draw() : wide.removeEventListener('change', redraw));
   wide.addEventListener('change', redraw);
-  return { element, added: found.added, removed: found.removed };
+  return element;
 }
 
 function columns(/** @type {boolean} */ split) {

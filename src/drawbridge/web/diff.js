@@ -120,7 +120,7 @@ function rowsOf(old, fresh, pairs) {
 }
 
 /** Marks the words in which two lines differ, unless hardly anything is the same. */
-function markWords(/** @type {Side} */ old, /** @type {Side} */ fresh) {
+export function markWords(/** @type {Side} */ old, /** @type {Side} */ fresh) {
   if (old.text.length + fresh.text.length > 2000) return;
   const a = old.text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
   const b = fresh.text.match(/\w+|\s+|[^\w\s]/gu) ?? [];

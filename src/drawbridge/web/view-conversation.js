@@ -34,7 +34,7 @@ export class ConversationView {
     this.composer = new Composer(id, { send: (text) => (void client.execute(text), this.list.toEnd()) });
     this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this._rights, this.composer.element));
     this.list = new WindowList(this.scroller, this._list, {
-      render: (item) => itemView(item, { root: this._project?.path ?? '', me: client.name, whole: (blob) => this._whole(blob) }),
+      render: (item) => itemView(item, this._itemWorld()),
       older: () => client.older(),
       newer: () => client.newer(),
       moved: () => this._moved(),
@@ -55,6 +55,12 @@ export class ConversationView {
     for (const card of this._cards.values()) card.redraw();
     this._shownStatus = undefined;
     this.tick();
+  }
+
+  _itemWorld() {
+    const { client } = this;
+    const ask = (/** @type {string} */ type) => (client.may(type) ? (/** @type {string} */ run_id) => client.command(type, { run_id }).then(({ data }) => data) : undefined);
+    return { root: this._project?.path ?? '', me: client.name, whole: (/** @type {string} */ blob) => this._whole(blob), changes: ask('run_changes'), revert: ask('run_revert') };
   }
 
   get _project() {

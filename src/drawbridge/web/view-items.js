@@ -4,13 +4,14 @@ import { diffView } from './diff-view.js';
 import { button, duration, h, icon, money, shownPath, size } from './dom.js';
 import { code, markdown } from './markdown.js';
 import { settledWords } from './view-approval.js';
+import { changesView } from './view-changes.js';
 
 /** Characters of a tool's result that are shown before somebody asks for more. */
 const RESULT = 4000;
 
 /**
  * @param {any} item
- * @param {{root: string, me: string, whole: (blob: string) => Promise<any>}} world
+ * @param {{root: string, me: string, whole: (blob: string) => Promise<any>, changes?: (run: string) => Promise<any>, revert?: (run: string) => Promise<any>}} world
  * @returns {HTMLElement}
  */
 export function itemView(item, world) {
@@ -80,9 +81,9 @@ function questionView(/** @type {any} */ { request, answer }, /** @type {any} */
 
 const OUTCOMES = { completed: 'Finished', failed: 'Failed', killed: 'Ended by force', timeout: 'Took too long and was ended', interrupted: 'Interrupted' };
 
-function finishedView(/** @type {any} */ { outcome, duration_ms: ms, cost_usd: cost, error }) {
+function finishedView(/** @type {any} */ { run_id: run, outcome, duration_ms: ms, cost_usd: cost, error }, /** @type {any} */ world) {
   const words = [OUTCOMES[/** @type {keyof OUTCOMES} */ (outcome)] ?? outcome, typeof ms === 'number' ? duration(ms) : '', cost ? money(cost) : ''].filter(Boolean);
-  return h('div', { class: `finished ${outcome}` }, h('p', { text: words.join(' · ') }), error && h('p', { class: 'problem', text: error }));
+  return h('div', { class: `finished ${outcome}` }, h('p', { text: words.join(' · ') }), error && h('p', { class: 'problem', text: error }), world.changes && changesView(run, world));
 }
 
 function noticeView(/** @type {any} */ { text }) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,33 @@ async def a_run(project: Path) -> Checkpoints:
     (project / "old.txt").unlink()
     assert await checkpoints.take(RUN, "after")
     return checkpoints
+
+
+ASKS_AT_ONCE = f"""
+import asyncio, pathlib, sys, uvloop
+from drawbridge.server.checkpoints import Checkpoints
+
+async def main(project):
+    checkpoints = Checkpoints(project, "proj_1")
+    for number in range(3):
+        await checkpoints.take({RUN!r}, "before")
+        (project / "poem.txt").write_text(str(number))
+        looking = asyncio.ensure_future(checkpoints.take({RUN!r}, "after"))
+        await asyncio.sleep(0)
+        print([file.path for file in (await checkpoints.changes({RUN!r})).files])
+        await looking
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main(pathlib.Path(sys.argv[1])))
+"""
+
+
+def test_a_run_is_asked_about_in_the_moment_in_which_it_ends_on_a_servers_own_loop(project: Path) -> None:
+    """In a process of its own: uvloop keeps a pipe for as long as its process lives."""
+    pytest.importorskip("uvloop")
+    command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    assert said.splitlines() == ["['poem.txt']"] * 3
 
 
 def everything(project: Path) -> dict[str, bytes]:

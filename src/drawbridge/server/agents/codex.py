@@ -101,9 +101,10 @@ class Conversation(Turn):
         return [Line(data, durable=kind not in PASSING)]
 
     def failed(self, code: int, words: str) -> Failure | None:
-        said = self._error or words
         if code == 0 and not self._error:
             return None
+        told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
+        said = self._error or "\n".join(told) or words
         if "no rollout found" in said:
             return Failure(NO_SESSION, f"{self.name} does not know this conversation (any more). Start a new session.")
         if "401 Unauthorized" in said:

@@ -53,13 +53,17 @@ class Conversation(Turn):
         super().__init__(name)
         self._partial = partial
         self._lines: list[str] = []
-        self._size = 0
+        self._size = self._empty = 0
 
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
         return [*self.rest(), *self.in_session(message.get("session_id")), Line(data)]
 
     def text(self, line: bytes) -> list[Said]:
-        words = line.decode("utf-8", "replace").rstrip("\r") + "\n"
+        words = line.decode("utf-8", "replace").rstrip("\r")
+        if not words:
+            self._empty += 1
+            return []
+        words, self._empty = "\n" * self._empty + words + "\n", 0
         self._lines.append(words)
         self._size += len(line)
         said: list[Said] = [Line(_said(words), durable=False)] if self._partial else []

@@ -47,9 +47,11 @@ def main() -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the account's secrets
     woken = wake_at_children()
-    agent = os.fork()
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+    agent = os.fork()  # what it is sent from now on waits until it can be hit
     if agent == 0:
         become(*sys.argv[2:])
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     say(control, b"%d\n" % agent)
     be_quiet()
     status = keep(control, woken, agent)
@@ -101,12 +103,20 @@ def keep(control: int, woken: int, agent: int) -> int | None:
             for number in orders or [signal.SIGTERM]:
                 if number == signal.SIGKILL:
                     return None
-                with contextlib.suppress(OSError):
-                    os.killpg(agent, number)
+                tell(agent, number)
             until = None if orders else time.monotonic() + LEAVE_SECONDS
         status, _ = reap(woken, agent)
         if status is not None or (until is not None and time.monotonic() >= until):
             return status
+
+
+def tell(agent: int, number: int) -> None:
+    """To its group; to itself as long as it has none."""
+    try:
+        os.killpg(agent, number)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.kill(agent, number)
 
 
 def end(woken: int, agent: int, status: int | None) -> tuple[int | None, bool]:

@@ -56,7 +56,7 @@ class Turn:
         return [Line(data)]
 
     def text(self, line: bytes) -> list[Said]:
-        """A line that is no JSON object."""
+        """A line that is no JSON object; an empty one also at the very end."""
         self.junk.add(line + b"\n")
         return []
 
@@ -65,9 +65,10 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; ``words``: the end of what it said on stderr, or else of its junk."""
+        """Why the turn failed; ``words``: what it said on stderr, or else its junk."""
         if code == 0:
             return None
+        words = "\n".join(words.splitlines()[-5:])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return Failure(
             FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a word.'}"[:LONGEST_TEXT]
@@ -81,7 +82,7 @@ class Turn:
         stripped = line.strip(b" \t\r")
         read = claude_lines.parsed(stripped) if stripped else None
         if read is None:
-            return self.text(line) if stripped else []
+            return self.text(line)
         try:
             message = msgspec.json.decode(read[1], type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -97,8 +98,7 @@ class Turn:
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
         said = self.rest()
         if self.turn_open:
-            words = "\n".join(stderr.splitlines()[-5:]) or readable(self.junk.text)
-            failure = Failure(FAILED, fault) if fault else self.failed(code, words)
+            failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
             self.turn_open = False
             said.append(
                 TurnEnded(

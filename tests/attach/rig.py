@@ -52,7 +52,10 @@ class Person:
         return self.app.screen.query_one(PromptBox)
 
     async def sees(self, *words: str) -> None:
-        await until(lambda: all(word in self.screen for word in words), f"{words} on the screen")
+        try:
+            await until(lambda: all(word in self.screen for word in words), f"{words} on the screen")
+        except AssertionError as error:
+            raise AssertionError(f"{error}:\n{self.screen}") from None
 
     async def hears(self, *words: str) -> None:
         """It is in the conversation."""

@@ -28,6 +28,8 @@ READING_SECONDS: Final = 0.5
 ROOMY: Final = 24
 """Lines from which on there is room for an empty one."""
 
+BODIES: Final = "LinesView, QuestionForm, .draft"
+FRAME_LINES: Final = 2
 FEWEST_LINES: Final = 3
 """Of what is asked, however small the terminal is."""
 
@@ -62,17 +64,18 @@ class ApprovalView(Vertical, can_focus=True):
             super().__init__()
             self.view = view
 
-    def __init__(self, request: answers.Request, agent: str, painter: Painter, *, may_remember: bool) -> None:
+    def __init__(self, request: answers.Request, agent: str, painter: Painter, standing: Standing) -> None:
         super().__init__(classes="approval")
         self.request = request
         self._agent = agent
         self._painter = painter
-        self._standing = Standing(may_remember=may_remember)
+        self._standing = standing
         self._text: str | None = None
         self._message = ""
         self._found = self._difference()
         self._shown_at = time.monotonic()
         self._waiting = 1
+        self._height = FEWEST_LINES
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title")
@@ -109,10 +112,19 @@ class ApprovalView(Vertical, can_focus=True):
         return self._standing.settled is not None
 
     @property
+    def may_answer(self) -> bool:
+        return self._standing.may_answer
+
+    @property
+    def is_begun(self) -> bool:
+        """There is something to go back from."""
+        return self._standing.mode != "read" or self.is_settled
+
+    @property
     def is_ready(self) -> bool:
         """Whether a key answers it."""
         seen = time.monotonic() - self._shown_at >= READING_SECONDS
-        return seen and not self.is_busy and not self.is_settled and not self.disabled
+        return seen and self.may_answer and not self.is_busy and not self.is_settled
 
     # What others do.
 
@@ -122,23 +134,29 @@ class ApprovalView(Vertical, can_focus=True):
             self._waiting = waiting
             self._draw()
 
-    def uncover(self) -> None:
-        """Only now the person looks at it."""
+    def look(self) -> None:
+        """The person is brought here: only now they see it."""
         self._shown_at = time.monotonic()
+        first = next(iter(self.query("RadioSet, Checkbox, .own")), self)
+        first.focus()
 
     def fit(self, height: int) -> None:
         """It may have so many lines in all."""
-        if not self.is_mounted:
-            return
-        roomy = height >= ROOMY
-        self.set_class(roomy, "-roomy")
-        shown = ways(self.request, self._standing)
-        others = 4 + roomy + ("always" in shown) + self.query_one(".notice").display + self.query_one(".why").display
-        most = max(FEWEST_LINES, height - others)
-        for body in self.query("LinesView, QuestionForm, .draft"):
+        self._height = height
+        self._fit()
+
+    def _fit(self) -> None:
+        """What is asked gets the room that the rest leaves."""
+        self.set_class(self._height >= ROOMY, "-roomy")
+        bodies = set(self.query(BODIES))
+        shown = [child for child in self.children if child.display and child not in bodies]
+        # What does not fit has no size yet: a line is the least.
+        others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
+        most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
+        for body in bodies:
             body.styles.max_height = most
-        if self._standing.mode == "edit":
-            self.query_one(".draft").styles.height = most
+        for area in self.query(".draft"):
+            area.styles.height = most
 
     def show_whole(self, request: answers.Request) -> None:
         """All of it, in the place of the preview."""
@@ -177,6 +195,7 @@ class ApprovalView(Vertical, can_focus=True):
         if self._text is None:
             area.load_text(answers.draft(self.request))
             area.indent_type = "tabs" if "\n\t" in area.text else "spaces"
+            area.move_cursor((self._first_change(), 0), center=True)
         self._stand(mode="edit")
         area.focus()
 
@@ -193,12 +212,12 @@ class ApprovalView(Vertical, can_focus=True):
         """Back to reading, or away; whether there was anything to go back from. What was written stays as it is."""
         if self.is_settled:
             self.post_message(self.Closed(self))
-        elif self._standing.mode == "read":
-            return False
-        else:
+        elif self.is_begun:
             self._stand(mode="read")
             self._redraw()
             self.focus()
+        else:
+            return False
         return True
 
     def undo(self) -> None:
@@ -275,6 +294,7 @@ class ApprovalView(Vertical, can_focus=True):
             button.display = button.name in shown
             button.disabled = standing.busy
             button.label = shown.get(button.name or "", Content())
+            button.refresh(layout=True)
         why = self.query_one(".why", Input)
         why.display = standing.mode == "reject"
         why.disabled = standing.busy or self.is_settled
@@ -289,12 +309,17 @@ class ApprovalView(Vertical, can_focus=True):
         line = self.query_one(".notice", Static)
         line.update(Content(words))
         line.display = bool(words)
-        self.call_after_refresh(self.screen.refresh, layout=True)
+        self.call_after_refresh(self._fit)
 
     def _difference(self) -> Difference | None:
         """With the person's own edits where there are some: what is seen is what will be written."""
         proposal = self.request.get("proposal")
         return difference(proposal["old_text"], self._new_text()) if proposal else None
+
+    def _first_change(self) -> int:
+        """The line of the new text, from 0."""
+        lines = self._found.lines if self._found is not None else []
+        return next((line.number - 1 for line in lines if line.kind == "added"), 0)
 
     def _new_text(self) -> str:
         proposed: str = self.request["proposal"]["new_text"]

@@ -23,6 +23,7 @@ class Standing(NamedTuple):
     busy: bool = False
     edited: bool = False
     settled: Mapping[str, Any] | None = None
+    may_answer: bool = True
     may_remember: bool = True
 
 
@@ -44,6 +45,8 @@ def title(request: answers.Request, agent: str, root: str, found: Difference | N
 
 def ways(request: answers.Request, standing: Standing) -> dict[str, Content]:
     """The buttons that are to be seen, by name."""
+    if not standing.may_answer:
+        return {}
     if standing.settled is not None:
         return {"back": _label("Esc", "Close")}
     if standing.busy:
@@ -76,6 +79,8 @@ def notice(request: answers.Request, standing: Standing, found: Difference | Non
     if standing.settled is not None:
         first = wording.first_words(standing.settled)
         return f"{first} What you had written was not used; it stays here until you close this."
+    if not standing.may_answer:
+        return "This device may look, and not answer."
     if request.get("truncated"):
         return "This is too large for one message: long texts are cut."
     if found is not None and standing.mode == "read" and found.notes:

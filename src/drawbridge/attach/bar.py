@@ -31,7 +31,7 @@ class Bar(Vertical):
         connected = "  Connected" if connection.state == "open" else ""
         parts = [(one_line(name), "bold"), (connected, "$yes")]
         if more and self.size.width >= ROOMY:
-            parts.insert(1, (f"  {one_line(more)}", "$soft"))
+            parts.append((f"  {one_line(more)}", "$soft"))
         self.query_one("#name", Static).update(Content.assemble(*parts))
         trouble = TROUBLE.get(connection.state, "")
         if connection.state == "refused" and connection.problem:

@@ -38,7 +38,7 @@ class LinesView(ScrollView, can_focus=True):
         self._lay_out()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        self._fit(width)
+        self._fit(width - self.styles.scrollbar_size_vertical)
         return max(1, len(self._lines))
 
     def text(self) -> str:

@@ -31,6 +31,10 @@ class PlainTextArea(TextArea):
         event.stop()
         await super()._on_paste(events.Paste(pasted(event.text)))
 
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "escape":
+            event.prevent_default()  # the screen knows what it means
+
 
 class PromptBox(PlainTextArea):
     """Enter sends; the arrow keys at its edges bring earlier prompts."""

@@ -19,6 +19,7 @@ from textual.widgets import Footer, Input, Static, TextArea
 
 from drawbridge.attach import wording
 from drawbridge.attach.approval_view import ApprovalView
+from drawbridge.attach.approval_words import Standing
 from drawbridge.attach.bar import Bar
 from drawbridge.attach.client import Client, question_of
 from drawbridge.attach.connection import RequestError
@@ -50,7 +51,7 @@ class ConversationScreen(Screen[None]):
         Binding("g", "top", show=False),
         Binding("G", "latest", show=False),
         Binding("question_mark", "help", "help"),
-        Binding("escape", "back", "out of the field", show=False),
+        Binding("escape", "back", "back"),
         Binding("ctrl+q", "app.quit", "leave", show=False),
         Binding("pageup", "page(-1)", show=False, priority=True),
         Binding("pagedown", "page(1)", show=False, priority=True),
@@ -171,8 +172,9 @@ class ConversationScreen(Screen[None]):
     def _open(self, request: Any) -> None:
         project = self._client.project
         agent = wording.agent_title(project["agent"] if project else "agent")
-        self._card = ApprovalView(request, agent, self._painter, may_remember=self._client.may("set_mode"))
-        self._card.disabled = not self._client.may("permission_response")
+        may_answer, may_remember = self._client.may("permission_response"), self._client.may("set_mode")
+        standing = Standing(may_answer=may_answer, may_remember=may_remember)
+        self._card = ApprovalView(request, agent, self._painter, standing)
         self.query_one("#open").mount(self._card)
         self.set_timer(0.05, self._focus_card)
         self.app.bell()
@@ -195,8 +197,7 @@ class ConversationScreen(Screen[None]):
         if left > 0:
             self.set_timer(left + 0.01, self._focus_card)
         else:
-            card.uncover()
-            card.focus()
+            card.look()
 
     def on_key(self, event: events.Key) -> None:
         self._last_key = time.monotonic()
@@ -275,11 +276,17 @@ class ConversationScreen(Screen[None]):
         card, conversation = self._card, self._client.conversation
         match action:
             case "accept" | "reject" | "edit" | "always":
-                return card is not None and not card.disabled and not card.is_settled
+                return card is not None and card.may_answer and not card.is_settled
             case "stop":
                 return bool(conversation and conversation.run) and self._client.may("agent_interrupt")
             case "mode":
                 return self._client.may("set_mode")
+            case "prompt":
+                return self._client.may("execute") and not self._in_field
+            case "projects" | "help":
+                return not self._in_field
+            case "back":
+                return self._in_field or (card is not None and card.is_begun)
         return True
 
     def action_accept(self) -> None:
@@ -345,8 +352,13 @@ class ConversationScreen(Screen[None]):
         """Out of the field; of a question back to reading it."""
         if self._card is not None and self._card.back():
             return
-        if isinstance(self.focused, TextArea | Input):
+        if self._in_field:
             (self._card or self.query_one(History)).focus()
+
+    @property
+    def _in_field(self) -> bool:
+        """Keys are text there."""
+        return isinstance(self.focused, TextArea | Input)
 
     # Beside.
 

@@ -82,7 +82,7 @@ async def test_the_examples_of_errors_happen(tmp_path: Path) -> None:
                 answer: dict[str, object] = json.loads(await connection.recv())
                 return answer
 
-            create = {"type": "project_create", "data": {"path": str(directory), "agent": "demo"}}
+            create = {"type": "project_create", "data": {"path": str(directory), "agent": "claude"}}
             project = (await ask(json.dumps(create)))["project_id"]
             tried = 0
             for code, _, _, example in ERRORS:

@@ -119,7 +119,7 @@ class Project:
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer:
         """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
-        known = self.memory.requests.get(order.request_id or "")
+        known = self.memory.run_of(order.request_id or "", order.prompt)
         if known is not None:
             return self._accepted(known)
         if self.busy and not queue:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -160,6 +161,11 @@ def update_frame(project_id: str, what: str, fields: Any) -> Frame:
     return Frame(messages.update(what, fields, project_id), project_id=project_id)
 
 
+def request_key(request_id: str, text: str) -> str:
+    """Who numbers its requests gives a number again once it has come back: only with the same prompt it is a repetition."""
+    return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
 class Memory(Struct):
     """What follows from the records up to ``seq``."""
 
@@ -168,7 +174,7 @@ class Memory(Struct):
     unfinished: dict[str, str] = {}
     """run → who asked for it, in the order of asking."""
     requests: dict[str, str] = {}
-    """request_id → run, the newest last."""
+    """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}
     """Those that wait → their run."""
     agent: str = ""
@@ -178,6 +184,10 @@ class Memory(Struct):
     days: dict[str, float] = {}
     """What of it fell on each of the latest days, local ones."""
 
+    def run_of(self, request_id: str, text: str) -> str | None:
+        """The run that this request has begun already. An older server kept the id alone."""
+        return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
+
     def take(self, line: bytes) -> None:
         """One more record. Those of agents change nothing but ``seq``."""
         written = _written.decode(line)
@@ -186,7 +196,7 @@ class Memory(Struct):
             asked = msgspec.json.decode(bytes(written.message), type=_OfPrompt)
             self.unfinished[asked.run_id] = asked.by
             if asked.request_id is not None:
-                self.requests[asked.request_id] = asked.run_id
+                self.requests[request_key(asked.request_id, asked.message.prompt)] = asked.run_id
                 while len(self.requests) > REMEMBERED_REQUESTS:
                     del self.requests[next(iter(self.requests))]
         elif written.direction == "server":
@@ -224,8 +234,13 @@ class Memory(Struct):
 # has to be read again at the next start.
 
 
+class _OfText(Struct):
+    prompt: str
+
+
 class _OfPrompt(Struct):
     run_id: str
+    message: _OfText
     by: str = ""
     request_id: str | None = None
 

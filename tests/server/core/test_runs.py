@@ -108,7 +108,12 @@ async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_
         first = await server.does(phone, "execute", project, prompt="once", request_id="r1")
         again = await server.does(phone, "execute", project, prompt="once", request_id="r1")
         assert again["data"]["run_id"] == first["data"]["run_id"]
+        other = await server.does(Client(), "execute", project, prompt="another one", request_id="r1")
+        assert other["data"]["run_id"] != first["data"]["run_id"], "two who number their requests"
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        server.agent.latest.ends()
+        await settled()
+        assert server.agent.latest.prompts == ["once", "another one"]
         server.agent.latest.ends()
         await settled()
     async with serving(tmp_path) as server:

@@ -1,0 +1,56 @@
+"""``kill -9`` of the server in the middle of a run: what a client has seen is in the files, and it goes on from there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.server.processes import serving
+from tests.waiting import until
+
+
+def read_without_us(logs: Path) -> list[dict[str, Any]]:
+    """Every whole line of every file, by the names' order, with nothing of Drawbridge's."""
+    found = []
+    for file in sorted(logs.glob("messages_*.jsonl")):
+        *whole, torn = file.read_bytes().split(b"\n")
+        found += [json.loads(line) for line in whole]
+        assert not torn or file == max(logs.glob("messages_*.jsonl")), "only the newest file may end in the middle"
+    return found
+
+
+async def test_what_a_client_has_seen_is_in_the_files_and_the_rest_comes_once(tmp_path: Path) -> None:
+    data, code = tmp_path / "data", tmp_path / "roots" / "code"
+    code.mkdir(parents=True)
+    options = ("--allow", tmp_path / "roots", "--no-tls")
+    async with serving(data, *options) as server:
+        async with server.client() as client:
+            project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+            await client.ask("project_join", project_id=project)
+            await client.ask("execute", {"prompt": "/lines 20000"}, project)
+            await until(lambda: len(client.heard) > 500, "many lines")
+            server.process.send_signal(signal.SIGKILL)
+            await client.connection.wait_closed()
+            heard = list(client.heard)
+        await server.ended()
+
+    found = read_without_us(data / "projects" / project / "logs")
+    assert [record["seq"] for record in found] == list(range(1, len(found) + 1))
+    seen = {message["seq"]: message for message in heard if "seq" in message}
+    assert sorted(seen) == list(range(1, len(seen) + 1))
+    assert 500 < len(seen) <= len(found) < 20_000
+    for seq, message in seen.items():
+        if message["type"] == "agent_message":
+            assert found[seq - 1]["message"] == message["data"]["messages"][0]
+            assert found[seq - 1]["timestamp"] == message["data"]["timestamp"]
+
+    async with serving(data, *options) as server, server.client() as client:
+        joined = await client.ask("project_join", {"after_seq": len(seen)}, project)
+        assert joined["data"]["data"]["state"] == "IDLE"
+        finished = await client.hear("update", "run_finished", outcome="interrupted")
+        await asyncio.sleep(0)
+        rest = [message["seq"] for message in client.heard if "seq" in message]
+        assert rest == list(range(len(seen) + 1, finished["seq"] + 1))

@@ -1,0 +1,185 @@
+"""The real ``claude`` behind the real server, as a client on the wire sees it. Its model is a stub on this machine.
+
+What it does for itself is tried one by one in ``agents/test_real_claude.py``; this is the way through all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.e2e import claude_rig
+from tests.e2e.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
+from tests.server.processes import Server, serving
+from tests.server.wire_client import WireClient
+from tests.waiting import until
+
+POEM = "one\ntwo\nthree\n"
+
+LONG = 20.0
+"""Seconds that the CLI may take on a busy machine."""
+
+
+@pytest.fixture
+def poem(tmp_path: Path) -> Path:
+    directory = tmp_path / "roots" / "poems"
+    directory.mkdir(parents=True)
+    claude_rig.prepare_home(directory)
+    (directory / "poem.txt").write_text(POEM)
+    return directory / "poem.txt"
+
+
+@pytest.fixture
+def model() -> Iterator[MessagesStub]:
+    with MessagesStub() as stub:
+        yield stub
+
+
+@contextlib.asynccontextmanager
+async def served(poem: Path, model: MessagesStub) -> AsyncIterator[Server]:
+    options = ("--no-tls", "--allow", poem.parent.parent, "--agent-path", f"claude={programs.claude()}")
+    async with serving(poem.parent.parent.parent / "data", *options, **claude_rig.environment(model)) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def at_work(poem: Path, model: MessagesStub) -> AsyncIterator[tuple[Server, WireClient, str]]:
+    async with served(poem, model) as server, server.client() as client:
+        created = await client.ask("project_create", {"path": str(poem.parent), "agent": "claude", "join": True})
+        yield server, client, created["project_id"]
+
+
+async def finished(client: WireClient) -> dict[str, Any]:
+    told: dict[str, Any] = (await client.hear("update", "run_finished", patience=LONG))["data"]["data"]
+    return told
+
+
+def words(client: WireClient) -> list[str]:
+    said = [message["data"]["messages"][0] for message in client.heard if message["type"] == "agent_message"]
+    parts = [part for line in said if line["type"] == "assistant" for part in line["message"]["content"]]
+    return [part["text"] for part in parts if part["type"] == "text"]
+
+
+async def test_a_prompt_streams_and_the_conversation_outlives_the_killed_server(
+    poem: Path, model: MessagesStub
+) -> None:
+    model.will_say([text("I am"), HOLD, text("Ada.")], text("Ada, as I said."))
+    async with at_work(poem, model) as (server, client, project):
+        await client.ask("execute", {"prompt": "Who are you?", "options": {"partial_messages": True}}, project)
+        await until(lambda: any("stream_event" in str(message) for message in client.heard), "partial text")
+        assert not [message for message in client.heard if "stream_event" in str(message) and "seq" in message]
+        model.go_on()
+        told = await finished(client)
+        assert told["outcome"] == "completed"
+        assert told["cost_usd"] > 0
+        session = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
+        await server.end(signal.SIGKILL)
+    async with served(poem, model) as server, server.client() as client:
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": "Who?"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        assert words(client) == ["Ada, as I said."]
+        assert "Ada." in str(model.requests[-1].body["messages"])
+        [listed] = (await client.ask("session_list", project_id=project))["data"]["sessions"]
+        assert (listed["session_id"], listed["current"], listed["title"]) == (session, True, "Who are you?")
+
+
+async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, model: MessagesStub) -> None:
+    change = [read(poem), edit(poem, "two", "2")]
+    command = tool_use("Bash", command="touch made", description="Make a file")
+    model.will_say(*change, text("Done."), command, text("I see."), read(poem), edit(poem, "2", "zwei"), text("Fine."))
+    async with at_work(poem, model) as (_, client, project):
+
+        async def decide(prompt: str, **answer: Any) -> dict[str, Any]:
+            await client.ask("execute", {"prompt": prompt}, project)
+            asked: dict[str, Any] = (await client.hear("permission_request", patience=LONG))["data"]
+            if "updated_input" in answer:
+                answer["updated_input"] = {**asked["input"], **answer["updated_input"]}
+            await client.ask("permission_response", {"approval_id": asked["approval_id"], **answer}, project)
+            assert (await finished(client))["outcome"] == "completed"
+            return asked
+
+        asked = await decide("Change it", decision="allow")
+        assert asked["proposal"] == {"path": str(poem), "old_text": POEM, "new_text": "one\n2\nthree\n"}
+        assert poem.read_text() == "one\n2\nthree\n"
+
+        await decide("Make a file", decision="deny", message="No files, please.")
+        assert not (poem.parent / "made").exists()
+        assert "No files, please." in model.requests[-1].tool_results
+
+        whole = {"old_string": "one\n2\nthree\n", "new_string": "all mine\n"}
+        await decide("Change it again", decision="allow", updated_input=whole)
+        assert poem.read_text() == "all mine\n"
+
+
+async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_nothing_is_left(
+    poem: Path, model: MessagesStub
+) -> None:
+    tail = tool_use("Bash", command="touch log; tail -f log", description="Watch")
+    model.will_say([text("To begin with"), HOLD], text("Yes?"), tail)
+    async with at_work(poem, model) as (_, client, project):
+        await client.ask("execute", {"prompt": "Tell me everything"}, project)
+        await asyncio.to_thread(model.wait_for_request, 1)
+        await client.ask("agent_interrupt", project_id=project)
+        assert (await finished(client))["outcome"] == "interrupted"
+        await client.ask("execute", {"prompt": "And now?"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+
+        await client.ask("execute", {"prompt": "Watch"}, project)
+        asked = (await client.hear("permission_request", patience=LONG))["data"]
+        await client.ask("permission_response", {"approval_id": asked["approval_id"], "decision": "allow"}, project)
+        await until((poem.parent / "log").exists, "the command")
+        killed = await client.ask("agent_kill", project_id=project)
+        assert killed["data"]["update_type"] == "execution_killed"
+        assert (await finished(client))["outcome"] == "killed"
+    # tests/conftest.py: nothing runs on
+
+
+async def test_what_goes_wrong_is_said_and_the_next_prompt_is_taken(poem: Path, model: MessagesStub) -> None:
+    model.will_say(failure(400, "invalid_request_error", "no such thing"))
+    async with at_work(poem, model) as (_, client, project):
+        await client.ask("execute", {"prompt": "Hello"}, project)
+        told = await finished(client)
+        assert told["outcome"] == "failed"
+        assert "no such thing" in told["error"]
+        await client.hear("update", "project_state", state="ERROR")
+        model.will_say(text("Here I am."))
+        strange = "-p --version\n\"quoted\" 'and' $(touch made) `id`\u2028" + "x" * 200_000
+        await client.ask("execute", {"prompt": strange}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        assert strange in model.requests[-1].told
+        assert not (poem.parent / "made").exists()
+
+        refused = await client.ask("session_resume", {"session_id": "3f2b8a54-0000-4000-8000-000000000000"}, project)
+        assert refused["data"]["code"] == "SESSION_NOT_FOUND"
+        assert (await client.ask("session_resume", {"session_id": "no id"}, project))["type"] == "error"
+
+
+async def test_a_conversation_of_the_terminal_is_picked_up_and_forked(poem: Path, model: MessagesStub) -> None:
+    model.will_say(text("I am Ada."), text("Ada still."), text("Another Ada."))
+    begun = await asyncio.create_subprocess_exec(
+        *(str(programs.claude()), "-p", "--output-format=text"),
+        cwd=poem.parent,
+        env=claude_rig.environment(model),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert b"Ada" in (await begun.communicate(b"Who are you?"))[0]
+    async with at_work(poem, model) as (_, client, project):
+        [session] = (await client.ask("session_list", project_id=project))["data"]["sessions"]
+        assert (session["title"], session.get("current")) == ("Who are you?", None)
+        for how, words_of_it in (("session_resume", "Ada still."), ("session_fork", "Another Ada.")):
+            assert (await client.ask(how, {"session_id": session["session_id"]}, project))["type"] == "ok"
+            await client.ask("execute", {"prompt": "Who?"}, project)
+            assert (await finished(client))["outcome"] == "completed"
+            assert words(client)[-1] == words_of_it
+            assert "I am Ada." in str(model.requests[-1].body["messages"])
+            current = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
+            assert (current == session["session_id"]) == (how == "session_resume")

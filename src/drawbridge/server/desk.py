@@ -24,7 +24,7 @@ from drawbridge.server import desk_events, messages, metadata, records, transcri
 from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.history import FsyncPolicy, History
 from drawbridge.server.house import House
-from drawbridge.server.project import now
+from drawbridge.server.shown import now
 from drawbridge.server.transcript_file import NotItsFile, TranscriptFile, checked
 
 logger = logging.getLogger("drawbridge.server")

@@ -25,7 +25,7 @@ from drawbridge.server.history import History
 from drawbridge.server.house import House
 from drawbridge.server.journal import Journal
 from drawbridge.server.messages import Answer
-from drawbridge.server.project import SHOWN_PROMPT, instant, now
+from drawbridge.server.shown import SHOWN_PROMPT, instant, now
 from drawbridge.server.questions import Asked, Questions
 from drawbridge.server.subscriber import Subscriber
 

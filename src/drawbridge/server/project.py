@@ -12,7 +12,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,13 +28,11 @@ from drawbridge.server.journal import Journal
 from drawbridge.server.messages import Answer
 from drawbridge.server.questions import Asked, Questions
 from drawbridge.server.run import Order, Outcome, Run, State
+from drawbridge.server.shown import instant, now, run_info
 from drawbridge.server.subscriber import Subscriber
 from drawbridge.server.worker import Worker
 
 logger = logging.getLogger("drawbridge.server")
-
-SHOWN_PROMPT = 500
-"""Characters of a waiting prompt that lists show; the history has all of it."""
 
 
 class Project:
@@ -107,10 +104,10 @@ class Project:
 
     def snapshot(self) -> messages.ProjectJoined:
         """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
-        runs = [_shown(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
+        runs = [run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
         return messages.ProjectJoined(
             **self._info(),
-            run=_shown(self.run, 0) if self.run else None,
+            run=run_info(self.run, 0) if self.run else None,
             queue=runs,
             open_approvals=self.approvals.shown(),
         )
@@ -363,19 +360,3 @@ class Project:
             self.ended(run, "interrupted", None, None)
         self.journal.save()
         self.history.close()
-
-
-def _shown(run: Run, position: int) -> messages.RunInfo:
-    order = run.order
-    return messages.RunInfo(
-        run_id=order.run_id, position=position, prompt=order.prompt[:SHOWN_PROMPT], request_id=order.request_id
-    )
-
-
-def now() -> str:
-    return instant(datetime.now(UTC)) or ""
-
-
-def instant(moment: datetime | None) -> str | None:
-    """RFC 3339, UTC, to the millisecond."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None

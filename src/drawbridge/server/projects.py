@@ -21,7 +21,8 @@ from drawbridge.server import metadata, places
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import FsyncPolicy, History
 from drawbridge.server.house import House
-from drawbridge.server.project import Project, now
+from drawbridge.server.project import Project
+from drawbridge.server.shown import now
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -25,6 +24,7 @@ from drawbridge.server.orphans import Running
 from drawbridge.server.replies import DiskWarning
 from drawbridge.server.reviewers import Reviewers
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
+from drawbridge.server.warm import Warm
 
 
 class Limits(Struct, frozen=True):
@@ -71,43 +71,6 @@ class Slots:
             self._free += 1
 
 
-class Idle(Protocol):
-    """A project with a process that has nothing to do."""
-
-    id: str
-
-    def cool(self) -> None:
-        """End that process."""
-        ...
-
-
-class Warm:
-    """The processes that are kept for a next prompt: so many, so long; the least recently used goes first."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
-
-    def keep(self, project: Idle) -> None:
-        """Its process is idle from now on."""
-        self.forget(project)
-        timer = asyncio.get_running_loop().call_later(self._limits.warm_seconds, self._cool, project.id)
-        self._kept[project.id] = (project, timer)
-        for one in list(self._kept)[: max(0, len(self._kept) - self._limits.warm_processes)]:
-            self._cool(one)
-
-    def forget(self, project: Idle) -> None:
-        """It is in use again, or gone."""
-        _, timer = self._kept.pop(project.id, (None, None))
-        if timer is not None:
-            timer.cancel()
-
-    def _cool(self, project_id: str) -> None:
-        project, timer = self._kept.pop(project_id)
-        timer.cancel()
-        project.cool()
-
-
 class AtWork(Protocol):
     """A project with a run."""
 
@@ -130,7 +93,7 @@ class House:
         self.reviewers = Reviewers()
         self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
-        self.warm = Warm(limits)
+        self.warm = Warm(limits.warm_processes, limits.warm_seconds)
         self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.heard: Callable[[Frame, Path], None] = lambda frame, directory: None

@@ -57,7 +57,6 @@ class Order(Struct, frozen=True):
     agent: str | None = None
     options: Options | None = None
     attachments: tuple[Attachment, ...] = ()
-    total_seconds: float | None = None
 
 
 class Run:

@@ -301,7 +301,7 @@ class Worker:
             return
         now = time.monotonic()
         limits = self._house.limits
-        total = run.order.total_seconds or limits.total_seconds
+        total = limits.total_seconds
         left = limits.idle_seconds - (now - self._last_output)
         if total is not None:
             left = min(left, total - (now - run.started_at - self._asked_seconds))

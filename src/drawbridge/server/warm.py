@@ -1,0 +1,74 @@
+"""The agents' processes that are kept for a next prompt: so many, so long, and while the machine has memory to spare; the
+least recently used goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import psutil
+
+LEAST_AVAILABLE: Final = 0.1
+"""Of the machine's memory. Below that idle processes go, one at each look; one of ``claude`` has some 200 MB."""
+
+LOOK_SECONDS = 5.0
+
+
+def available() -> float:
+    """The share of the machine's memory that can be had without swapping."""
+    memory = psutil.virtual_memory()
+    return memory.available / memory.total
+
+
+class Idle(Protocol):
+    """A project with a process that has nothing to do."""
+
+    id: str
+
+    def cool(self) -> None:
+        """End that process."""
+        ...
+
+
+class Warm:
+    """At most ``processes``, for at most ``seconds``."""
+
+    def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
+        self._processes = processes
+        self._seconds = seconds
+        self._available = available
+        self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def keep(self, project: Idle) -> None:
+        """Its process is idle from now on."""
+        self.forget(project)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._cool, project.id)
+        self._kept[project.id] = (project, timer)
+        for one in list(self._kept)[: max(0, len(self._kept) - self._processes)]:
+            self._cool(one)
+        self._look_again()
+
+    def forget(self, project: Idle) -> None:
+        """It is in use again, or gone."""
+        _, timer = self._kept.pop(project.id, (None, None))
+        if timer is not None:
+            timer.cancel()
+
+    def _cool(self, project_id: str) -> None:
+        project, timer = self._kept.pop(project_id)
+        timer.cancel()
+        project.cool()
+
+    def _look_again(self) -> None:
+        if self._kept and self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._next_look = None
+        if self._kept and self._available() < LEAST_AVAILABLE:
+            self._cool(next(iter(self._kept)))
+        self._look_again()

@@ -101,7 +101,7 @@ SERVE: Final = (
         range=(64, 10_000_000),
     ),
     Setting("nice", "number", 0, "how far agents stand back for other work: 0 to 19", metavar="N", range=(0, 19)),
-    Setting("confined", "switch", True, "agents may use sudo, and write with your umask", flag="--unconfined"),
+    Setting("confined", "switch", True, "agents may use sudo and other setuid programs", flag="--unconfined"),
     Setting("warm", "number", 4, "agents kept ready between prompts (default: 4)", metavar="N", range=(0, 100)),
     Setting("warm_time", "number", 1_800, "seconds they are kept (default: 1800)", metavar="S", range=(1, 86_400)),
     Setting(

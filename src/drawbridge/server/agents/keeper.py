@@ -79,10 +79,8 @@ def become(open_files: str, nice: str, confined: str, program: str, *arguments: 
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         wanted = int(open_files) if most == resource.RLIM_INFINITY else min(int(open_files), most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
-    if int(confined):
-        os.umask(0o077)
-        if LINUX:
-            prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if int(confined) and LINUX:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
     try:
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os.execv(program, [program, *arguments])

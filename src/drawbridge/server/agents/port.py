@@ -36,8 +36,9 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 class Confinement(Struct, frozen=True):
-    """What an agent's process and all that it starts are held to. ``confined``: they can't gain rights (sudo), on Linux,
-    and others can't read what they write (umask 077).
+    """What an agent's process and all that it starts are held to. ``confined``: they can't gain rights (sudo), on Linux.
+
+    Their umask stays the owner's: a project's files are read by others too, by a web server or a container's user.
     """
 
     open_files: int | None = None

@@ -113,7 +113,19 @@ class World:
 
 
 async def step(what: str, world: World) -> None:
-    server, project, model, process = world.server, world.id, world.model, world.process
+    if what in PEOPLE.split("|"):
+        await person_does(what, world)
+    elif what in AGENT.split("|"):
+        agent_does(what, world)
+    elif what == "busy elsewhere":
+        world.busy_elsewhere()
+    else:
+        await world.restart(killed=what == "server killed")
+    await settled(turns=6 if what == "wait" else 1)
+
+
+async def person_does(what: str, world: World) -> None:
+    server, project, model = world.server, world.id, world.model
     phone, page = world.people
     open_questions = [one.approval.id for one in world.project.questions]
     match what:
@@ -134,11 +146,6 @@ async def step(what: str, world: World) -> None:
             await server.does(page, "set_mode", project, mode="plan")
         case "delete" if world.project.busy:
             await server.does(page, "project_delete", project)
-        case "line" if process:
-            process.says({"type": "assistant"})
-        case "ask" if process:
-            model.questions += 1
-            process.asks(f"q{model.questions}")
         case "allow" | "deny" if open_questions:
             await server.does(phone, "permission_response", project, approval_id=open_questions[0], decision=what)
             model.allowed[open_questions[0]] += 1
@@ -146,6 +153,16 @@ async def step(what: str, world: World) -> None:
             first = next(iter(model.allowed))
             with pytest.raises(ClientError):
                 await server.does(page, "permission_response", project, approval_id=first, decision="allow")
+
+
+def agent_does(what: str, world: World) -> None:
+    agent, model, process = world.server.agent, world.model, world.process
+    match what:
+        case "line" if process:
+            process.says({"type": "assistant"})
+        case "ask" if process:
+            model.questions += 1
+            process.asks(f"q{model.questions}")
         case "taken back" if process:
             process.heard(QuestionGone(f"q{model.questions}", "moot"))
         case "turn ends" | "turn fails" | "turn interrupted" if process:
@@ -153,18 +170,11 @@ async def step(what: str, world: World) -> None:
         case "dies" if process:
             process.exit(1, "died")
         case "unusable":
-            server.agent.unusable = None if server.agent.unusable else AgentUnusable("AGENT_TOO_OLD", "too old")
+            agent.unusable = None if agent.unusable else AgentUnusable("AGENT_TOO_OLD", "too old")
         case "slow to start":
-            server.agent.may_start.clear()
-        case "busy elsewhere":
-            world.busy_elsewhere()
-        case "server restarted" | "server killed":
-            await world.restart(killed=what == "server killed")
+            agent.may_start.clear()
         case "starts":
-            server.agent.may_start.set()
-        case "wait":
-            await settled(turns=6)
-    await settled(turns=1)
+            agent.may_start.set()
 
 
 async def play(steps: list[str], folder: Path) -> None:

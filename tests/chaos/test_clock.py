@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.server import history, house, project, records
 from drawbridge.server.budgets import Budgets
 from drawbridge.server.client_errors import ClientError
 from tests.server.core.twin import Client, Server, serving
@@ -31,8 +31,9 @@ class Clock(datetime):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
     Clock.off = timedelta(0)
-    for module in (history, house, project, records):
-        monkeypatch.setattr(module, "datetime", Clock)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("drawbridge.server.") and getattr(module, "datetime", None) is datetime:
+            monkeypatch.setattr(module, "datetime", Clock)
     return Clock
 
 

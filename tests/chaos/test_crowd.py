@@ -31,7 +31,7 @@ async def test_two_hundred_clients_at_fifty_projects(tmp_path: Path) -> None:
 
 async def crowd(directory: Path, clients: int, projects: int, lines: int, growth: int) -> None:
     """Each client follows each project; in each project an agent says ``lines`` lines."""
-    arguments = ("--no-tls", "--allow", directory, "--max-runs", "4", "--log-level", "error")
+    arguments = ("--no-tls", "--allow", directory, "--max-runs", "4", "--log-level", "error", "--max-prompts", "10000")
     async with serving(directory / "data", *arguments) as server, contextlib.AsyncExitStack() as stack:
         owner = await stack.enter_async_context(connected(server))
         made = []
@@ -103,7 +103,7 @@ async def test_memory_stays_flat_for_ten_minutes(tmp_path: Path) -> None:
 
 async def stay_flat(directory: Path, seconds: float) -> None:
     """Runs in four projects one after the other, clients that come and go; files and memory are those of the first tenth."""
-    arguments = ("--no-tls", "--allow", directory, "--log-level", "error")
+    arguments = ("--no-tls", "--allow", directory, "--log-level", "error", "--max-prompts", "10000")
     async with serving(directory / "data", *arguments) as server:
         process = psutil.Process(server.process.pid)
         await load(server, directory, "warm", max(0.5, seconds / 10))

@@ -33,6 +33,8 @@ async def races(directory: Path, count: int) -> None:
             serving(
                 data,
                 "--no-tls",
+                "--max-prompts",
+                "10000",
                 "--fsync",
                 "off",
                 "--allow",

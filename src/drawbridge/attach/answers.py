@@ -16,6 +16,8 @@ def why_not_edited(request: Request) -> str:
     """Why the proposed text can't be edited here; empty where it can."""
     if not request.get("proposal") or _edited(request, "") is None:
         return "This can't be edited: accept it, or reject it and say what you want instead."
+    if request.get("changeable") is False:
+        return "This agent takes no other text: accept it, or reject it and say what you want instead."
     if request.get("truncated"):
         return "This is cut: show all of it first."
     if not is_plain(draft(request)):

@@ -57,6 +57,16 @@ class Client:
         return self.features is None or type in self.features
 
     @property
+    def at_desk(self) -> bool:
+        """The project that is shown is an agent that somebody has started elsewhere: it is steered there."""
+        project = self.project
+        return project is not None and bool(project.get("desk"))
+
+    @property
+    def may_steer(self) -> bool:
+        return self.may("execute") and not self.at_desk
+
+    @property
     def project(self) -> Project | None:
         """The one that is shown."""
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
@@ -132,9 +142,11 @@ class Client:
     async def older(self) -> None:
         """One more page of older messages. Raises ``RequestError``."""
         conversation = self.conversation
-        if conversation is not None and conversation.joined and conversation.first > 1:
-            answer = await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE})
-            conversation.prepend(map(record_in, answer["data"]["messages"]))
+        if conversation is not None and conversation.joined and conversation.has_older:
+            page = (await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE}))["data"]
+            conversation.prepend(map(record_in, page["messages"]))
+            if not page["has_more"]:
+                conversation.begins = conversation.first
             self.on_change()
 
     async def newer(self) -> None:

@@ -59,7 +59,9 @@ class Conversation:
         self.joined = False
         self.cursor = 0
         self.first = 1
-        """The lowest ``seq`` that is here; 1: there is nothing before it."""
+        """The lowest ``seq`` that is here."""
+        self.begins = 1
+        """The first ``seq`` that there is: old history may have been dropped."""
         self.last = 0
         """The highest ``seq`` that ``items`` has; below ``cursor`` where the end was let go."""
         self.items: list[Item] = []
@@ -80,6 +82,10 @@ class Conversation:
         self._results: dict[str, Result] = {}
         self._questions: dict[str, Item] = {}
         self._snapshot = 0
+
+    @property
+    def has_older(self) -> bool:
+        return self.first > self.begins
 
     @property
     def at_end(self) -> bool:

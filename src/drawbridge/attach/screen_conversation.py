@@ -67,6 +67,7 @@ class ConversationScreen(Screen[None]):
         self._card: ApprovalView | None = None
         self._loading = False
         self._last_key = 0.0
+        self._keys: object = None
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -102,10 +103,14 @@ class ConversationScreen(Screen[None]):
         prompts = [item.data["text"] for item in conversation.items if item.kind == "prompt"]
         prompt = self.query_one(PromptBox)
         prompt.remember(prompts)
-        prompt.display = self._client.may("execute")
+        prompt.display = self._client.may_steer
         self._show_card(conversation)
         self.tick()
-        self.refresh_bindings()
+        card = self._card
+        keys = (conversation.run is None, card and (card.approval_id, card.is_begun), self._client.features)
+        if keys != self._keys:  # the line of keys is made anew: not for every word
+            self._keys = keys
+            self.refresh_bindings()
 
     def tick(self) -> None:
         """What goes on with time."""
@@ -241,7 +246,7 @@ class ConversationScreen(Screen[None]):
         conversation = self._client.conversation
         if self._loading or conversation is None or not conversation.joined:
             return
-        if conversation.first > 1 if event.older else not conversation.at_end:
+        if conversation.has_older if event.older else not conversation.at_end:
             self._loading = True
             self._do(self._load(self._client.older if event.older else self._client.newer))
 
@@ -273,16 +278,16 @@ class ConversationScreen(Screen[None]):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        card, conversation = self._card, self._client.conversation
+        card, conversation, desk = self._card, self._client.conversation, self._client.at_desk
         match action:
             case "accept" | "reject" | "edit" | "always":
                 return card is not None and card.may_answer and not card.is_settled
             case "stop":
-                return bool(conversation and conversation.run) and self._client.may("agent_interrupt")
+                return bool(conversation and conversation.run) and self._client.may("agent_interrupt") and not desk
             case "mode":
-                return self._client.may("set_mode")
+                return self._client.may("set_mode") and not desk
             case "prompt":
-                return self._client.may("execute") and not self._in_field
+                return self._client.may_steer and not self._in_field
             case "projects" | "help":
                 return not self._in_field
             case "back":

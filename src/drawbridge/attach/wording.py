@@ -35,6 +35,12 @@ OUTCOMES: Final = {
     "interrupted": "Interrupted",
 }
 STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
+DESK_STATES: Final = {
+    "working": "Working at the desk",
+    "waiting": "Waits at the desk",
+    "finished": "Ready at the desk",
+    "ended": "Ended at the desk",
+}
 
 
 def one_line(text: object) -> str:
@@ -115,6 +121,8 @@ def project_state(project: Mapping[str, Any]) -> str:
     waiting = len(project.get("approvals") or ())
     if waiting:
         return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
+    if desk := project.get("desk"):
+        return DESK_STATES.get(desk.get("state", ""), "At the desk")
     return STATES.get(project.get("state", ""), str(project.get("state", "")))
 
 

@@ -239,9 +239,9 @@ def plan_removal(chosen: Service | None = None) -> Plan:
 
     def finish() -> None:
         record.save(ours.path, None)
-        for directory in (*(made.directories if made else ()), copies.data_directory()):
+        for directory in [*map(Path, made.directories if made else ()), copies.data_directory()]:
             with contextlib.suppress(OSError):
-                os.rmdir(directory)
+                directory.rmdir()
 
     done = "The service is gone. Projects, histories and settings are where they were."
     return Plan(steps, done, "", finish=finish)

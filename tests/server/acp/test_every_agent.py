@@ -19,9 +19,9 @@ from tests import programs
 from tests.e2e import claude_rig, messages_stub
 from tests.e2e.messages_stub import MessagesStub
 from tests.e2e_gemini import gemini_rig, gemini_stub
+from tests.server.agents.rig import eventually
 from tests.server.processes import serving
 from tests.server.wire_client import WireClient
-from tests.waiting import until
 
 from . import gemini
 from .peers import OFFICIAL
@@ -99,7 +99,7 @@ async def test_a_run_looks_the_same_with_every_agent(agent: Any, project: Path, 
 
                 await client.tell("execute", {"prompt": case.wait}, id)
                 await client.hear("update", "project_state", state="EXECUTING")
-                await until(case.at_work)
+                await eventually(case.at_work, "its wait")
                 assert (await client.ask("agent_interrupt", {}, id))["type"] == "ok"
                 await client.hear("update", "run_finished", outcome="interrupted", patience=LONG)
                 state = await client.hear("update", "project_state", state="IDLE")

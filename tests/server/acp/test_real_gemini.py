@@ -17,8 +17,7 @@ from drawbridge.server.agents.gemini import Gemini
 from drawbridge.server.agents.port import AgentUnusable, Decision, Launch, Options, Proposal, SessionKnown
 from tests.e2e_gemini import gemini_rig
 from tests.e2e_gemini.gemini_stub import GeminiStub, function_call, replace, text, write_file
-from tests.server.agents.rig import session
-from tests.waiting import until
+from tests.server.agents.rig import eventually, session
 
 from . import gemini
 from .conftest import POEM
@@ -91,7 +90,7 @@ async def test_interrupts(project: Path, model: GeminiStub) -> None:
     model.will_say(gemini.HOLD, write_file(new, "new\n"), text("Here I am."))
     async with session(gemini.agent(model), project) as warm:
         warm.process.prompt("Wait")
-        await until(lambda: model.requests)
+        await eventually(lambda: model.requests, "the request to the model")
         warm.process.interrupt()
         assert (await warm.ended()).interrupted
 
@@ -104,6 +103,7 @@ async def test_interrupts(project: Path, model: GeminiStub) -> None:
     assert not new.exists()
 
 
+@pytest.mark.slow  # its recording is played in every run
 async def test_modes(project: Path, model: GeminiStub) -> None:
     """A mode from the start on, another between two prompts, and one that it does not know."""
     new = project / "new.txt"
@@ -119,6 +119,7 @@ async def test_modes(project: Path, model: GeminiStub) -> None:
         assert "[MODE_UPDATE] default" in words(warm.heard), "its way of saying so"
 
 
+@pytest.mark.slow  # its recording is played in every run
 async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
     """No login."""
     environment = gemini_rig.environment(model)
@@ -130,6 +131,7 @@ async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
         assert "Gemini API key is missing" in (done.error or "")
 
 
+@pytest.mark.slow  # its recording is played in every run
 async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
     """A conversation that it has forgotten."""
     gone = "00000000-0000-4000-8000-000000000000"
@@ -138,6 +140,7 @@ async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
         assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
 
 
+@pytest.mark.slow  # its recording is played in every run
 async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
     """In a new process, in the minute in which it began; what it tells again is not heard twice."""
     model.will_say(text("I am Ada."), text("Ada, as I said."))

@@ -32,12 +32,11 @@ def spare(home: Path, session_id: str) -> None:
     if not ID.fullmatch(session_id):
         return
     now = datetime.now(UTC)
-    for minute in (now, now + timedelta(minutes=1)):
-        for path in home.glob(f"tmp/*/chats/session-{minute:%Y-%m-%dT%H-%M}-{session_id[:8]}.jsonl"):
-            before = now - timedelta(minutes=1)
-            name = f"session-{before:%Y-%m-%dT%H-%M}-{session_id[:8]}.jsonl"
-            if not (path.parent / name).exists():
-                path.rename(path.parent / name)
+    name = "session-{:%Y-%m-%dT%H-%M}-" + session_id[:8] + ".jsonl"
+    for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
+        spared = path.with_name(name.format(now - timedelta(minutes=1)))
+        if not spared.exists():
+            path.rename(spared)
 
 
 class Kept(Struct, frozen=True):

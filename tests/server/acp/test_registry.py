@@ -1,0 +1,33 @@
+"""Which agents a server has, and what is said about settings that can't be."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from drawbridge.server.agents.registry import Named, agents, problems
+
+PYTHON = shlex.quote(sys.executable)
+
+
+def test_agents_of_a_persons_own_stand_beside_the_built_in_ones() -> None:
+    named = Named((), (f"goose={PYTHON} acp",), (f"notes={PYTHON} 'ask my notes' --brief",))
+    assert problems(named) == []
+    assert list(agents(named)) == ["claude", "gemini", "codex", "goose", "notes", "demo"]
+
+
+def test_all_problems_are_found_at_once() -> None:
+    named = Named(
+        ("hal=/bin/sh", "gemini=/no/gemini"),
+        (f"claude={PYTHON}", f"goose={PYTHON}", "one='x", "two=/no/such"),
+        (f"goose={PYTHON}", "three=  "),
+    )
+    assert problems(named) == [
+        "--agent-path: no program can be named for hal, only for claude, gemini, codex",
+        "--agent-path: /no/gemini is no program",
+        "--acp-agent: there is an agent claude already",
+        "--acp-agent: 'x has a quotation mark without its other half",
+        "--acp-agent: /no/such is no program",
+        "--command-agent: there is an agent goose already",
+        "--command-agent:    is no program",
+    ]

@@ -14,27 +14,29 @@ LONGEST = 4096
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
     if not given or len(given) > LONGEST or any(ord(character) < 32 for character in given):
-        raise ClientError("INVALID_PATH", "The path is empty, too long, or holds control characters.", field="path")
+        raise _refusal("INVALID_PATH", "The path is empty, too long, or holds control characters.")
     path = Path(given)
     if not path.is_absolute():
-        raise ClientError("INVALID_PATH", "The path must be absolute.", field="path")
+        raise _refusal("INVALID_PATH", "The path must be absolute.")
     if ".." in path.parts:
-        raise ClientError("INVALID_PATH", 'The path must not hold "..".', field="path")
+        raise _refusal("INVALID_PATH", 'The path must not hold "..".')
     try:
         real = path.resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         real = None
     # One answer for what is missing and what is not allowed: a client learns nothing about the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
-        raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field="path")
+        raise _refusal("INVALID_PATH", "There is no such directory inside the allowed ones.")
     for other in taken:
         if _same(real, other):
-            raise ClientError("PROJECT_EXISTS", "This directory is a project already.", field="path")
+            raise _refusal("PROJECT_EXISTS", "This directory is a project already.")
         if _inside(real, other) or _inside(other, real):
-            raise ClientError(
-                "PROJECT_NESTING", "This directory lies inside another project, or holds one.", field="path"
-            )
+            raise _refusal("PROJECT_NESTING", "This directory lies inside another project, or holds one.")
     return real
+
+
+def _refusal(code: str, why: str) -> ClientError:
+    return ClientError(code, f"{why} No project was made.", field="data.path")
 
 
 def allowed(real: Path, roots: Iterable[Path]) -> bool:

@@ -79,7 +79,7 @@ class Questions:
     def _too_late(self, approval_id: str) -> ClientError:
         settled = self._settled.get(approval_id)
         if settled is None:
-            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="approval_id")
+            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
         if settled.answer_given is None:
             reason = {"reason": settled.reason}
             return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)

@@ -218,6 +218,8 @@ class Worker:
         elif not waits and self._asked_since is not None:
             self._asked_seconds += now - self._asked_since
             self._asked_since, self._last_output = None, now
+            if self._run is not None:
+                self._look(self._run)
 
     def interrupt(self) -> None:
         if self._process is not None:
@@ -296,19 +298,19 @@ class Worker:
     # The clocks.
 
     def _look(self, run: Run) -> None:
-        """Ends the run if it has been silent or at work for too long, else looks again when it could be."""
-        if self._run is not run:
+        """Ends the run if it has been silent or at work for too long, else looks again when it could be; not while a person
+        is asked."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._run is not run or self._asked_since is not None:
             return
         now = time.monotonic()
-        limits = self._house.limits
-        total = limits.total_seconds
-        left = limits.idle_seconds - (now - self._last_output)
-        if total is not None:
-            left = min(left, total - (now - run.started_at - self._asked_seconds))
-        if self._asked_since is not None:
-            left = max(left, limits.idle_seconds)
+        idle, total = self._house.limits.idle_seconds, self._house.limits.total_seconds
+        left, why = idle - (now - self._last_output), f"The agent said nothing for {idle:g} seconds and was ended."
+        if total is not None and (rest := total - (now - run.started_at - self._asked_seconds)) < left:
+            left, why = rest, f"The run took {total:g} seconds, as long as one may, and was ended."
         if left <= 0:
-            run.stop("timeout")
+            run.stop("timeout", {"code": "EXECUTION_TIMEOUT", "message": why})
             self.spawn(self.stop_run(run))
         else:
             self._watch = asyncio.get_running_loop().call_later(left, self._look, run)

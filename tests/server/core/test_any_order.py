@@ -249,7 +249,7 @@ def assert_questions(events: list[dict[str, Any]], model: Model, answered: list[
     assert len(answered) == len(set(answered)) == sum(resolved.values()), "the agent hears each answer exactly once"
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(steps=STEPS)
 def test_each_run_ends_once_and_each_question_is_settled_once(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory

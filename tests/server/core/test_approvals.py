@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,27 @@ async def test_an_edited_input_and_a_reason_reach_the_agent(tmp_path: Path) -> N
         assert bytes(decision.updated_input) == b'{"content":"mine"}'
         assert decision.remember
         server.agent.latest.ends()
+
+
+async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.asks("q1")
+        (asked,) = phone.of_type("permission_request")
+        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow", "updated_input_blob": "large"}
+        server.blobs.kept["large"] = b"[1]"
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, **answer)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
+        assert process.answers == []
+        server.blobs.kept["large"] = json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode()
+        await server.does(phone, "permission_response", project, **answer)
+        [(_, decision)] = process.answers
+        assert decision.updated_input is not None
+        assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
+        process.ends()
 
 
 async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,24 @@ async def test_history_by_every_cursor(cursor: dict[str, object], tmp_path: Path
         else:
             assert [one["seq"] for one in answer["data"]["messages"]] == [2, 3, 4]
             assert (answer["data"]["next"], answer["data"]["has_more"]) == (2, True)
+
+
+async def test_a_history_that_fits_no_message_comes_in_pages(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        for number in range(8):
+            process.says({"type": "assistant", "n": number, "text": "x" * 200_000})
+        process.ends()
+        await settled()
+        found = []
+        answer = (await server.does(phone, "get_messages", project, since="2020-01-01T00:00:00Z"))["data"]
+        while answer["has_more"]:
+            assert len(json.dumps(answer)) <= 1_000_000
+            found += answer["messages"]
+            answer = (await server.does(phone, "get_messages", project, after_seq=answer["next"]))["data"]
+        assert found + answer["messages"] == records(server, project)
 
 
 async def until_quiet(client: Client, seq: int) -> None:

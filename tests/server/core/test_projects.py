@@ -46,7 +46,7 @@ async def test_what_can_not_be_a_project(path: str, tmp_path: Path) -> None:
         (server.root / "one").mkdir()
         (server.root / "file").write_text("")
         error = await refused(server, phone, path=path.format(root=server.root))
-        assert error.code == "INVALID_PATH"
+        assert (error.code, error.field) == ("INVALID_PATH", "data.path")
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
         assert list((tmp_path / "data" / "projects").iterdir()) == []
 
@@ -71,6 +71,19 @@ async def test_no_project_twice_nor_inside_another_nor_around_one(tmp_path: Path
             error = await refused(server, phone, path=str(server.root / nested))
             assert error.code == "PROJECT_NESTING"
             assert str(server.root / "a" / "b") not in error.text.replace(str(server.root / nested), "")
+
+
+async def test_where_the_disk_does_not_tell_cases_apart_neither_do_projects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "samefile", lambda one, other: str(one).lower() == str(other).lower())
+    phone = Client()
+    async with serving(tmp_path) as server:
+        for name in ("Blog", "blog/inner"):
+            (server.root / name).mkdir(parents=True)
+        await server.does(phone, "project_create", path=str(server.root / "Blog"))
+        assert (await refused(server, phone, path=str(server.root / "blog"))).code == "PROJECT_EXISTS"
+        assert (await refused(server, phone, path=str(server.root / "blog" / "inner"))).code == "PROJECT_NESTING"
 
 
 async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Path) -> None:

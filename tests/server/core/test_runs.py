@@ -12,6 +12,7 @@ from drawbridge.server.agents import port
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import History
 from drawbridge.server.house import Limits
+from tests.waiting import until
 
 from .twin import Client, Server, records, serving, settled
 
@@ -275,6 +276,46 @@ async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(t
             await asyncio.sleep(0.01)
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["timeout"]
         assert phone.updates("project_state")[-1]["state"] == "ERROR"
+
+
+async def test_the_whole_time_of_a_run_is_limited_but_for_what_a_person_takes(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(total_seconds=0.1, checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.asks("q1")
+        await asyncio.sleep(0.2)  # twice as long as the run has
+        assert phone.updates("run_finished") == []
+        (asked,) = phone.of_type("permission_request")
+        answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
+        await server.does(phone, "permission_response", project, **answer)
+
+        def at_work() -> bool:
+            process.says({"type": "assistant"})
+            return bool(phone.updates("run_finished"))
+
+        await until(at_work, "the end of a run that is never silent")
+        (finished,) = phone.updates("run_finished")
+        assert (finished["outcome"], finished["code"]) == ("timeout", "EXECUTION_TIMEOUT")
+
+
+async def test_what_was_sent_up_goes_with_a_prompt(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.blobs.kept["b1"] = b"a picture"
+        attached = [{"blob_id": "b1", "media_type": "image/png", "name": "a.png"}]
+        await server.does(phone, "execute", project, prompt="Look", attachments=attached)
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        assert server.agent.latest.attachments == (port.Attachment("image/png", b"a picture", "a.png"),)
+        server.agent.latest.ends()
+        await settled()
+        before = records(server, project)
+        assert before[0]["message"]["attachments"] == ["a.png"]
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="Look", attachments=[{"blob_id": "gone"}])
+        assert refused.value.code == "BLOB_NOT_FOUND"
+        assert records(server, project) == before
 
 
 async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class Process:
         self.launch = launch
         self.heard = heard
         self.prompts: list[str] = []
+        self.attachments: tuple[port.Attachment, ...] = ()
         self.answers: list[tuple[str, port.Decision]] = []
         self.interrupts = 0
         self.modes: list[str] = []
@@ -45,6 +46,7 @@ class Process:
 
     def prompt(self, text: str, attachments: tuple[port.Attachment, ...] = ()) -> None:
         self.prompts.append(text)
+        self.attachments = attachments
         self.turn_open = True
 
     def answer(self, question_id: str, decision: port.Decision) -> None:

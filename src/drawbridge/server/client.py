@@ -53,6 +53,10 @@ class Serves(Protocol):
         """Raises ``ClientError``."""
         ...
 
+    def note(self, event: str, client: Client, **fields: Any) -> None:
+        """Into the audit."""
+        ...
+
     def authenticated(self, client: Client) -> None: ...
 
     def takes_long(self, command: Command) -> bool:
@@ -150,6 +154,11 @@ class Client:
     def log_in(self, command: Command) -> Answer:
         """Once more, by who is known already. Raises ``ClientError``."""
         return self._server.log_in(command, self)
+
+    def note(self, event: tuple[str, dict[str, Any]] | None) -> None:
+        """Into the audit, with who it was."""
+        if event is not None:
+            self._server.note(event[0], self, **event[1])
 
     def count_prompt(self) -> None:
         """Raises ``ClientError`` where it gives too many."""

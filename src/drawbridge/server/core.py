@@ -272,7 +272,7 @@ class Core:
 
     def _usable(self, path: str) -> bool:
         """Whether it is a directory in which agents may work."""
-        return usable(path, self.projects.roots)
+        return usable(path, self.projects.roots) and not self.projects.is_own(Path(path).resolve())
 
     async def agent_kill(self, command: protocol.AgentKill, client: Subscriber) -> Answer:
         return await self.projects.get(command.project_id).kill(client)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, WorldError
-from drawbridge.server import directories, messages, records, replies, scopes
+from drawbridge.server import audited, directories, messages, records, replies, scopes
 from drawbridge.server import protocol as say
 from drawbridge.server.blobs import Blobs, no_blob, piece
 from drawbridge.server.client import Client
@@ -146,10 +146,13 @@ class Dispatch:
         if self.ending:
             raise ClientError("SHUTTING_DOWN", "The server is ending. Nothing was done; connect again later.")
         try:
-            self._check(command, client)
+            asked = self._check(command, client)
             own = self._own.get(type(command))
-            return await (own or getattr(self._core, name))(command, client)
-        except ClientError:
+            answer: Answer = await (own or getattr(self._core, name))(command, client)
+            client.note(audited.done(command, answer, asked))
+            return answer
+        except ClientError as error:
+            client.note(audited.refused(command, error))
             raise
         except (HistoryNotWritten, HistoryUnreadable) as error:
             logger.error("%s", error)
@@ -163,20 +166,29 @@ class Dispatch:
             text = "A fault of the server's own; its log says more under the correlation id."
             raise ClientError("INTERNAL_ERROR", text) from None
 
-    def _check(self, command: say.Command, client: Client) -> None:
-        """Whether this client may do this, here: the one place where that is asked. Raises ``ClientError``."""
+    def _check(self, command: say.Command, client: Client) -> records.Asked | None:
+        """Whether this client may do this, here: the one place where that is asked. Raises ``ClientError``.
+
+        Gives the question that the command answers, where it is one that waits.
+        """
         identity = _identity(client)
         scopes.check(identity, command)
         if isinstance(command, say.ProjectCommand):
             self._check_project(command.project_id, identity)
         if isinstance(command, say.Execute):
             client.count_prompt()
+            for index, given in enumerate(command.options.add_dirs):
+                if not identity.sees(_real(given)):
+                    field = f"data.options.add_dirs[{index}]"
+                    raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field)
         if isinstance(command, say.ProjectCreate) and not identity.sees(_real(command.path)):
             raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", "data.path")
-        if isinstance(command, say.PermissionResponse) and not identity.may(say.Execute):
-            asked = self._core.question(command.project_id, command.approval_id)
-            if asked is not None:
-                scopes.check_answer(identity, command, asked, self._instead(command))
+        if not isinstance(command, say.PermissionResponse):
+            return None
+        asked = self._core.question(command.project_id, command.approval_id)
+        if asked is not None and not identity.may(say.Execute):
+            scopes.check_answer(identity, command, asked, self._instead(command))
+        return asked
 
     def _check_project(self, project_id: str, identity: scopes.Identity) -> None:
         if identity.projects is not None and not identity.sees(self._core.path_of(project_id)):

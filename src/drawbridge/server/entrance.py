@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -100,7 +100,7 @@ class Entrance:
             if error.code == "PAIRING_WRONG":
                 self._wrong_codes.take("", now())
             raise
-        self._note("paired", device=identity.name, device_id=identity.device_id, scope=identity.scope, address=address)
+        self.note("paired", device=identity.name, device_id=identity.device_id, scope=identity.scope, address=address)
         return identity, token
 
     def count_prompt(self, identity: Identity, address: str) -> None:
@@ -151,18 +151,19 @@ class Entrance:
             self._failures.take(key, now())
             device = (error.details or {}).get("device")
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", error.code)
-            self._note("refused", code=error.code, device=device, address=address)
+            self.note("refused", code=error.code, device=device, address=address)
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
         if refused.first:
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
-            self._note("limited", what=what, device=device or None, address=address)
+            self.note("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what} from you. Nothing was done; try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
-    def _note(self, event: str, **fields: str | None) -> None:
+    def note(self, event: str, **fields: Any) -> None:
+        """Into the audit."""
         if self._audit is not None:
             self._audit.write(event, **fields)
 

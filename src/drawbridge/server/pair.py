@@ -12,6 +12,7 @@ import segno
 
 from drawbridge.errors import NoServer
 from drawbridge.server import pairing, running
+from drawbridge.server.audit import Audit
 from drawbridge.server.devices import Devices
 from drawbridge.server.running import Running
 from drawbridge.server.tokens import rights
@@ -34,6 +35,7 @@ def run(chosen: argparse.Namespace, data: Path) -> int:
         raise NoServer(f"No server works with the data in {data}. Nothing was done; start `drawbridge serve` first.")
     given = rights(chosen)
     code = pairing.new_code(Devices(data), name=chosen.name, **given)
+    Audit(data).write("pairing_code_made", device=chosen.name, scope=given["scope"])
     _show(Terminal(sys.stdout), server, code, given["scope"])
     return 0
 

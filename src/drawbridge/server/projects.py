@@ -57,6 +57,10 @@ class Projects:
             raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", field="project_id")
         return project
 
+    def is_own(self, path: Path) -> bool:
+        """Whether it belongs to the server's data: its tokens, its histories, its audit. No agent works there."""
+        return self._data.resolve() in (path, *path.parents)
+
     def load(self) -> None:
         """Everything back, each at rest; what can't be read is put aside and said."""
         for name in ("projects", "trash", "quarantine"):
@@ -121,6 +125,8 @@ class Projects:
         if name not in self._house.agents:
             raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
         real = places.resolve(path, self.roots, [project.path for project in self])
+        if self.is_own(real):
+            raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field="path")
         if len(self) >= self._house.limits.projects:
             raise ClientError("RESOURCE_LIMIT", "There are as many projects as this server takes.")
         id = f"proj_{uuid.uuid4().hex[:16]}"

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -125,8 +125,14 @@ class ServerSite:
 
     def authenticated(self, client: Client) -> None:
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)
+        self.note("connected", client)
         self._strangers.pop(client, None)
         self.clients[client.id] = client
+
+    def note(self, event: str, client: Client, **fields: Any) -> None:
+        device_id = client.identity.device_id if client.identity is not None else None
+        who = {"by": client.name, "device_id": device_id, "client": client.id, "address": client.address}
+        self._entrance.note(event, **who, **fields)
 
     def count_prompt(self, client: Client) -> None:
         assert client.identity is not None
@@ -143,6 +149,7 @@ class ServerSite:
         self._entrance.went(client.address)
         if self.clients.pop(client.id, None) is not None:
             logger.info("%s is gone", client.id)
+            self.note("gone", client)
             self._core.gone(client)
 
     async def watch(self, every: float = WATCH_SECONDS) -> None:
@@ -152,6 +159,7 @@ class ServerSite:
             for client in list(self.clients.values()):
                 why = self._entrance.refusal_of(client.identity) if client.identity is not None else None
                 if why is not None:
+                    self.note("dismissed", client, code=why.code)
                     client.dismiss(why)
 
     # what all are told

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from drawbridge.errors import BadArgument
+from drawbridge.server.audit import Audit
 from drawbridge.server.devices import Device, Devices
 from drawbridge.terminal import Terminal
 
@@ -21,9 +22,10 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 def run(chosen: argparse.Namespace, data: Path) -> int:
     devices = Devices(data)
     if chosen.target == "new":
-        return _new(devices, chosen)
+        return _new(devices, chosen, Audit(data))
     if chosen.target == "revoke":
         device = devices.revoke(chosen.name)
+        Audit(data).write("token_revoked", device=device.name, device_id=device.id)
         _say(
             f"{device.name} ({device.id}) has no token any more; where it is connected it is cut off within 5 seconds."
         )
@@ -51,9 +53,10 @@ def _lifetime(given: str | None) -> timedelta | None:
     return timedelta(**{UNITS[parts[2]]: int(parts[1])})
 
 
-def _new(devices: Devices, chosen: argparse.Namespace) -> int:
+def _new(devices: Devices, chosen: argparse.Namespace, audit: Audit) -> int:
     """The token alone goes to stdout, so that a script can take it."""
     device, token = devices.add(chosen.name, **rights(chosen))
+    audit.write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
     where = f" in {', '.join(device.projects)}" if device.projects else ""
     _say(f"{device.name} ({device.id}) may {device.scope}{where}, {until}. Its token, which is shown this once:")

@@ -236,3 +236,14 @@ async def test_a_confined_device_makes_projects_in_its_own_directories_only(
     assert [one["path"] for one in (await owner.ask("project_list"))["data"]["projects"]] == [
         str(server.roots / "mine" / "inner")
     ]
+
+
+async def test_a_confined_device_takes_no_other_directory_along(
+    server: Server, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, _ = two
+    beside = {"prompt": "/quick", "options": {"add_dirs": [str(server.roots / "mine"), str(server.roots / "secret")]}}
+    refused = await confined.ask("execute", beside, mine)
+    assert code_of(refused) == "INVALID_PATH"
+    assert refused["data"]["field"] == "data.options.add_dirs[1]"
+    assert (await confined.ask("project_list"))["data"]["projects"][0]["last_seq"] == 0

@@ -62,6 +62,7 @@ def test_a_reload_in_the_middle_of_a_run_hears_the_rest_of_it_once(browser: Brow
         person.prompts("/slow 2")
         person.sees(".live .markdown", "On and on")
         person("reload")
+        person.until(r"/^Working · [1-9]/.test(document.querySelector('.run .state')?.innerText ?? '')")
         person.sees(".finished", "Finished")
         assert len(person.reads(".said:not(.live)")) == 1
         assert len(set(numbers(person))) == len(numbers(person))

@@ -112,6 +112,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Only of an agent that somebody has started in a terminal."""
     first_seq: int = 1
     """The first record that the history still has."""
+    cost_usd: float = 0.0
+    """Of all its runs, as far as the agent tells."""
     first_message_time: str | None = None
     last_message_time: str | None = None
     continues_at: str | None = None

@@ -93,6 +93,7 @@ class Project:
             "last_seq": self.history.last_seq,
             "first_seq": self.history.first_seq,
             "approvals": self.approvals.waiting(),
+            "cost_usd": self.memory.cost_usd,
             "first_message_time": instant(self.history.first_time),
             "last_message_time": instant(self.history.last_time),
             "continues_at": told_time(self.continuing.at),

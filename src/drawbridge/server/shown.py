@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from drawbridge.server import messages
@@ -14,8 +15,13 @@ SHOWN_PROMPT: Final = 500
 
 def run_info(run: Run, position: int) -> messages.RunInfo:
     order = run.order
+    began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - run.started_at) if run.started_at else None
     return messages.RunInfo(
-        run_id=order.run_id, position=position, prompt=order.prompt[:SHOWN_PROMPT], request_id=order.request_id
+        run_id=order.run_id,
+        position=position,
+        prompt=order.prompt[:SHOWN_PROMPT],
+        started_at=instant(began),
+        request_id=order.request_id,
     )
 
 

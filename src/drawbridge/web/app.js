@@ -72,7 +72,7 @@ function route() {
   const id = /^#\/p\/([\w-]+)$/.exec(location.hash)?.[1];
   client.choose(id);
   if (view?.id !== id) {
-    view = id === undefined ? undefined : new ConversationView(client, id, { said, failed, sessions: () => sessions(client, said), remove: () => removeProject(client, id, home) });
+    view = id === undefined ? undefined : new ConversationView(client, id, { said, failed, sessions: () => sessions(client, said), remove: () => removeProject(client, id, home), fork });
     fill(place, view ? view.element : nothing);
   }
   frame.classList.toggle('inside', Boolean(view));
@@ -80,6 +80,13 @@ function route() {
 }
 
 const home = () => go('#/');
+
+/** A session of the desk goes on here, as a copy. */
+const fork = (/** @type {any} */ project) =>
+  client.fork(project).then((id) => {
+    go(`#/p/${id}`);
+    said('The next prompt goes on with a copy of that session.');
+  }, failed);
 
 function connect(/** @type {string} */ token) {
   refused = invited = undefined;
@@ -114,7 +121,6 @@ function draw() {
     const project = id === undefined ? undefined : client.projects.all.get(id);
     if (id !== undefined && project && !document.hidden) kept.keepSeen(id, project.last_seq);
     list.update(id);
-    if (view && project && !view.drawn) view.drawHead();
     view?.update();
     title(client.projects.waiting, project && baseName(project.path));
   });
@@ -157,6 +163,10 @@ client.addEventListener('change', (event) => {
     home();
   }
   draw();
+});
+client.addEventListener('message', (event) => {
+  const { type, data } = /** @type {CustomEvent} */ (event).detail;
+  if (type === 'update' && data.update_type === 'disk_warning') said(data.data.message, 'problem');
 });
 client.addEventListener('refused', (event) => {
   const { prompt, project, error } = /** @type {CustomEvent} */ (event).detail;

@@ -88,10 +88,28 @@ export class Client extends EventTarget {
     return this.connection.ask(type, data, { project: this._id });
   }
 
+  /** A project of the same directory, where there is one. @param {any} project */
+  _besides({ path }) {
+    return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
+  }
+
+  /** Whether a session of the desk can go on as a copy here. @param {any} project */
+  canFork(project) {
+    return Boolean(project.session_id) && this.may('session_fork') && (this.may('project_create') || Boolean(this._besides(project)));
+  }
+
+  /** The project in which it does. @param {any} project @returns {Promise<string>} */
+  async fork(project) {
+    const { path, agent, session_id } = project;
+    const id = this._besides(project)?.id ?? (await this.connection.ask('project_create', { path, agent })).data.data.id;
+    await this.connection.ask('session_fork', { session_id }, { project: id });
+    return id;
+  }
+
   /** Older messages; whether there were any. */
   async older() {
     const conversation = this.conversation;
-    if (!conversation?.joined || conversation.first <= 1) return false;
+    if (!conversation?.joined || conversation.first <= (this.projects.all.get(conversation.id)?.first_seq ?? 1)) return false;
     const { data } = await this.command('get_messages', { before_seq: conversation.first, limit: PAGE });
     conversation.prepend(data.messages);
     this._tell('conversation');
@@ -165,7 +183,8 @@ export class Client extends EventTarget {
       this._tell('gone');
       return;
     }
-    const anew = !conversation.joined || project.last_seq - conversation.cursor > TOO_FAR || project.last_seq < conversation.cursor;
+    const dropped = (project.first_seq ?? 1) > conversation.cursor + 1;
+    const anew = !conversation.joined || project.last_seq - conversation.cursor > TOO_FAR || project.last_seq < conversation.cursor || dropped;
     if (anew && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
     const { data } = await this.command('project_join', anew ? {} : { after_seq: conversation.cursor });
     if (this.conversation !== conversation) return;

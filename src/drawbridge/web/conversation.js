@@ -32,7 +32,6 @@ export class Conversation {
     this.thinking = false;
     this.mode = '';
     this.model = '';
-    this.cost = 0;
     /** @type {Map<number, Record>} */
     this._early = new Map();
     /** @type {Map<string, Item>} */
@@ -221,7 +220,6 @@ export class Conversation {
         question.version++;
       }
     } else if (subtype === 'run_finished') {
-      this.cost += data.cost_usd ?? 0;
       this._add(record, 'finished', data);
     } else if (subtype === 'run_reverted') {
       const count = data.files?.length ?? 0;

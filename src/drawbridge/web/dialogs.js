@@ -101,7 +101,10 @@ export function removeProject(client, id, gone) {
     dialog.close();
     gone();
   });
-  const dialog = openDialog(`Remove ${baseName(project.path)}?`,
-    h('p', { text: 'The conversation leaves this list; the server keeps it in its trash for 7 days. The directory and its files are not touched.' }), problem,
+  const words = project.desk
+    ? 'The session leaves this list, and the server’s copy of the conversation goes. In the terminal all is as it was.'
+    : 'The conversation leaves this list; the server keeps it in its trash for 7 days. The directory and its files are not touched.';
+  const dialog = openDialog(project.desk ? 'Take the session off the list?' : `Remove ${baseName(project.path)}?`,
+    h('p', { text: words }), problem,
     h('footer', {}, button({ label: 'Remove', icon: 'trash', class: 'no', onclick: () => void remove() }), button({ label: 'Keep it', class: 'quiet', onclick: () => dialog.close() })));
 }

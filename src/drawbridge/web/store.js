@@ -29,7 +29,7 @@ export class Projects {
     if (what === 'permission_resolved' || what === 'permission_withdrawn') {
       return this._change(id, (project) => (project.approvals = project.approvals.filter((/** @type {any} */ one) => one.approval_id !== told.approval_id)));
     }
-    if (what === 'run_finished') return this._change(id, (project) => finished(project, told));
+    if (what === 'run_finished') return this._change(id, (project) => (project.outcome = told.outcome));
     return false;
   }
 
@@ -65,11 +65,6 @@ function waits(/** @type {Project} */ project, /** @type {any} */ { approval_id,
   if (!project.approvals.some((/** @type {any} */ one) => one.approval_id === approval_id)) {
     project.approvals = [...project.approvals, { approval_id, tool_name, created_at }];
   }
-}
-
-function finished(/** @type {Project} */ project, /** @type {any} */ { outcome, cost_usd }) {
-  project.outcome = outcome;
-  project.cost = (project.cost ?? 0) + (cost_usd ?? 0);
 }
 
 /**

@@ -223,10 +223,15 @@ export class ApprovalCard {
   }
 }
 
+/** Why nobody need answer any more; what was settled at the desk was not taken back. */
+function takenBack(/** @type {string} */ reason) {
+  return /^(answered elsewhere|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Taken back: ${reason}`;
+}
+
 /** How a settled approval is told in a line: the icon, the words. @param {any} answer */
 export function settledWords(answer) {
   if (!answer) return { shape: icon('help'), words: 'Not answered', kind: '' };
-  if (answer.reason !== undefined) return { shape: icon('back'), words: `Taken back: ${answer.reason}`, kind: '' };
+  if (answer.reason !== undefined) return { shape: icon('back'), words: takenBack(answer.reason), kind: '' };
   const message = answer.message ? `: “${answer.message}”` : '';
   return answer.decision === 'allow' ? { shape: icon('check'), words: `Accepted by ${answer.by}`, kind: 'yes' } : { shape: icon('cross'), words: `Rejected by ${answer.by}${message}`, kind: 'no' };
 }

@@ -1,19 +1,21 @@
 // One project: what was said, what is being said, what waits for an answer, and the prompt box.
 
-import { baseName, button, duration, fill, h, icon, money } from './dom.js';
+import { baseName, button, fill, h, icon, money } from './dom.js';
 import { ApprovalCard } from './view-approval.js';
 import { Composer } from './view-composer.js';
 import { itemView } from './view-items.js';
 import { WindowList } from './window-list.js';
 import { markdown } from './markdown.js';
+import { agentName, MODES, since, standing } from './project-words.js';
 
-const MODES = { default: 'Ask before changes', acceptEdits: 'Accept edits', plan: 'Plan only', bypassPermissions: 'Never ask', auto: 'Auto' };
+/** What can be said about a session in a terminal. */
+const AT_THE_DESK = ['permission_response', 'project_delete'];
 
 export class ConversationView {
   /**
    * @param {import('./client.js').Client} client
    * @param {string} id
-   * @param {{said: (text: string, kind?: string) => void, failed: (error: any) => void, sessions: () => void, remove: () => void}} world
+   * @param {{said: (text: string, kind?: string) => void, failed: (error: any) => void, sessions: () => void, remove: () => void, fork: (project: any) => void}} world
    */
   constructor(client, id, world) {
     this.client = client;
@@ -23,14 +25,15 @@ export class ConversationView {
     this._cards = new Map();
     this._head = h('header', { class: 'project-head' });
     this._list = h('div', { class: 'items' });
+    this._dropped = h('p', { class: 'divider', hidden: true, text: 'What was said before is not kept any more' });
     this._live = h('article', { class: 'item said live', 'aria-hidden': 'true' });
     this._pending = h('div', { class: 'pending' });
     this._open = h('section', { class: 'open', 'aria-label': 'Waiting for you' });
     this._empty = h('div', { class: 'empty' }, h('p', { text: 'Nothing was said here yet.' }), h('p', { class: 'hint', text: 'Write what the agent is to do. Before it changes anything, it asks you.' }));
-    this.scroller = h('div', { class: 'scroller', tabindex: 0, role: 'log', 'aria-label': 'Conversation' }, h('div', { class: 'column' }, this._empty, this._list, this._live, this._pending, this._open));
+    this.scroller = h('div', { class: 'scroller', tabindex: 0, role: 'log', 'aria-label': 'Conversation' }, h('div', { class: 'column' }, this._empty, this._dropped, this._list, this._live, this._pending, this._open));
     this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
     this._status = h('div', { class: 'run' });
-    this._rights = h('p', { class: 'hint rights' });
+    this._rights = h('div', { class: 'hint rights' });
     this.composer = new Composer(id, { send: (text) => (void client.execute(text), this.list.toEnd()) });
     this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this._rights, this.composer.element));
     this.list = new WindowList(this.scroller, this._list, {
@@ -40,26 +43,41 @@ export class ConversationView {
       moved: () => this._moved(),
     });
     new ResizeObserver(() => this.list.settle()).observe(this._open);
-    this.drawn = false;
+    this._deskMode = h('span', { class: 'tag', title: 'The mode of the agent; it is set at the desk' });
+    /** What the head was drawn for; undefined while the project is not known. @type {string | undefined} */
+    this.drawn = undefined;
     this.redraw();
     this.update();
   }
 
-  /** What this device may do has become known, or is another now: what it may not is not there. */
+  /** The project, or what this device may do, has become known or is another now: what it may not is not there. */
   redraw() {
-    this.drawHead();
-    const [may, answers] = [this.client.may('execute'), this.client.may('permission_response')];
-    this.composer.element.hidden = !may;
-    this._rights.hidden = may;
-    this._rights.textContent = answers ? 'This device may answer questions and stop runs, and no more.' : 'This device may watch, and no more.';
+    this._drawHead();
+    this.composer.element.hidden = !this._may('execute');
+    this._rights.hidden = this._may('execute');
+    fill(this._rights, ...this._instead());
     for (const card of this._cards.values()) card.redraw();
     this._shownStatus = undefined;
     this.tick();
   }
 
+  /** Whether it is possible here, and allowed to this device: a session in a terminal is steered there. */
+  _may(/** @type {string} */ type) {
+    return this.client.may(type) && (!this._project?.desk || AT_THE_DESK.includes(type));
+  }
+
+  /** What stands where the prompt box would. @returns {(Node | string)[]} */
+  _instead() {
+    const project = this._project;
+    if (!project?.desk) return [this.client.may('permission_response') ? 'This device may answer questions and stop runs, and no more.' : 'This device may watch, and no more.'];
+    const words = project.desk.state === 'ended' ? 'This session has ended.' : 'Prompts are typed at the desk, in the terminal of this session.';
+    const fork = this.client.canFork(project) && button({ label: 'Go on from here', icon: 'fork', onclick: () => this.world.fork(project) });
+    return [h('span', { text: words }), ...(fork ? [fork] : [])];
+  }
+
   _itemWorld() {
     const { client } = this;
-    const ask = (/** @type {string} */ type) => (client.may(type) ? (/** @type {string} */ run_id) => client.command(type, { run_id }).then(({ data }) => data) : undefined);
+    const ask = (/** @type {string} */ type) => (this._may(type) ? (/** @type {string} */ run_id) => client.command(type, { run_id }).then(({ data }) => data) : undefined);
     return { root: this._project?.path ?? '', me: client.name, whole: (/** @type {string} */ blob) => this._whole(blob), changes: ask('run_changes'), revert: ask('run_revert') };
   }
 
@@ -80,8 +98,11 @@ export class ConversationView {
     this._drawLive(conversation);
     this._drawCards(conversation);
     this._drawPending(conversation);
+    if (this._project && this.drawn !== `${this._project.desk?.state}`) this.redraw();
     this.tick();
     this._drawMode(conversation);
+    const kept = this._project?.first_seq ?? 1;
+    this._dropped.hidden = kept <= 1 || conversation.first > kept;
     this._empty.hidden = !conversation.joined || conversation.cursor > 0 || this._pending.childElementCount > 0;
     this._moved();
     this.list.settle();
@@ -92,19 +113,18 @@ export class ConversationView {
     const conversation = this.client.conversation;
     const project = this._project;
     if (!conversation || !project) return;
-    const { run, queue, open, cost } = conversation;
-    const state = open.size ? 'waiting' : run ? 'working' : project.state === 'ERROR' ? 'failed' : 'idle';
-    const words = { waiting: 'Waits for you', working: conversation.thinking ? 'Thinking' : 'Working', failed: 'The last run failed', idle: 'Ready' }[state];
-    const since = run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '';
-    const text = [words, since, queue.length ? `${queue.length} queued` : '', cost ? money(cost) : ''].filter(Boolean).join(' · ');
-    if (this._shownStatus === `${state}${text}`) return;
-    this._shownStatus = `${state}${text}`;
+    const { run, queue, thinking } = conversation;
+    const { kind, words } = standing(project);
+    const text = [thinking && kind === 'working' ? 'Thinking' : words, since(run), queue.length ? `${queue.length} queued` : '', project.cost_usd ? money(project.cost_usd) : ''].filter(Boolean).join(' · ');
+    const shown = `${kind} ${Boolean(run)} ${text}`;
+    if (this._shownStatus === shown) return;
+    this._shownStatus = shown;
     this._words ??= h('span', { class: 'state' });
     this._stop ??= button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: () => this.stop() });
-    this._words.className = `state ${state}`;
+    this._words.className = `state ${kind}`;
     fill(this._words, h('i', { class: 'dot' }), h('span', { text }));
     if (!this._status.contains(this._words)) this._status.append(this._words);
-    if (run && this.client.may('agent_interrupt')) this._status.append(this._stop);
+    if (run && this._may('agent_interrupt')) this._status.append(this._stop);
     else this._stop.remove();
   }
 
@@ -117,23 +137,30 @@ export class ConversationView {
     this._jump.hidden = !conversation || (this.list.follows && conversation.atEnd);
   }
 
-  /** Once the project is known. */
-  drawHead() {
+  _drawHead() {
     const project = this._project;
     if (!project) return;
-    this.drawn = true;
-    const may = (/** @type {string} */ type) => this.client.may(type);
+    this.drawn = `${project.desk?.state}`;
+    const may = (/** @type {string} */ type) => this._may(type);
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
     this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...Object.entries(MODES).map(([value, text]) => h('option', { value, text })));
     fill(this._head, back,
-      h('div', { class: 'names' }, h('h2', { text: baseName(project.path) }), h('p', { class: 'path', text: `${project.agent} · ${project.path}` })),
-      h('div', { class: 'tools' }, may('set_mode') && this._mode,
+      h('div', { class: 'names' }, h('h2', { text: baseName(project.path) }), h('p', { class: 'path', text: `${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}` })),
+      h('div', { class: 'tools' }, project.desk ? this._deskMode : may('set_mode') && this._mode,
         may('session_list') && button({ label: 'Sessions', icon: 'sessions', bare: true, class: 'quiet', onclick: this.world.sessions }),
-        may('project_delete') && button({ label: 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
+        may('project_delete') && button({ label: project.desk ? 'Take this session off the list' : 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
     if (this.client.conversation) this._drawMode(this.client.conversation);
   }
 
   _drawMode(/** @type {any} */ { mode }) {
+    const desk = this._project?.desk;
+    if (desk) {
+      const words = desk.asks === false ? 'Asks nobody' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
+      if (this._deskMode.textContent !== words) this._deskMode.textContent = words;
+      this._deskMode.hidden = !words;
+      this._deskMode.classList.toggle('careless', desk.asks === false);
+      return;
+    }
     if (!this._mode || document.activeElement === this._mode) return;
     const value = mode || 'default';
     if (![...this._mode.options].some((option) => option.value === value)) this._mode.append(h('option', { value, text: value }));
@@ -147,7 +174,7 @@ export class ConversationView {
     this.client.command('set_mode', { mode: value }).then(
       () => {
         if (conversation) conversation.mode = value;
-        this.world.said(`From now on: ${MODES[/** @type {keyof MODES} */ (value)] ?? value}.`);
+        this.world.said(`From now on: ${MODES[value] ?? value}.`);
       },
       (error) => (this.update(), this.world.failed(error)),
     );
@@ -181,7 +208,7 @@ export class ConversationView {
       if (this._cards.has(id)) continue;
       const world = {
         root: this._project?.path ?? '',
-        agent: this._project?.agent === 'claude' ? 'Claude' : `The ${this._project?.agent} agent`,
+        agent: agentName(this._project?.agent ?? ''),
         may: (/** @type {string} */ type) => this.client.may(type),
         answer: (/** @type {any} */ asked, /** @type {any} */ answer) => this._answer(asked, answer),
         whole: (/** @type {string} */ blob) => this._whole(blob),

@@ -25,7 +25,7 @@ export function itemView(item, world) {
 const views = { prompt: promptView, text: textView, aside: asideView, tool: toolView, question: questionView, finished: finishedView, notice: noticeView };
 
 function promptView(/** @type {any} */ { text, by, timestamp, truncated }, /** @type {any} */ world) {
-  const who = h('p', { class: 'who' }, by && by !== world.me ? by : 'You', h('time', { datetime: timestamp, text: clock(timestamp) }));
+  const who = h('p', { class: 'who' }, by === 'desk' ? 'At the desk' : by && by !== world.me ? by : 'You', h('time', { datetime: timestamp, text: clock(timestamp) }));
   return h('article', { class: 'prompt' }, who, h('div', { class: 'words', text }), more(truncated, world));
 }
 

@@ -2,6 +2,7 @@
 
 import { ago, baseName, button, fill, h, icon, money } from './dom.js';
 import * as kept from './kept.js';
+import { standing } from './project-words.js';
 
 export class ProjectList {
   /** @param {import('./client.js').Client} client @param {{add: () => void}} world */
@@ -28,16 +29,17 @@ export class ProjectList {
   }
 }
 
-const STATES = { IDLE: 'Ready', EXECUTING: 'Working', ERROR: 'Last run failed' };
+/** More than that is many. */
+const MANY = 99;
 
 function row(/** @type {any} */ project, /** @type {boolean} */ current) {
-  const waiting = project.approvals.length;
-  const unread = !current && project.last_seq > kept.seen(project.id);
-  const state = waiting ? 'waiting' : { IDLE: 'idle', EXECUTING: 'working', ERROR: 'failed' }[/** @type {'IDLE'} */ (project.state)];
-  const words = waiting ? (waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you`) : STATES[/** @type {'IDLE'} */ (project.state)];
-  const facts = [project.cost ? money(project.cost) : project.agent, ago(project.last_active)].filter(Boolean).join(' · ');
-  return h('li', {}, h('a', { href: `#/p/${project.id}`, class: `project ${state}`, 'aria-current': current ? 'page' : undefined },
-    h('span', { class: 'name' }, h('strong', { text: baseName(project.path) }), unread && h('span', { class: 'unread', title: 'New since you looked', 'aria-label': 'new' })),
-    h('span', { class: `state ${state}` }, h('i', { class: 'dot' }), h('span', { text: words })),
+  const { kind, words } = standing(project);
+  const unread = current ? 0 : Math.max(0, project.last_seq - kept.seen(project.id));
+  const facts = [project.cost_usd ? money(project.cost_usd) : project.agent, ago(project.last_active)].filter(Boolean).join(' · ');
+  const silent = project.desk?.asks === false && project.desk.state !== 'ended';
+  return h('li', {}, h('a', { href: `#/p/${project.id}`, class: `project ${kind}`, 'aria-current': current ? 'page' : undefined },
+    h('span', { class: 'name' }, project.desk && h('span', { class: 'at-desk', title: 'In a terminal' }, icon('tool')), h('strong', { text: baseName(project.path) }),
+      unread > 0 && h('span', { class: 'unread', title: 'New since you looked', text: unread > MANY ? `${MANY}+` : unread }, h('span', { class: 'unseen', text: ' new' }))),
+    h('span', { class: `state ${kind}` }, h('i', { class: 'dot' }), h('span', { text: silent && kind !== 'waiting' ? `${words}; asks nobody` : words })),
     h('span', { class: 'facts', text: facts })));
 }

@@ -1,0 +1,42 @@
+// How a project stands, in a word; the same in the list and above the prompt box. Pure.
+
+import { duration } from './dom.js';
+
+/** @typedef {{kind: 'waiting' | 'working' | 'failed' | 'idle' | 'ended', words: string}} Standing */
+
+/** @param {any} project @returns {Standing} */
+export function standing({ approvals, state, desk, continues_at: until }) {
+  const waiting = approvals.length;
+  if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you` };
+  if (desk) return DESK[/** @type {keyof DESK} */ (desk.state)] ?? { kind: 'idle', words: desk.state };
+  if (state === 'EXECUTING') return { kind: 'working', words: 'Working' };
+  if (until) return { kind: 'waiting', words: `Goes on at ${clock(until)}` };
+  return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
+}
+
+/** @type {Record<string, Standing>} */
+const DESK = {
+  working: { kind: 'working', words: 'Working at the desk' },
+  waiting: { kind: 'waiting', words: 'Waits at the desk' },
+  finished: { kind: 'idle', words: 'Ready at the desk' },
+  ended: { kind: 'ended', words: 'Ended' },
+};
+
+/** What modes mean to a person; those that an agent has beside them keep its own word. @type {Record<string, string>} */
+export const MODES = { default: 'Ask before changes', acceptEdits: 'Accept edits', plan: 'Plan only', bypassPermissions: 'Never ask', auto: 'Auto' };
+
+/** "14:05", with the day where it is another one. */
+export function clock(/** @type {string} */ time, now = new Date()) {
+  const when = new Date(time);
+  const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
+  return when.toDateString() === now.toDateString() ? hours : `${when.toLocaleDateString(undefined, { weekday: 'short' })} ${hours}`;
+}
+
+/** "Claude" of what the server calls claude. */
+export function agentName(/** @type {string} */ agent) {
+  const own = /** @type {Record<string, string>} */ ({ claude: 'Claude', gemini: 'Gemini', codex: 'Codex' })[agent];
+  return own ?? `The ${agent} agent`;
+}
+
+/** How long a run goes on already. */
+export const since = (/** @type {any} */ run) => (run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '');

@@ -22,6 +22,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from bench import fanout
 from drawbridge.server.history import History
 from drawbridge.server.metadata import Metadata, save
+from drawbridge.server.records import Memory
 
 PROJECTS = 100
 MESSAGES = 100_000
@@ -150,6 +151,47 @@ async def executions(directory: Path) -> None:
         row("server: executions a minute (demo, warm)", f"{99 / (time.perf_counter() - began) * 60:,.0f}", ">= 600")
 
 
+async def persistence(directory: Path) -> None:
+    """What has to be on disk before anybody is told: a project's metadata, and a person's decision."""
+    place = directory / "saved"
+    place.mkdir()
+    known = Memory(requests={f"request {number}": f"run {number}" for number in range(500)})
+    metadata = Metadata(place.name, "/nowhere", "", AT, AT, "demo", memory=known)
+    saved = [timed_save(place, metadata) for _ in range(500)]
+    row("server: a project's metadata saved (p50, p99)", spread(saved), "p99 <= 10 ms")
+    data, code = directory / "decisions", directory / "decided"
+    code.mkdir()
+    async with serving(data, "--allow", str(directory)) as (_, token, ready), client(ready, token, data) as socket:
+        project = (await ask(socket, "project_create", {"path": str(code), "agent": "demo"}))["project_id"]
+        await ask(socket, "project_join", None, project)
+        took = []
+        for _ in range(100):
+            await socket.send(json.dumps({"type": "execute", "project_id": project, "data": {"prompt": "/ask"}}))
+            question = await heard(socket, '"permission_request"')
+            answer = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
+            began = time.perf_counter()
+            await ask(socket, "permission_response", answer, project)
+            took.append((time.perf_counter() - began) * 1000)
+            await heard(socket, '"run_finished"')
+    row("server: a decision, answered once it is kept (p50, p99)", spread(took), "p99 <= 10 ms")
+
+
+def timed_save(place: Path, metadata: Metadata) -> float:
+    began = time.perf_counter()
+    save(place, metadata)
+    return (time.perf_counter() - began) * 1000
+
+
+async def heard(socket: ClientConnection, words: str) -> Any:
+    while words not in (message := str(await socket.recv())):
+        pass
+    return json.loads(message)
+
+
+def spread(taken: list[float]) -> str:
+    return f"{statistics.median(taken):.2f}, {sorted(taken)[int(len(taken) * 0.99)]:.2f} ms"
+
+
 async def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
     with tempfile.TemporaryDirectory() as name:
@@ -159,6 +201,7 @@ async def main() -> None:
         await idle_memory(directory)
         await restart(directory)
         await executions(directory)
+        await persistence(directory)
 
 
 if __name__ == "__main__":

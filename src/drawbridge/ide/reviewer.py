@@ -98,7 +98,8 @@ class Reviewer:
         ruling = self._rulings[id] = asyncio.get_running_loop().create_future()
         self._send(wire.Decided(id, text))
         try:
-            return await asyncio.wait_for(ruling, RULING_SECONDS)
+            async with asyncio.timeout(RULING_SECONDS):
+                return await ruling
         except TimeoutError:
             return True
         finally:

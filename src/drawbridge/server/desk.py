@@ -108,7 +108,8 @@ class Follower:
         while True:
             seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
             try:
-                call, text = await asyncio.wait_for(self._calls.get(), None if self.session.ended else seconds)
+                async with asyncio.timeout(None if self.session.ended else seconds):
+                    call, text = await self._calls.get()
             except TimeoutError:
                 call, text = self._look, ""
             try:
@@ -163,6 +164,7 @@ class Desk:
         self._house = house
         self._fsync = fsync
         self._followers: dict[str, Follower] = {}
+        self._discarding: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[DeskSession]:
         return iter([follower.session for follower in self._followers.values()])
@@ -230,14 +232,19 @@ class Desk:
         over = len(self._followers) - MOST + 1
         ended = [follower for follower in self._followers.values() if follower.session.ended]
         for follower in ended[: max(0, over)]:
-            task = asyncio.get_running_loop().create_task(self.forget(follower.session))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            del self._followers[follower.session.id]
+            task = asyncio.get_running_loop().create_task(self._discard(follower))
+            self._discarding.add(task)
+            task.add_done_callback(self._discarding.discard)
 
     async def forget(self, session: DeskSession) -> None:
         """Out of the list, with its history. One whose agent goes on is back when that tells something."""
         follower = self._followers.pop(session.id, None)
-        if follower is None:
-            return
+        if follower is not None:
+            await self._discard(follower)
+
+    async def _discard(self, follower: Follower) -> None:
+        session = follower.session
         await follower.close("it was taken from the list")
         await asyncio.to_thread(shutil.rmtree, follower.directory, ignore_errors=True)
         gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
@@ -246,4 +253,4 @@ class Desk:
         self._house.tell("projects", gone, session.path, session.journal.subscribers)
 
     async def close(self, reason: str) -> None:
-        await asyncio.gather(*(follower.close(reason) for follower in self._followers.values()))
+        await asyncio.gather(*self._discarding, *(follower.close(reason) for follower in self._followers.values()))

@@ -41,20 +41,22 @@ def read(payload: Raw) -> HookEvent:
     return event
 
 
-def is_about(asked: Asked, tool: str, given: Raw) -> bool:
-    """Whether a call that was made is the one that was asked about.
+def same_call(asked: Asked, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
+    """Whether a call with the input ``after`` is the one that was asked about.
 
-    Its input may have grown (answers), or changed where a person has edited the text; the file is the same then.
+    ``as_run``: it is what the call ran with. That may have grown (answers), or changed where a person has edited the text;
+    the file is the same then.
     """
     if tool != asked.tool_name:
         return False
-    before, after = _object(asked.input), _object(given)
+    before = json_object(asked.input)
     if all(name in after and after[name] == before[name] for name in before):
         return True
-    return any(name in before and before[name] == after.get(name) for name in PATHS)
+    return as_run and any(name in before and before[name] == after.get(name) for name in PATHS)
 
 
-def _object(data: Raw) -> Mapping[str, Any]:
+def json_object(data: Raw) -> Mapping[str, Any]:
+    """Empty for what is no object."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -19,14 +19,16 @@ from msgspec import Raw, Struct
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import desk_events, messages, metadata, records, transcript
 from drawbridge.server.agents.port import Decision, Proposal, Question
+from drawbridge.server.agents.program import read_file
 from drawbridge.server.approvals import Approvals
 from drawbridge.server.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
+from drawbridge.server.desk_outcome import Outcomes
 from drawbridge.server.history import History
 from drawbridge.server.house import House
 from drawbridge.server.journal import Journal
 from drawbridge.server.messages import Answer
-from drawbridge.server.shown import SHOWN_PROMPT, instant, now
 from drawbridge.server.questions import Asked, Questions
+from drawbridge.server.shown import SHOWN_PROMPT, instant, now
 from drawbridge.server.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
@@ -35,8 +37,8 @@ ELSEWHERE = "answered elsewhere"
 AT_DESK = "desk"
 """Who says what is said there."""
 
-REMEMBERED = 100
-"""Calls of the agent whose result is still to come, and decisions that it may yet do otherwise."""
+CALLS_REMEMBERED = 100
+"""Calls of the agent whose result is still to come."""
 
 
 class Line(Protocol):
@@ -77,7 +79,7 @@ class DeskSession:
         """What the agent has said last."""
         self._lines: dict[str, list[Line]] = {}
         self._calls: OrderedDict[str, transcript.Call] = OrderedDict()
-        self._decided: OrderedDict[str, tuple[Asked, Decision]] = OrderedDict()
+        self._outcomes = Outcomes(read_file)
 
     # What clients see.
 
@@ -141,7 +143,7 @@ class DeskSession:
         for line in lines:
             if line is not told:
                 line.settled()
-        self._remember(self._decided, approval_id, (asked, decision))
+        self._outcomes.add(asked, decision)
         self._changed()
         return answer
 
@@ -161,7 +163,7 @@ class DeskSession:
                 return self._ask(event, line, proposal)
             case "PostToolUse" | "PostToolUseFailure":
                 self._begin(event.prompt_id)
-                self._called(event.tool_name, event.tool_input, "ran")
+                self._called(event.tool_name, event.tool_input, "ran", as_run=True)
             case "Stop":
                 self._finish("completed")
             case "SessionEnd":
@@ -188,7 +190,7 @@ class DeskSession:
     def _finish(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """``quiet``: what was over long ago; nobody needs to look up for it."""
         self.settle_all()
-        self._decided.clear()
+        self._outcomes.clear()
         if self.turn is None:
             return
         seconds = 0.0 if quiet else time.monotonic() - self.turn.began
@@ -209,6 +211,7 @@ class DeskSession:
     def ask(self, question: Question, line: Line) -> Asked:
         """A question; ``line`` reaches who has asked it."""
         asked = Asked(question, self.turn.id if self.turn else "", now())
+        self._outcomes.asked_again(asked)
         self._lines[asked.approval.id] = [line]
         self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=not line.in_editor)
         self._changed()
@@ -241,21 +244,14 @@ class DeskSession:
                     lines.remove(line)
         self._changed()
 
-    def _called(self, tool: str, given: Raw, fate: transcript.Fate) -> None:
+    def _called(self, tool: str, given: Raw, fate: transcript.Fate, *, as_run: bool) -> None:
         """What became of a call: what was asked about it is settled, one way or the other."""
         for asked in self.approvals:
-            if desk_events.is_about(asked.record, tool, given):
+            if desk_events.same_call(asked.record, tool, desk_events.json_object(given), as_run=as_run):
                 self.settle(asked)
-        for approval_id, (asked, decision) in list(self._decided.items()):
-            if desk_events.is_about(asked.record, tool, given):
-                del self._decided[approval_id]
-                if decision.allow == (fate == "ran"):
-                    asked.approval.confirm()
-                elif fate != "denied" and asked.approval.overrule():
-                    did = "rejected" if fate == "rejected" else "allowed"
-                    reason = f"overruled: it was {did} at the desk in the same moment"
-                    withdrawn = messages.PermissionWithdrawn(approval_id, reason)
-                    self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
+        for overruled in self._outcomes.called(tool, given, fate, as_run=as_run):
+            withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
+            self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
 
     # What stands in the conversation's file.
 
@@ -273,10 +269,12 @@ class DeskSession:
                 self._keep("claude", entry.data)
                 self.last_text = entry.text or self.last_text
                 for call in entry.calls:
-                    self._remember(self._calls, call.id, call)
+                    self._calls[call.id] = call
+                    if len(self._calls) > CALLS_REMEMBERED:
+                        self._calls.popitem(last=False)
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
-                        self._called(called.name, called.input, result.fate)
+                        self._called(called.name, called.input, result.fate, as_run=False)
                 if entry.interrupted:
                     self._finish("interrupted", quiet=quiet)
 
@@ -289,12 +287,6 @@ class DeskSession:
     def _changed(self) -> None:
         self.data.last_active = now()
         self.publish_state()
-
-    @staticmethod
-    def _remember(kept: OrderedDict[str, Any], key: str, value: Any) -> None:
-        kept[key] = value
-        if len(kept) > REMEMBERED:
-            kept.popitem(last=False)
 
     def close(self, reason: str) -> None:
         """The server ends: the agent goes on, and its questions are open at the desk only."""

@@ -85,10 +85,12 @@ class TranscriptFile:
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)
-            found = data.rfind(b'"uuid":"' + self._after + b'"')
-            end = data.find(b"\n", found)
-            if found >= 0:
-                return begin + end + 1 if end >= 0 else size
+            # Its own line, not the next one, which names it as the one before.
+            places = [
+                found.end() for found in re.finditer(rb'"uuid": ?"' + re.escape(self._after) + rb'"[^\n]*\n', data)
+            ]
+            if places:
+                return begin + places[-1]
         if size <= BEGIN_BYTES:
             return 0
         begin = size - BEGIN_BYTES

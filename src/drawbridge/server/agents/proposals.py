@@ -41,6 +41,14 @@ def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | No
     return Proposal(path, old or "", new) if len(new) <= TEXT_LIMIT else None
 
 
+def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | None:
+    """What ``tool`` makes of ``old_text``; None where that can't be foretold."""
+    try:
+        return _changed(tool, given, old_text)
+    except _Unforeseeable:
+        return None
+
+
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` writes exactly ``text``. None: this tool's text can't be given.
 

@@ -1,0 +1,392 @@
+"""What hooks tell the server becomes a session that clients see, and its questions are answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server import desk as desk_module
+from drawbridge.server import transcript_file
+from tests.waiting import until
+
+from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+
+COMMAND = {"command": "touch made"}
+ANOTHER = {"command": "touch another"}
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
+    async with socket_desk(tmp_path) as desk:
+        yield desk
+
+
+async def test_a_session_is_in_the_list_by_itself_and_says_how_it_stands(desk: SocketDesk) -> None:
+    session = Session(desk)
+    await session.tells("SessionStart", source="startup")
+    (created,) = desk.client.updates("project_created")
+    assert (created["id"], created["agent"], created["session_id"]) == (session.project, "claude", session.id)
+    assert (created["path"], created["state"], created["desk"]["state"]) == (str(desk.folder), "IDLE", "finished")
+    await session.tells("UserPromptSubmit", prompt="Go")
+    assert (await desk.info(session))["desk"]["state"] == "working"
+    async with session.asks(**COMMAND):
+        info = await desk.info(session)
+        assert (info["state"], info["desk"]["state"]) == ("EXECUTING", "waiting")
+        assert [one["tool_name"] for one in info["approvals"]] == ["Bash"]
+        await session.tells("Stop")
+    assert (await desk.info(session))["desk"] == {"state": "finished", "permission_mode": "default"}
+    await session.tells("SessionEnd", reason="exit")
+    assert (await desk.info(session))["desk"]["state"] == "ended"
+    assert [one["outcome"] for one in desk.client.updates("run_finished")] == ["completed"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])
+async def test_a_mode_in_which_nothing_is_asked_is_said(desk: SocketDesk, mode: str) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go", permission_mode=mode)
+    assert (await desk.info(session))["desk"] == {"state": "working", "permission_mode": mode, "asks": False}
+
+
+async def test_an_answer_reaches_the_agent_in_its_own_words(desk: SocketDesk) -> None:
+    session = Session(desk)
+    suggestions = [{"type": "addRules", "rules": [{"toolName": "Bash"}], "behavior": "allow", "destination": "session"}]
+    cases: list[tuple[Message, Message]] = [
+        ({}, {"behavior": "allow"}),
+        ({"decision": "deny", "message": "not now"}, {"behavior": "deny", "message": "not now"}),
+        ({"updated_input": ANOTHER}, {"behavior": "allow", "updatedInput": ANOTHER}),
+    ]
+    for answer, verdict in cases:
+        async with session.asks(**COMMAND) as (hook, question):
+            said = await desk.answers(question, **answer)
+            assert said["data"]["data"]["by"] == "phone"
+            assert await hook.hear() == {"decision": verdict}
+            assert await hook.hear() is None
+    async with Line.open() as hook:
+        payload = session.payload(
+            "PermissionRequest", tool_name="Bash", tool_input=COMMAND, permission_suggestions=suggestions
+        )
+        hook.say(type="hook", pid=session.pid, payload=payload)
+        await until(lambda: len(desk.questions) == 4, "the question")
+        await desk.answers(desk.questions[-1], remember=True)
+        assert await hook.hear() == {"decision": {"behavior": "allow", "updatedPermissions": suggestions}}
+
+
+async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk) -> None:
+    file = desk.folder / "a.py"
+    file.write_text("one\ntwo\n")
+    given = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
+    async with Session(desk).asks("Edit", **given) as (_, question):
+        assert question["proposal"] == {"path": str(file), "old_text": "one\ntwo\n", "new_text": "one\nTWO\n"}
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND}),
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": {**COMMAND, "timeout": 5}}),
+        ("PostToolUseFailure", {"tool_name": "Bash", "tool_input": COMMAND}),
+        ("Stop", {}),
+        ("SessionEnd", {"reason": "exit"}),
+        ("SessionStart", {"source": "clear"}),
+        ("UserPromptSubmit", {"prompt": "Another", "prompt_id": "another"}),
+    ],
+)
+async def test_what_shows_that_it_was_answered_at_the_desk_withdraws_a_question(
+    desk: SocketDesk, event: str, more: Message
+) -> None:
+    session = Session(desk)
+    async with session.asks(**COMMAND) as (hook, question):
+        await session.tells(event, **more)
+        assert await hook.hear() is None
+        assert desk.withdrawn(question) == ["answered elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": ANOTHER}),
+        ("PostToolUse", {"tool_name": "Edit", "tool_input": COMMAND}),
+        ("SessionStart", {"source": "compact"}),
+        ("Notification", {"notification_type": "permission_prompt"}),
+    ],
+)
+async def test_what_says_nothing_about_a_question_leaves_it_open(desk: SocketDesk, event: str, more: Message) -> None:
+    session = Session(desk)
+    async with session.asks(**COMMAND) as (hook, question):
+        await session.tells(event, **more)
+        await Session(desk).tells("Stop")
+        assert await desk.is_open(question)
+        assert await hook.hears_nothing()
+
+
+async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its_file(desk: SocketDesk) -> None:
+    session = Session(desk)
+    given = {"file_path": str(desk.folder / "a.py"), "content": "theirs"}
+    async with session.asks("Write", **given) as (_, question):
+        await session.tells("PostToolUse", tool_name="Write", tool_input={**given, "content": "mine"})
+        assert desk.withdrawn(question) == ["answered elsewhere"]
+
+
+async def test_a_hook_that_is_ended_takes_its_question_with_it(desk: SocketDesk) -> None:
+    async with Session(desk).asks(**COMMAND) as (hook, question):
+        await hook.close()
+        await until(lambda: desk.withdrawn(question) == ["answered elsewhere"], "its end")
+
+
+async def test_the_agent_has_the_last_word(desk: SocketDesk) -> None:
+    """Both were answered in the same moment, and it has heard the terminal first."""
+    session = Session(desk)
+    overruled = "overruled: it was {} at the desk in the same moment"
+    async with session.asks(**COMMAND) as (_, question):
+        await desk.answers(question, "deny")
+        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+        assert desk.withdrawn(question) == [overruled.format("allowed")]
+    async with session.asks(**COMMAND) as (_, question):
+        await desk.answers(question, updated_input=ANOTHER)
+        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+        assert desk.withdrawn(question) == [overruled.format("allowed as it was")]
+    async with session.asks(**COMMAND) as (_, question):
+        await desk.answers(question)
+        session.writes(used("t1", COMMAND), result("t1", toolDenialKind="user-rejected"))
+        await session.tells("Notification")
+        assert desk.withdrawn(question) == [overruled.format("rejected")]
+    file = desk.folder / "a.py"
+    given = {"file_path": str(file), "content": "theirs"}
+    async with session.asks("Write", **given) as (_, question):
+        await desk.answers(question, updated_input={**given, "content": "mine"})
+        file.write_text("theirs")
+        await session.tells("PostToolUse", tool_name="Write", tool_input=given)
+        assert desk.withdrawn(question) == [overruled.format("allowed with another text")]
+
+
+async def test_what_was_decided_and_done_is_not_mentioned_again(desk: SocketDesk) -> None:
+    session = Session(desk)
+    async with session.asks(**COMMAND) as (_, question):
+        await desk.answers(question)
+        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+    async with session.asks(**ANOTHER) as (_, denied):
+        await desk.answers(denied, "deny")
+        session.writes(used("t1", ANOTHER), result("t1", toolDenialKind="hook"))
+        await session.tells("Stop")
+    async with session.asks(**COMMAND) as (_, changed):
+        await desk.answers(changed, updated_input=ANOTHER)
+        await session.tells("PostToolUse", tool_name="Bash", tool_input=ANOTHER)
+        await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)
+    assert [desk.withdrawn(each) for each in (question, denied, changed)] == [[], [], []]
+
+
+def used(id: str, given: Message) -> Message:
+    block = {"type": "tool_use", "id": id, "name": "Bash", "input": given}
+    return {"type": "assistant", "message": {"role": "assistant", "content": [block]}}
+
+
+def result(id: str, **more: Any) -> Message:
+    block = {"type": "tool_result", "tool_use_id": id, "content": "said"}
+    return {"type": "user", "message": {"role": "user", "content": [block]}, **more}
+
+
+def said(text: str) -> Message:
+    return {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": text}]}}
+
+
+def prompt(text: str, **more: Any) -> Message:
+    return {"type": "user", "message": {"role": "user", "content": text}, **more}
+
+
+# The conversation.
+
+
+async def told(desk: SocketDesk, session: Session) -> list[str]:
+    """The texts of the history, in order."""
+    answer = await desk.does("get_messages", session.project, after_seq=0)
+    texts = []
+    for record in answer["data"]["messages"]:
+        message = record["message"]
+        if record["direction"] == "client":
+            texts.append(f"> {message['message']['prompt']}")
+        elif record["direction"] == "claude":
+            texts += [block.get("text", block["type"]) for block in message["message"]["content"]]
+    return texts
+
+
+async def test_only_what_was_said_is_taken_from_the_conversations_file(desk: SocketDesk) -> None:
+    session = Session(desk)
+    session.writes(
+        {"type": "file-history-snapshot", "snapshot": "secret"},
+        prompt("<command-name>/clear</command-name>"),
+        prompt("meta", isMeta=True),
+        prompt("Once", promptId="another"),
+        prompt("Go"),
+        {"type": "api-request", "params": "secret"},
+        {"type": "attachment", "attachment": "secret"},
+        used("t1", COMMAND),
+        result("t1", toolUseResult={"originalFile": "secret"}, cwd="secret"),
+        said("Done."),
+    )
+    with session.transcript.open("ab") as file:
+        file.write(b'nonsense\n[]\n{"type": "assistant"}\n{"type":"user","uuid":"x","message":{"content":7}}\n')
+        file.write(json.dumps({**said("half \ud800"), "uuid": "y"}).encode() + b"\n")
+        file.write(json.dumps({**said("not yet whole"), "uuid": "z"}).encode()[:-3])
+    await session.tells("Stop", last_assistant_message="half \ufffd")
+    assert await told(desk, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
+    answer = await desk.does("get_messages", session.project, after_seq=0)
+    assert "secret" not in json.dumps(answer)
+    # Nobody is called for what was over before we came.
+    assert [one["run_id"] for one in desk.client.updates("run_finished")] == [session.turn]
+
+
+async def test_of_a_long_conversation_the_end_is_taken(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcript_file, "BEGIN_BYTES", 2_000)
+    session = Session(desk)
+    session.writes(*(said(f"{number}") for number in range(100)))
+    await session.tells("Stop")
+    taken = await told(desk, session)
+    assert 1 < len(taken) < 15
+    assert taken == [str(number) for number in range(100 - len(taken), 100)]
+
+
+async def test_after_a_restart_each_line_is_there_once(desk: SocketDesk, tmp_path: Path) -> None:
+    session = Session(desk)
+    session.writes(prompt("Go"), said("one"))
+    await session.tells("UserPromptSubmit", prompt="Go")
+    async with session.asks(**COMMAND) as (hook, question):
+        await desk.server.core.close("the server is ending")
+        assert await hook.hear() is None
+        assert desk.withdrawn(question) == ["the server is ending"]
+    session.writes(said("two"))
+    async with socket_desk(tmp_path) as later:
+        info = await later.info(session)
+        assert (info["desk"]["state"], info["state"]) == ("finished", "IDLE")
+        session.writes(said("three"))
+        await session.at(later).tells("Notification")
+        assert await told(later, session) == ["> Go", "one", "two", "three"]
+
+
+@pytest.mark.parametrize("trick", ["elsewhere", "another name", "a link", "a link on the way", "up and down"])
+async def test_no_other_file_is_read(desk: SocketDesk, tmp_path: Path, trick: str) -> None:
+    session = Session(desk)
+    session.writes(said("secret"))
+    own = session.transcript
+    if trick == "elsewhere":
+        session.transcript = tmp_path / own.name
+        own.rename(session.transcript)
+    elif trick == "another name":
+        session.transcript = own.rename(own.with_name(f"{uuid.uuid4()}.jsonl"))
+    elif trick == "a link":
+        own.rename(tmp_path / "file")
+        own.symlink_to(tmp_path / "file")
+    elif trick == "a link on the way":
+        own.parent.rename(tmp_path / "directory")
+        own.parent.symlink_to(tmp_path / "directory")
+    else:
+        session.transcript = own.parent / ".." / own.parent.name / own.name
+    await session.tells("Stop")
+    assert await told(desk, session) == []
+
+
+# What clients can do with it, and what they can't.
+
+
+async def test_it_is_steered_at_the_desk(desk: SocketDesk) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    for type, data in [("execute", {"prompt": "x"}), ("agent_kill", {}), ("set_mode", {"mode": "plan"})]:
+        error = await desk.refusal(type, session.project, **data)
+        assert error.code == "NOT_SUPPORTED", error
+    assert (await desk.refusal("project_join", "desk_nobody")).code == "NOT_SUPPORTED"
+    assert (await desk.info(session))["desk"]["state"] == "working"
+
+
+async def test_it_can_be_forked_into_a_project_of_its_directory(desk: SocketDesk) -> None:
+    session = Session(desk)
+    name = "".join(sign if sign.isalnum() else "-" for sign in str(desk.folder))
+    session.transcript = session.transcript.parent.with_name(name) / session.transcript.name
+    session.writes(prompt("Go"), said("one"))
+    await session.tells("Stop")
+    project = str((await desk.does("project_create", path=str(desk.folder), join=True))["project_id"])
+    await desk.does("session_fork", project, session_id=session.id)
+    process = await desk.server.running(desk.client, project)
+    assert (process.launch.fork_from, process.launch.resume) == (session.id, False)
+    process.ends()
+
+
+async def test_it_can_be_taken_from_the_list_with_all_that_was_kept(desk: SocketDesk, tmp_path: Path) -> None:
+    session = Session(desk)
+    session.writes(said("one"))
+    await session.tells("Stop")
+    await desk.does("project_delete", session.project)
+    assert (await desk.does("project_list"))["data"]["projects"] == []
+    assert [one["project_id"] for one in desk.client.updates("project_deleted")] == [session.project]
+    assert list((tmp_path / "data" / "desk").iterdir()) == []
+    assert session.transcript.exists()
+    await session.tells("UserPromptSubmit", prompt="Again")
+    assert (await desk.info(session))["desk"]["state"] == "working"
+
+
+async def test_the_oldest_that_have_ended_give_way(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "MOST", 3)
+    sessions = [Session(desk) for _ in range(5)]
+    for session in sessions[:3]:
+        await session.tells("Stop")
+    await sessions[1].tells("SessionEnd")
+    await sessions[3].tells("Stop")
+    await until(lambda: len(list(desk.server.core.desk)) == 3, "room")
+    await sessions[4].tells("Stop")  # none has ended: it is not shown
+    shown = [one["id"] for one in (await desk.does("project_list"))["data"]["projects"]]
+    assert shown == [sessions[number].project for number in (0, 2, 3)]
+
+
+async def test_a_program_that_is_gone_without_a_word_has_ended(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.05)
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    session = Session(desk, pid=process.pid)
+    await session.tells("Stop")
+    process.kill()
+    await process.wait()
+    await until(lambda: [one.state for one in desk.server.core.desk] == ["ended"], "its end")
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"nonsense\n",
+        b"[]\n",
+        b'{"type": "hook"}\n',
+        b'{"type": "hook", "pid": 1, "payload": []}\n',
+        b'{"type": "hook", "pid": 1, "payload": {"hook_event_name": "Stop", "session_id": "../..", "cwd": "/"}}\n',
+        b'{"type": "hook", "pid": 1, "payload": {"hook_event_name": "Stop", "session_id": "x", "cwd": "not/whole"}}\n',
+        b'{"type": "king", "pid": 1}\n',
+        b"[" * 100_000 + b"\n",
+        b'{"type": "bridge", "editor": 5, "folders": []}\n',
+        b'{"type": "bridge", "editor": "x", "folders": []}\n{"type": "hook", "pid": 1, "payload": {}}\n',
+        b"no line at all",
+    ],
+)
+async def test_nonsense_at_the_socket_changes_nothing(desk: SocketDesk, line: bytes) -> None:
+    async with Line.open() as peer:
+        peer.send(line)
+        peer._writer.write_eof()
+        assert await peer.hear() is None
+    assert (await desk.does("project_list"))["data"]["projects"] == []
+    session = Session(desk)
+    await session.tells("Stop")
+    assert (await desk.info(session))["desk"]["state"] == "finished"
+
+
+async def test_halves_of_characters_are_no_reason_to_lose_a_question(desk: SocketDesk) -> None:
+    async with Session(desk).asks(command="echo \ud800") as (hook, question):
+        assert question["input"] == {"command": "echo \ufffd"}
+        await desk.answers(question)
+        assert await hook.hear() == {"decision": {"behavior": "allow"}}

@@ -1,14 +1,20 @@
-"""For each test a server with the demo agent and a project "blog"."""
+"""One server for all tests of a process; for each test a project of its own with the demo agent."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import itertools
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
 from drawbridge.attach import approval_view
-from tests.server.processes import Server, serving
+from tests.server.processes import COMMAND, Server
+
+ENDING_SECONDS = 15.0
 
 
 @pytest.fixture(autouse=True)
@@ -17,19 +23,48 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    directory = tmp_path / "work" / "blog"
-    directory.mkdir(parents=True)
-    (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
-    return directory
+@pytest.fixture(scope="session")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("attach")
+    (root / "work").mkdir()
+    arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", str(root / "data"), "--allow", str(root / "work")]
+    with (root / "errors").open("w+b") as errors:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments, "--max-runs", "50"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        )
+        out = cast(IO[bytes], process.stdout)
+        line = out.readline()
+        assert line, (root / "errors").read_text()
+        yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
+        process.terminate()
+        assert process.wait(ENDING_SECONDS) == 0, (root / "errors").read_text()
+        out.close()
+
+
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
-async def server(tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
-    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
-        await make_project(server, directory)
-        yield server
+def directory(lasting: Server) -> Path:
+    """Of the project. Its own is the name, too."""
+    return make_directory(lasting.data.parent / "work" / f"blog{next(_numbers)}")
+
+
+def make_directory(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
+    return path
+
+
+@pytest.fixture
+async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
+    """There is a project in ``directory``; all of them are gone afterwards."""
+    await make_project(lasting, directory)
+    yield lasting
+    async with lasting.client() as client:
+        for project in (await client.ask("project_list"))["data"]["projects"]:
+            await client.ask("agent_kill", project_id=project["id"])
+            await client.ask("project_delete", project_id=project["id"])
 
 
 async def make_project(server: Server, directory: Path) -> str:

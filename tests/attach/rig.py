@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from drawbridge.attach.history import History
 from drawbridge.attach.place import Finder
 from drawbridge.attach.screen_conversation import ConversationScreen
 from tests.server.processes import Server
-from tests.waiting import until
+from tests.waiting import PATIENCE
 
 
 class Person:
@@ -51,18 +52,28 @@ class Person:
     def prompt(self) -> PromptBox:
         return self.app.screen.query_one(PromptBox)
 
+    async def comes(self, condition: Callable[[], Any], what: str) -> None:
+        """Looks as often as a person would: to read a whole screen takes its time."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while not condition():
+            assert asyncio.get_running_loop().time() < end, (
+                f"{what} did not happen within {PATIENCE:g} s:\n{self.screen}"
+            )
+            await asyncio.sleep(0.03)
+
     async def sees(self, *words: str) -> None:
-        try:
-            await until(lambda: all(word in self.screen for word in words), f"{words} on the screen")
-        except AssertionError as error:
-            raise AssertionError(f"{error}:\n{self.screen}") from None
+        await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
+
+    async def loses(self, *words: str) -> None:
+        await self.comes(lambda: not any(word in self.screen for word in words), f"{words} going")
 
     async def hears(self, *words: str) -> None:
         """It is in the conversation."""
-        await until(lambda: all(word in self.history for word in words), f"{words} in the conversation")
+        await self.comes(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
 
-    async def loses(self, *words: str) -> None:
-        await until(lambda: not any(word in self.screen for word in words), f"{words} going")
+    async def hears_times(self, count: int, words: str) -> None:
+        """So often it is in the conversation."""
+        await self.comes(lambda: self.history.count(words) == count, f"{words} {count} times")
 
     async def presses(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -78,9 +89,7 @@ class Person:
 
     async def is_asked(self, words: str = "") -> ApprovalView:
         """A question is there, and a key would answer it."""
-        await until(
-            lambda: self.card is not None and self.card.is_ready and words in self.screen, f"a question {words}"
-        )
+        await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None
         if self.prompt.has_focus:
@@ -96,7 +105,7 @@ def shown(app: AttachApp) -> list[str]:
 @contextlib.asynccontextmanager
 async def attached(
     server: Server,
-    project: str | None = "blog",
+    project: str | Path | None,
     *,
     name: str = "Ada",
     size: tuple[int, int] = (100, 30),
@@ -107,11 +116,13 @@ async def attached(
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
-    chosen = await begin(client, project, str(Path.cwd() / (project or "")))
+    chosen = await begin(client, None if project is None else str(project), str(project))
     app = AttachApp(client, palette, chosen)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         person = Person(app, pilot)
         await person.sees("Connected")
         if project is not None:
-            await until(lambda: client.conversation is not None and client.conversation.joined, "the project")
+            await person.comes(
+                lambda: (shown := client.conversation) and shown.joined and person.in_project, "the project"
+            )
         yield person

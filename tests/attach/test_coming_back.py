@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 from pathlib import Path
 
+import pytest
+
 from drawbridge.attach.fields import PlainTextArea
 from tests.server.processes import serving
-from tests.waiting import until
 
-from .conftest import make_project
+from .conftest import make_directory, make_project
 from .rig import attached
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Of a server of the test's own: it is killed."""
+    return make_directory(tmp_path / "work" / "blog")
 
 
 def free_port() -> int:
@@ -26,7 +32,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
     arguments = (tmp_path / "data", "--no-tls", "--allow", directory.parent, "--port", str(free_port()))
     async with serving(*arguments) as first:
         await make_project(first, directory)
-        async with attached(first) as person:
+        async with attached(first, directory) as person:
             await person.prompts("Something")
             card = await person.is_asked("Something")
             await person.presses("e", *"Mine ")
@@ -51,7 +57,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
 async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await make_project(server, directory)
-        async with attached(server) as person, server.client() as other:
+        async with attached(server, directory) as person, server.client() as other:
             await person.prompts("/quick one")
             await person.hears("Finished")
             socket = person.app.client.connection._socket
@@ -63,14 +69,14 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
             await other.hear("update", "run_finished")
             person.app.client.connection.hurry()
             await person.hears("/quick two")
-            await until(lambda: person.history.count("Finished") == 2, "both runs")
+            await person.hears_times(2, "Finished")
             assert person.history.count("Done.") == 2
 
 
 async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)
-        async with attached(server) as person:
+        async with attached(server, directory) as person:
             await person.prompts("Something")
             await person.is_asked("Something")
             socket = person.app.client.connection._socket
@@ -80,12 +86,3 @@ async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, direc
             await person.hears("✓ Accepted by Ada", "Finished")
             assert person.card is None
     assert (directory / "notes.md").read_text().count("Something") == 1
-
-
-async def test_a_server_that_moved_is_found_by_what_it_left_in_its_directory(
-    tmp_path: Path, directory: Path, monkeypatch: object
-) -> None:
-    data = tmp_path / "data"
-    async with serving(data, "--allow", directory.parent) as first:
-        await make_project(first, directory)
-        assert json.loads((data / "server.json").read_text())["url"] == first.url

@@ -10,13 +10,12 @@ from textual.widgets import Input
 from drawbridge.attach import approval_view
 from drawbridge.attach.fields import PlainTextArea
 from tests.server.processes import Server
-from tests.waiting import until
 
 from .rig import attached
 
 
 async def test_a_person_accepts_a_change(server: Server, directory: Path) -> None:
-    async with attached(server) as person:
+    async with attached(server, directory) as person:
         await person.prompts("Say that it rains")
         await person.is_asked("The demo agent wants to change notes.md")
         assert "+ > You said: Say that it rains" in person.screen
@@ -29,7 +28,7 @@ async def test_a_person_accepts_a_change(server: Server, directory: Path) -> Non
 
 
 async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: Server, directory: Path) -> None:
-    async with attached(server) as person:
+    async with attached(server, directory) as person:
         await person.prompts("Something")
         card = await person.is_asked("Something")
         await person.presses("e")
@@ -48,7 +47,7 @@ async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: 
 
 async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_bytes()
-    async with attached(server) as person:
+    async with attached(server, directory) as person:
         await person.prompts("Something")
         await person.is_asked("Something")
         await person.presses("r")
@@ -59,29 +58,29 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
 
 
 async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
-    async with attached(server) as person:
+    async with attached(server, directory) as person:
         await person.prompts("one")
         await person.is_asked("w Always: accept all edits for this session")
         await person.presses("w")
         await person.hears("Finished")
         await person.prompts("two")
-        await until(lambda: person.history.count("Finished") == 2, "the second run")
+        await person.hears_times(2, "Finished")
         assert person.card is None
     assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
 
 
-async def test_a_question_with_choices_is_answered(server: Server) -> None:
-    async with attached(server) as person:
+async def test_a_question_with_choices_is_answered(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
         await person.prompts("/ask")
         await person.is_asked("What shall the drawbridge be painted with?")
         await person.presses("ctrl+s")
         await person.sees("Choose an answer to")
-        await person.presses("tab", "down", "enter", "ctrl+s")
+        await person.presses("down", "enter", "ctrl+s")
         await person.hears("Oak it is.")
 
 
-async def test_a_question_is_answered_in_ones_own_words(server: Server) -> None:
-    async with attached(server) as person:
+async def test_a_question_is_answered_in_ones_own_words(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
         await person.prompts("/ask")
         card = await person.is_asked("What shall the drawbridge be painted with?")
         card.query_one(".own", Input).focus()
@@ -91,7 +90,7 @@ async def test_a_question_is_answered_in_ones_own_words(server: Server) -> None:
 
 
 async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(server: Server, directory: Path) -> None:
-    async with attached(server, name="Ada") as ada, attached(server, name="Bob") as bob:
+    async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
         await ada.is_asked("Something")
         card = await bob.is_asked("Something")
@@ -108,7 +107,7 @@ async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(ser
 
 
 async def test_of_two_answers_at_the_same_time_one_counts(server: Server, directory: Path) -> None:
-    async with attached(server, name="Ada") as ada, attached(server, name="Bob") as bob:
+    async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
         await ada.is_asked("Something")
         card = await bob.is_asked("Something")
@@ -132,10 +131,10 @@ async def test_a_key_meant_for_something_else_answers_nothing(
 ) -> None:
     monkeypatch.setattr(approval_view, "READING_SECONDS", 3600.0)
     before = (directory / "notes.md").read_bytes()
-    async with attached(server) as person:
-        await person.prompts("Something")
+    async with attached(server, directory) as person:
         await person.types("are")
-        await until(lambda: person.card is not None, "the question")
+        await person.app.client.execute("Something")
+        await person.comes(lambda: person.card is not None, "the question")
         await person.types(" we ")
         assert person.prompt.text == "are we "
         assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
@@ -154,8 +153,8 @@ async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
         await owner.hear("accepted")
         token = tmp_path / "token"
         token.write_text(await device_token(server, "view"))
-        async with attached(server, token_file=str(token)) as person:
-            await until(lambda: person.card is not None and "wants to change" in person.screen, "the question")
+        async with attached(server, directory, token_file=str(token)) as person:
+            await person.comes(lambda: person.card is not None and "wants to change" in person.screen, "the question")
             await person.presses("escape", "a", "s")
             assert "Accept" not in person.screen
             assert not person.prompt.display

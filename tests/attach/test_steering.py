@@ -5,31 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.server.processes import Server
-from tests.waiting import until
 
 from .conftest import make_project
 from .rig import attached
 
 
 async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(server: Server, directory: Path) -> None:
-    (directory.parent / "garden").mkdir()
+    (directory.parent / "garden").mkdir(exist_ok=True)
     await make_project(server, directory.parent / "garden")
     async with server.client() as owner, attached(server, None) as person:
-        await person.sees("blog", "garden", "● Ready")
-        blog = next(one for one in person.app.client.projects.all.values() if one["path"].endswith("blog"))
+        await person.sees(directory.name, "garden", "● Ready")
+        blog = person.app.client.projects.named(str(directory), "")[0]
         await owner.tell("execute", {"prompt": "Something"}, blog["id"])
-        await person.sees("blog  ● Waits for you", "1 waiting")
-        assert person.screen.index("blog") < person.screen.index("garden")
+        await person.sees(f"{directory.name}  ● Waits for you", "1 waiting")
+        assert person.screen.index(directory.name) < person.screen.index("garden")
         await person.presses("home", "enter")
-        await until(lambda: person.in_project, "the project")
+        await person.comes(lambda: person.in_project, "the project")
         await person.is_asked("notes.md")
         await person.presses("p")
-        await until(lambda: not person.in_project, "the list again")
+        await person.comes(lambda: not person.in_project, "the list again")
         await person.sees("garden")
 
 
-async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Server) -> None:
-    async with attached(server) as person:
+async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
         await person.prompts("/slow 600")
         await person.hears("On and on I talk")
         assert "Finished" not in person.history
@@ -39,8 +38,8 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
         await person.sees("Ready")
 
 
-async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server) -> None:
-    async with attached(server) as person:
+async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
         await person.prompts("/slow 600")
         await person.sees("Working")
         await person.prompts("/quick")
@@ -51,7 +50,7 @@ async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Se
 
 
 async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
-    async with attached(server) as person:
+    async with attached(server, directory) as person:
         await person.sees("Ask before changes")
         await person.presses("escape", "m")
         await person.sees("What it asks about")
@@ -62,8 +61,8 @@ async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
         assert "Something" in (directory / "notes.md").read_text()
 
 
-async def test_the_prompt_box_has_several_lines_and_remembers(server: Server) -> None:
-    async with attached(server) as person:
+async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
         await person.types("/quick one")
         await person.presses("enter")
         await person.hears("/quick one", "Finished")
@@ -77,8 +76,8 @@ async def test_the_prompt_box_has_several_lines_and_remembers(server: Server) ->
         assert person.prompt.text == "a draft\nof two lines"
 
 
-async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Server) -> None:
-    async with attached(server) as person:
+async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
         await person.prompts("Something")
         await person.is_asked("Something")
         await person.presses("a")
@@ -87,16 +86,16 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
         await person.presses("escape", "k", "k", "k", "k", "enter")
         await person.hears("▾ Edit notes.md  ✓ done", "+ > You said: Something", "has been updated")
         await person.presses("enter")
-        await until(lambda: "has been updated" not in person.history, "folded again")
+        await person.comes(lambda: "has been updated" not in person.history, "folded again")
 
 
-async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server) -> None:
+async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server, directory: Path) -> None:
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         await owner.tell("project_join", project_id=project)
         await owner.tell("execute", {"prompt": "/lines 1500"}, project)
         await owner.hear("update", "run_finished", patience=20)
-    async with attached(server) as person:
+    async with attached(server, directory) as person:
         await person.sees("Line 1500")
         assert "Line 1000\n" not in person.history
         await person.presses("escape")
@@ -113,21 +112,21 @@ async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: 
         assert "G: latest" not in person.screen
 
 
-async def test_the_reader_stays_where_they_are_while_more_is_said(server: Server) -> None:
-    async with attached(server, size=(80, 24)) as person:
+async def test_the_reader_stays_where_they_are_while_more_is_said(server: Server, directory: Path) -> None:
+    async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")
         await person.sees("Line 60", "Ready")
         await person.presses("escape", "pageup", "pageup")
         before = person.screen
         top = next(line for line in before.splitlines() if "Line" in line)
         await person.app.client.execute("/lines 20")
-        await until(lambda: person.history.count("Finished") == 2, "the second run")
+        await person.hears_times(2, "Finished")
         assert top in person.screen
         assert "G: latest" in person.screen
 
 
-async def test_a_project_that_somebody_removes_is_said_and_the_list_is_shown(server: Server) -> None:
-    async with server.client() as owner, attached(server) as person:
+async def test_a_project_that_somebody_removes_is_said_and_the_list_is_shown(server: Server, directory: Path) -> None:
+    async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"
         await person.sees("This project is not there any more", "No project yet")

@@ -49,7 +49,7 @@ class AttachApp(App[None]):
             self._enter(self._first)
         self.run_worker(self.client.connection.run(), exit_on_error=True)
 
-    def _later(self, act: Callable[[], None]) -> None:
+    def _later(self, act: Callable[[], object]) -> None:
         self.call_later(act)
 
     # Drawing.
@@ -74,7 +74,7 @@ class AttachApp(App[None]):
                 await self.client.begin()
             except RequestError as error:
                 if error.code == "PROJECT_NOT_FOUND":
-                    self._gone()
+                    await self._gone()
                 elif error.code != "OFFLINE":  # the next connection begins anew
                     self.notify(block(str(error)), severity="error", markup=False)
 
@@ -92,26 +92,30 @@ class AttachApp(App[None]):
     def on_project_screen_chosen(self, event: ProjectScreen.Chosen) -> None:
         self._enter(event.id)
 
-    def on_conversation_screen_left(self) -> None:
-        self._leave()
+    async def on_conversation_screen_left(self) -> None:
+        await self._leave()
 
     def _enter(self, id: str) -> None:
         self.push_screen(ConversationScreen(self.client, self.painter))
         self.run_worker(self._choose(id), exit_on_error=True)
 
-    def _leave(self) -> None:
-        if isinstance(self.screen, ConversationScreen):
-            self.pop_screen()
-            self.run_worker(self._choose(None), exit_on_error=True)
+    async def _leave(self) -> None:
+        for _ in range(len(self.screen_stack)):
+            if self.screen is self._projects:
+                break
+            await self.pop_screen()
+        self.run_worker(self._choose(None), exit_on_error=True)
 
     async def _choose(self, id: str | None) -> None:
         with contextlib.suppress(RequestError):  # without a connection it is joined when there is one
             await self.client.choose(id)
         self._changed()
 
-    def _gone(self) -> None:
-        self.notify("This project is not there any more: somebody removed it.", severity="error", markup=False)
-        self._leave()
+    async def _gone(self) -> None:
+        if self.screen is not self._projects:
+            await self._leave()
+            words = "This project is not there any more: somebody removed it."
+            self.notify(words, severity="error", markup=False)
 
 
 async def run(client: Client, palette: Palette, project: str | None) -> None:

@@ -357,8 +357,12 @@ class ConversationScreen(Screen[None]):
         """Out of the field; of a question back to reading it."""
         if self._card is not None and self._card.back():
             return
-        if self._in_field:
-            (self._card or self.query_one(History)).focus()
+        if not self._in_field:
+            return
+        if self._card is not None:
+            self._card.look()
+        else:
+            self.query_one(History).focus()
 
     @property
     def _in_field(self) -> bool:

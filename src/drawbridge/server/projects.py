@@ -75,6 +75,7 @@ class Projects:
                 project = self._load(directory)
                 if project is not None:
                     self._add(project)
+        self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
 
     def _load(self, directory: Path) -> Project | None:
         """What can't be read now is tried again later; what is damaged is put aside."""

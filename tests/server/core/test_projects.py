@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,22 @@ async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Pat
         assert (await refused(server, phone, path=str(server.root / "out"))).code == "INVALID_PATH"
 
 
+async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        made = [await server.project(phone, f"p{number}") for number in range(100)]
+        (server.root / "one more").mkdir()
+        assert (await refused(server, phone, path=str(server.root / "one more"))).code == "RESOURCE_LIMIT"
+        (await server.running(phone, made[50])).ends()
+        await settled()
+        before = (await server.does(phone, "project_list"))["data"]["projects"]
+    async with serving(tmp_path) as server:
+        after = (await server.does(phone, "project_list"))["data"]["projects"]
+        assert sorted(after, key=str) == sorted(before, key=str)
+        assert [one["created_at"] for one in after] == [one["created_at"] for one in before], "in the same order"
+        assert [one["id"] for one in after if one["session_id"]] == [made[50]]
+
+
 async def test_no_more_projects_than_the_owner_allows(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(projects=1, checkpoints=False)) as server:
@@ -170,6 +187,19 @@ async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: P
             (directory / name).write_text(json.dumps(data))
     async with serving(tmp_path) as server:
         assert server.core.projects.quarantined == [project]
+
+
+async def test_of_two_with_the_same_path_one_is_put_aside(tmp_path: Path) -> None:
+    """As where a person has copied a project's data."""
+    async with serving(tmp_path) as server:
+        project = await server.project(Client())
+    original = tmp_path / "data" / "projects" / project
+    copied = shutil.copytree(original, original.with_name(f"{project}_copy"))
+    metadata = json.loads((copied / "metadata.json").read_text())
+    (copied / "metadata.json").write_text(json.dumps({**metadata, "id": copied.name}))
+    async with serving(tmp_path) as server:
+        assert [one.id for one in server.core.projects] == [project]
+        assert server.core.projects.quarantined == [copied.name]
 
 
 async def test_records_that_somebody_else_wrote_into_a_log_stop_nothing(tmp_path: Path) -> None:

@@ -124,13 +124,16 @@ class Bridges:
         shown = self._lines[_key(editor), said.id] = BridgeLine(editor, said)
         agent = AGENTS.get(said.agent)
         if agent is not None:
-            self._ask(editor, shown, agent)
-            return
+            return self._ask(editor, shown, agent)
         for session in self._desk:
-            for asked in session.approvals:
-                if session.pid == said.pid and shown.is_same(said.pid, asked.record.proposal):
-                    self._join(session, asked, shown)
-                    return
+            if session.pid == said.pid:
+                for asked in session.approvals:
+                    if shown.is_same(said.pid, asked.record.proposal):
+                        return self._join(session, asked, shown)
+                for asked in session.outcomes:  # answered in the meantime
+                    if shown.is_same(said.pid, asked.record.proposal):
+                        shown.session, shown.asked = session, asked
+        return None
 
     def _ask(self, editor: Editor, shown: BridgeLine, agent: str) -> None:
         said = shown.said

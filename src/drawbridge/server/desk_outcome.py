@@ -5,7 +5,7 @@ moment. The agent has the last word; who had answered is told then.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Raw, Struct
@@ -35,6 +35,9 @@ class Outcomes:
     def __init__(self, read: Reader) -> None:
         self._read = read
         self._given: OrderedDict[str, tuple[Asked, Decision]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Asked]:
+        return iter([asked for asked, _ in self._given.values()])
 
     def add(self, asked: Asked, decision: Decision) -> None:
         self._given[asked.approval.id] = (asked, decision)

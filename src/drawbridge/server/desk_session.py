@@ -79,7 +79,7 @@ class DeskSession:
         """What the agent has said last."""
         self._lines: dict[str, list[Line]] = {}
         self._calls: OrderedDict[str, transcript.Call] = OrderedDict()
-        self._outcomes = Outcomes(read_file)
+        self.outcomes = Outcomes(read_file)
 
     # What clients see.
 
@@ -143,7 +143,7 @@ class DeskSession:
         for line in lines:
             if line is not told:
                 line.settled()
-        self._outcomes.add(asked, decision)
+        self.outcomes.add(asked, decision)
         self._changed()
         return answer
 
@@ -190,7 +190,7 @@ class DeskSession:
     def _finish(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
         """``quiet``: what was over long ago; nobody needs to look up for it."""
         self.settle_all()
-        self._outcomes.clear()
+        self.outcomes.clear()
         if self.turn is None:
             return
         seconds = 0.0 if quiet else time.monotonic() - self.turn.began
@@ -211,7 +211,7 @@ class DeskSession:
     def ask(self, question: Question, line: Line) -> Asked:
         """A question; ``line`` reaches who has asked it."""
         asked = Asked(question, self.turn.id if self.turn else "", now())
-        self._outcomes.asked_again(asked)
+        self.outcomes.asked_again(asked)
         self._lines[asked.approval.id] = [line]
         self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=not line.in_editor)
         self._changed()
@@ -249,7 +249,7 @@ class DeskSession:
         for asked in self.approvals:
             if desk_events.same_call(asked.record, tool, desk_events.json_object(given), as_run=as_run):
                 self.settle(asked)
-        for overruled in self._outcomes.called(tool, given, fate, as_run=as_run):
+        for overruled in self.outcomes.called(tool, given, fate, as_run=as_run):
             withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
             self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
 

@@ -104,7 +104,7 @@ class Bare(asyncio.Protocol):
 async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIterator[Broadcaster]:
     (directory / "code").mkdir()
     blobs = Blobs(directory / "blobs")
-    core = Core(directory, [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
+    core = Core(directory / "data", [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
     await core.open()
     site = ServerSite(Entrance(Access(None, OwnNames(), secure=tls is not None)), core)
     monitor = Monitor(directory, "0", core.states, lambda: len(site.clients))

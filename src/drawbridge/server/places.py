@@ -10,32 +10,34 @@ from drawbridge.server.client_errors import ClientError
 
 LONGEST = 4096
 
+NOT_HERE = "There is no such directory inside the allowed ones."
+
 
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
     if not given or len(given) > LONGEST or any(ord(character) < 32 for character in given):
-        raise _refusal("INVALID_PATH", "The path is empty, too long, or holds control characters.")
+        raise refusal("INVALID_PATH", "The path is empty, too long, or holds control characters.")
     path = Path(given)
     if not path.is_absolute():
-        raise _refusal("INVALID_PATH", "The path must be absolute.")
+        raise refusal("INVALID_PATH", "The path must be absolute.")
     if ".." in path.parts:
-        raise _refusal("INVALID_PATH", 'The path must not hold "..".')
+        raise refusal("INVALID_PATH", 'The path must not hold "..".')
     try:
         real = path.resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         real = None
     # One answer for what is missing and what is not allowed: a client learns nothing about the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
-        raise _refusal("INVALID_PATH", "There is no such directory inside the allowed ones.")
+        raise refusal("INVALID_PATH", NOT_HERE)
     for other in taken:
         if _same(real, other):
-            raise _refusal("PROJECT_EXISTS", "This directory is a project already.")
+            raise refusal("PROJECT_EXISTS", "This directory is a project already.")
         if _inside(real, other) or _inside(other, real):
-            raise _refusal("PROJECT_NESTING", "This directory lies inside another project, or holds one.")
+            raise refusal("PROJECT_NESTING", "This directory lies inside another project, or holds one.")
     return real
 
 
-def _refusal(code: str, why: str) -> ClientError:
+def refusal(code: str, why: str) -> ClientError:
     return ClientError(code, f"{why} No project was made.", field="data.path")
 
 

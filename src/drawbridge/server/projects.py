@@ -127,7 +127,7 @@ class Projects:
             raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
         real = places.resolve(path, self.roots, [project.path for project in self])
         if self.is_own(real):
-            raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field="path")
+            raise places.refusal("INVALID_PATH", places.NOT_HERE)
         if len(self) >= self._house.limits.projects:
             raise ClientError("RESOURCE_LIMIT", "There are as many projects as this server takes.")
         id = f"proj_{uuid.uuid4().hex[:16]}"

@@ -58,6 +58,8 @@ def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
         middle = len(server.fingerprint) // 2
         rows += [("certificate", "SHA-256; compare it when the device asks")]
         rows += [("", server.fingerprint[:middle]), ("", server.fingerprint[middle + 1 :])]
+    if server.authority and not server.loopback:
+        rows += [("to trust", f"{server.pages[0]}ca.crt: once it is installed, nothing is asked any more")]
     for name, text in rows:
         lines.append(
             f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"

@@ -28,17 +28,31 @@ class Running(Struct, frozen=True, kw_only=True):
     pages: tuple[str, ...]
     loopback: bool
     fingerprint: str | None
+    authority: bool = False
+    """Whether it has one of its own, to be trusted once (``/ca.crt``)."""
 
 
 @contextlib.contextmanager
 def announced(
-    directory: Path, url: str, pages: tuple[str, ...], fingerprint: str | None, *, loopback: bool
+    directory: Path,
+    url: str,
+    pages: tuple[str, ...],
+    fingerprint: str | None,
+    *,
+    loopback: bool,
+    authority: bool = False,
 ) -> Iterator[None]:
     """While the block lasts, others find this process there."""
     path = str(directory / FILE)
     me = psutil.Process()
     found = Running(
-        pid=me.pid, began=me.create_time(), url=url, pages=pages, loopback=loopback, fingerprint=fingerprint
+        pid=me.pid,
+        began=me.create_time(),
+        url=url,
+        pages=pages,
+        loopback=loopback,
+        fingerprint=fingerprint,
+        authority=authority,
     )
     write_private(path, msgspec.json.encode(found))
     try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from drawbridge.server import running
 from drawbridge.server.addresses import bracketed, served
 from drawbridge.server.plan import Plan
-from drawbridge.server.tls import Certificate
+from drawbridge.server.tls import Certificate, authority_of
 from drawbridge.terminal import Terminal
 
 PATH: Final = "/ws"
@@ -38,16 +38,20 @@ def address(plan: Plan, port: int) -> str:
     return f"{'wss' if plan.tls else 'ws'}://{bracketed(host)}:{port}{PATH}"
 
 
-def announced(
-    plan: Plan, port: int, certificate: Certificate | None
-) -> contextlib.AbstractContextManager[None]:
+def announced(plan: Plan, port: int, certificate: Certificate | None) -> contextlib.AbstractContextManager[None]:
     """While the block lasts, commands beside the server find it."""
     others = served(plan.host, plan.public_hosts)
     url = address(plan, port)
     scheme = "https" if plan.tls else "http"
     pages = tuple(f"{scheme}://{bracketed(one)}:{port}/" for one in others) or (page(url),)
-    fingerprint = certificate.fingerprint if certificate else None
-    return running.announced(plan.data, url, pages, fingerprint, loopback=not others)
+    return running.announced(
+        plan.data,
+        url,
+        pages,
+        certificate.fingerprint if certificate else None,
+        loopback=not others,
+        authority=plan.tls and plan.certificate is None and authority_of(plan.data / "tls") is not None,
+    )
 
 
 def page(url: str) -> str:

@@ -19,6 +19,7 @@ from drawbridge.errors import DrawbridgeError, NoPort, ServerRunning
 from drawbridge.private_files import make_private_directory
 from drawbridge.server import logs, messages, metrics_port, upgrade
 from drawbridge.server.access import Access, OwnNames, owner_token
+from drawbridge.server.addresses import served
 from drawbridge.server.agents.registry import agents
 from drawbridge.server.audit import Audit
 from drawbridge.server.blobs import Blobs
@@ -38,7 +39,7 @@ from drawbridge.server.tls import Certificate, own_certificate
 ENDING_SECONDS: Final = 10.0
 """From the signal until clients are told (1001): runs are told and their processes ended before."""
 
-RENEWAL_SECONDS: Final = 24 * 3600.0
+RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 64
 """Beside those of clients: who has not said yet what it wants, and who asks for /health."""
@@ -59,7 +60,7 @@ def run(values: dict[str, Any]) -> int:
         names = OwnNames(plan.public_hosts)
         certificate = plan.certificate
         if plan.tls and certificate is None:
-            certificate = own_certificate(plan.data / "tls", names.names)
+            certificate = own_certificate(plan.data / "tls", _served(plan, names))
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
             access = Access(
@@ -78,7 +79,8 @@ async def _serve(
     known = agents(plan.agents)
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
     await core.open()
-    site = ServerSite(entrance, core)
+    ours = certificate is not None and plan.certificate is None
+    site = ServerSite(entrance, core, plan.data / "tls" if ours else None)
     core.house.broadcast = site.writers.broadcast
     notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.contact)
     core.house.heard = notifier.heard
@@ -157,14 +159,21 @@ async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
                 logger.error("a fault of ours", exc_info=ended)
 
 
+def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
+    """By what clients come: what the certificate is for."""
+    return (*names.names, *served(plan.host, plan.public_hosts))
+
+
 async def _renew(plan: Plan, names: OwnNames, certificate: Certificate | None, tls: Any) -> None:
-    """Once a day: a certificate of ours is made anew in time; one that was given may have been replaced by its owner."""
+    """Once an hour: a certificate of ours is made anew in time, or for an address that this machine has got since; one that
+    was given may have been replaced by its owner.
+    """
     while certificate is not None:
         await asyncio.sleep(RENEWAL_SECONDS)
         before = certificate.fingerprint
         try:
             if plan.certificate is None:
-                own_certificate(plan.data / "tls", names.names)
+                own_certificate(plan.data / "tls", _served(plan, names))
             certificate.context()
             certificate.load_into(tls)
         except (DrawbridgeError, OSError, ValueError) as error:

@@ -23,9 +23,14 @@ from drawbridge.server.replies import Stats
 from drawbridge.server.scopes import Identity
 from drawbridge.server.screen import PATH
 from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.tls import authority_of
 from drawbridge.wire.gate import Head, Refusal
 
 HEALTH: Final = "/health"
+AUTHORITY: Final = "/ca.crt"
+"""What a phone is to trust: the public part, for everybody."""
+
+NO_AUTHORITY: Final = b"The certificate here is none of an authority of this server's own.\n"
 
 STRANGERS: Final = 32
 """Open WebSockets that have not shown the token yet; the oldest gives way."""
@@ -56,10 +61,12 @@ class ServerSite:
 
     dispatch: dispatch.Dispatch
 
-    def __init__(self, entrance: Entrance, core: Core) -> None:
+    def __init__(self, entrance: Entrance, core: Core, tls: Path | None = None) -> None:
+        """``tls``: where a certificate of our own lies, whose authority anybody is told."""
         self.writers = Writers()
         self.clients: dict[str, Client] = {}
         self._entrance = entrance
+        self._tls = tls
         self._core = core
         self._page = Page()
         self._strangers: dict[Client, None] = {}
@@ -73,7 +80,7 @@ class ServerSite:
             return refusal
         if head.path == PATH:
             return None if upgrade else ONLY_WEBSOCKET
-        here = head.path == HEALTH or head.path in self._page
+        here = head.path in (HEALTH, AUTHORITY) or head.path in self._page
         return None if here and head.method in ("GET", "HEAD") and not upgrade else NOT_HERE
 
     def subprotocol(self, head: Head) -> str | None:
@@ -93,6 +100,10 @@ class ServerSite:
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
         if head.path == HEALTH:
             exchange.answer(200, b'{"status":"ok"}', [("Content-Type", "application/json")])
+        elif head.path == AUTHORITY:
+            authority = authority_of(self._tls) if self._tls is not None else None
+            kind = "application/x-x509-ca-cert" if authority else "text/plain"
+            exchange.answer(200 if authority else 404, authority or NO_AUTHORITY, [("Content-Type", kind)])
         else:
             page = self._page.answer(head)
             exchange.answer(page.status, page.body, page.headers)

@@ -1,11 +1,11 @@
 """The certificate that the server makes for itself, so that nothing goes over a network in the clear from the first start.
 
-The key is made once and kept when a certificate is renewed: who pinned the key need not pin again.
+Its own authority signs it (``authority``). The key is made once and kept when a certificate is renewed: who pinned the key
+need not pin again. Where an earlier Drawbridge has left one that signs itself, that one goes on until it has to be renewed.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import ssl
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from drawbridge.errors import BadSetting
 from drawbridge.private_files import make_private_directory, write_private
+from drawbridge.server.authority import Authority, general_name, issued, own_authority, private_pem, read_authority
 
 LIFETIME: Final = timedelta(days=397)
 """What browsers accept at most of a server's certificate."""
@@ -65,9 +66,23 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
     found = Certificate(directory / "cert.pem", directory / "key.pem")
     now = now or datetime.now(UTC)
     key = _own_key(found.key)
-    if not _is_good(found.certificate, key, names, now):
-        write_private(str(found.certificate), _signed(key, names, now).public_bytes(serialization.Encoding.PEM))
+    if _is_good(found.certificate, key, names, now, None):
+        return found
+    authority = own_authority(directory, names, now)
+    if not _is_good(found.certificate, key, names, now, authority):
+        signed = _signed(key, names, now, authority).public_bytes(serialization.Encoding.PEM)
+        # With the authority's behind it, so that the file is also what a client of this machine trusts.
+        write_private(str(found.certificate), signed + authority.pem)
     return found
+
+
+def authority_of(directory: Path) -> bytes | None:
+    """The public part of who has signed the certificate in ``directory``; None where that signs itself."""
+    authority = read_authority(directory)
+    try:
+        return authority.pem if authority is not None and authority.made(_read(directory / "cert.pem")) else None
+    except (OSError, ValueError):
+        return None
 
 
 def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -79,14 +94,14 @@ def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
     except (OSError, ValueError, TypeError):
         pass
     key = ec.generate_private_key(ec.SECP256R1())
-    write_private(
-        str(path),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )
+    write_private(str(path), private_pem(key))
     return key
 
 
-def _is_good(path: Path, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime) -> bool:
+def _is_good(
+    path: Path, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime, authority: Authority | None
+) -> bool:
+    """``authority`` None: one that signs itself."""
     try:
         certificate = _read(path)
         covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -94,34 +109,33 @@ def _is_good(path: Path, key: ec.EllipticCurvePrivateKey, names: Sequence[str], 
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
     lasts = certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - RENEWAL
-    return lasts and same_key and set(map(_general_name, names)) <= set(covered)
+    signed = issued(certificate, authority.certificate if authority else certificate)
+    return lasts and same_key and signed and set(map(general_name, names)) <= set(covered)
 
 
-def _signed(key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime) -> x509.Certificate:
+def _signed(
+    key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime, authority: Authority
+) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Drawbridge")])
     usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
+    signer = authority.certificate.public_key()
+    assert isinstance(signer, ec.EllipticCurvePublicKey)
     return (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(name)
+        .issuer_name(authority.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - EARLIER)
         .not_valid_after(now - EARLIER + LIFETIME)
-        .add_extension(x509.SubjectAlternativeName(list(map(_general_name, dict.fromkeys(names)))), critical=False)
+        .add_extension(x509.SubjectAlternativeName(list(map(general_name, dict.fromkeys(names)))), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
+        .sign(authority.key, hashes.SHA256())
     )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
 
 
 def _read(path: Path) -> x509.Certificate:

@@ -146,9 +146,9 @@ class Reviews:
         if self._decide(id, by, decision):
             self._spawn(self._editor.withdraw, id)
 
-    def take_off(self, owner: Hashable, key: str) -> None:
-        """A proposal is decided elsewhere, and its agent does what was decided."""
-        self._withdraw((owner, key), "decided elsewhere", follow=True)
+    def take_off(self, owner: Hashable, key: str, *, written: bool) -> None:
+        """A proposal is decided elsewhere. ``written``: its agent may write the file now."""
+        self._withdraw((owner, key), "decided elsewhere", follow=written)
 
     async def close(self, owner: Hashable, title: str) -> None:
         """The agent takes its proposal back: decided elsewhere."""

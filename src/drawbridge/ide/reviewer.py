@@ -166,9 +166,9 @@ class Reviewer:
             case wire.Offer():
                 task = self._offered[said.id] = asyncio.get_running_loop().create_task(self._show(said))
                 task.add_done_callback(lambda _: self._offered.pop(said.id, None))
-            case wire.Withdraw(id):
+            case wire.Withdraw(id, written):
                 if id in self._offered:
-                    self._reviews.take_off(self, id)
+                    self._reviews.take_off(self, id, written=written)
             case wire.Answer(id, by, text):
                 self._proposed.discard(id)
                 self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))

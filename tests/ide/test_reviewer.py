@@ -1,0 +1,305 @@
+"""The bridge at the agent server: its editor shows what others propose, and clients may answer what its own agents propose."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Hashable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from drawbridge import private_socket
+from drawbridge.editors.memory import Memory
+from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
+from drawbridge.ide import reviewer as reviewer_module
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.reviewer import Reviewer
+from drawbridge.wire import desk as wire
+from tests.waiting import PATIENCE, until
+
+Said = TypeVar("Said")
+
+TEXT, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
+ABOUT = wire.Bridge("Memory", ("/ws",), (812,))
+
+
+class Server:
+    """Stands for the agent server: one bridge at a time. ``rules``: what it says to who asks whether it was first."""
+
+    def __init__(self) -> None:
+        self.heard: list[wire.FromPeer] = []
+        self.rules: bool | None = True
+        self.connections = 0
+        self._writer: asyncio.StreamWriter | None = None
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Server]:
+        with private_socket.listening() as listener:
+            server = await asyncio.start_unix_server(self._met, sock=listener)
+            try:
+                yield self
+            finally:
+                server.close()
+                self.hang_up()
+
+    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writer = writer
+        with contextlib.suppress(OSError):
+            while line := await reader.readline():
+                self.heard.append(wire.told_server(line))
+                if isinstance(self.heard[-1], wire.Decided) and self.rules is not None:
+                    self.says(wire.Ruling(self.heard[-1].id, self.rules))
+        writer.close()
+
+    def says(self, said: wire.ToBridge) -> None:
+        assert self._writer is not None
+        self._writer.write(wire.line(said))
+
+    def hang_up(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    async def hears(self, kind: type[Said], number: int = 1) -> Said:
+        """The ``number``-th of this kind."""
+        found: list[Said] = []
+
+        def there() -> bool:
+            found[:] = [said for said in self.heard if isinstance(said, kind)]
+            return len(found) >= number
+
+        await until(there, f"{kind.__name__} {number}")
+        return found[number - 1]
+
+
+class Bridge:
+    """What of a bridge is at work here."""
+
+    def __init__(self) -> None:
+        self.editor = Memory()
+        self.reviews = Reviews(self.editor)
+        self.about = ABOUT
+        self.reviewer = Reviewer(self.reviews, lambda: self.about, self._known_as)
+        self.reviews.arbiter = self.reviewer
+
+    def _known_as(self, owner: Hashable) -> tuple[int | None, str]:
+        return (812, "") if owner == "claude" else (None, str(owner))
+
+    def propose(self, path: Path, owner: str = "claude") -> asyncio.Task[Decision]:
+        return asyncio.create_task(self.reviews.review(owner, "Claude Code", str(path), NEW, "tab"))
+
+    async def shown(self, number: int = 1) -> Proposal:
+        await until(lambda: len(self.editor.shown) == number, f"{number} shown")
+        return list(self.editor.shown.values())[-1]
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviewer_module, "LOOK_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def bridge() -> AsyncIterator[Bridge]:
+    bridge = Bridge()
+    await bridge.editor.start(lambda event: bridge.reviews.decided(event) if isinstance(event, Decided) else None)
+    task = asyncio.create_task(bridge.reviewer.run())
+    yield bridge
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await bridge.reviews.stop()
+    await bridge.editor.close()
+
+
+@pytest.fixture
+async def server(bridge: Bridge) -> AsyncIterator[Server]:
+    async with Server().listening() as server:
+        assert await server.hears(wire.Bridge) == ABOUT
+        yield server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "a.py"
+    file.write_text(TEXT)
+    return file
+
+
+async def decided(task: asyncio.Task[Decision]) -> Decision:
+    async with asyncio.timeout(PATIENCE):
+        return await task
+
+
+async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    said = await server.hears(wire.Proposed)
+    assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812)
+    await bridge.reviews.close("claude", "tab")
+    assert isinstance(await decided(task), Withdrawn)
+    assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=True)
+
+
+async def test_unsaved_work_is_in_what_would_be_written_and_not_in_what_the_agent_wants(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
+    bridge.editor.open(str(file))
+    bridge.editor.type(str(file), f"zero\n{TEXT}")
+    task = bridge.propose(file)
+    said = await server.hears(wire.Proposed)
+    assert (said.old_text, said.new_text, said.agent_text) == (f"zero\n{TEXT}", f"zero\n{NEW}", NEW)
+    await bridge.reviews.close_all("claude")
+    await task
+
+
+async def test_an_agent_that_goes_leaves_its_question_to_its_own_dialog(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.hears(wire.Proposed)
+    task.cancel()
+    assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=False)
+
+
+@pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
+async def test_the_editors_decision_counts_where_it_is_the_first(
+    bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected
+) -> None:
+    task = bridge.propose(file)
+    bridge.editor.decide((await bridge.shown()).id, decision)
+    assert await decided(task) == decision
+    asked = await server.hears(wire.Decided)
+    assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
+
+
+async def test_a_decision_that_comes_too_late_is_none(bridge: Bridge, server: Server, file: Path) -> None:
+    server.rules = False
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.hears(wire.Proposed)
+    bridge.editor.decide(proposal.id, Accepted(NEW))
+    await until(lambda: "elsewhere" in str(bridge.editor.told), "the notice")
+    assert not task.done()
+    server.says(wire.Answer(proposal.id, "phone", MINE))
+    assert await decided(task) == Accepted(MINE)
+
+
+@pytest.mark.parametrize("fate", ["it hangs", "it goes"])
+async def test_a_server_that_does_not_say_who_was_first_leaves_it_to_the_editor(
+    bridge: Bridge, server: Server, file: Path, fate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reviewer_module, "RULING_SECONDS", 0.1 if fate == "it hangs" else 60.0)
+    server.rules = None
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.hears(wire.Proposed)
+    bridge.editor.decide(proposal.id, Accepted(NEW))
+    await server.hears(wire.Decided)
+    if fate == "it goes":
+        server.hang_up()
+    assert await decided(task) == Accepted(NEW)
+
+
+@pytest.mark.parametrize(("text", "decision"), [(MINE, Accepted(MINE)), (None, Rejected())])
+async def test_an_answer_of_a_client_closes_the_view_and_reaches_the_agent(
+    bridge: Bridge, server: Server, file: Path, text: str | None, decision: Decision
+) -> None:
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.hears(wire.Proposed)
+    server.says(wire.Answer(proposal.id, "phone", text))
+    assert await decided(task) == decision
+    await until(lambda: not bridge.editor.shown, "the view's end")
+    assert [said for said in server.heard if isinstance(said, wire.Gone)] == []
+
+
+# What others propose.
+
+
+def offer(file: Path, id: str = "appr_1", text: str = NEW) -> wire.Offer:
+    return wire.Offer(id, "Claude Code", str(file), text)
+
+
+@pytest.mark.parametrize(("decision", "text"), [(Accepted(MINE), MINE), (Rejected(), None)])
+async def test_the_editor_shows_what_others_propose_and_its_decision_is_told(
+    bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected, text: str | None
+) -> None:
+    server.says(offer(file))
+    proposal = await bridge.shown()
+    assert (proposal.agent, proposal.path, proposal.old_text, proposal.new_text) == (
+        "Claude Code",
+        str(file),
+        TEXT,
+        NEW,
+    )
+    bridge.editor.decide(proposal.id, decision)
+    assert await server.hears(wire.Answered) == wire.Answered("appr_1", text)
+    assert [said for said in server.heard if isinstance(said, wire.Proposed)] == []
+
+
+async def test_what_is_decided_elsewhere_is_closed_and_nothing_is_told(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
+    server.says(offer(file))
+    await bridge.shown()
+    server.says(wire.Withdraw("appr_1"))
+    await until(lambda: not bridge.editor.shown, "the view's end")
+    server.says(wire.Withdraw("appr_1"))
+    server.says(offer(file, "appr_2"))
+    await bridge.shown()
+    assert [said for said in server.heard if isinstance(said, wire.Answered | wire.Declined)] == []
+
+
+async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
+    server.says(offer(file, text="a\0b"))
+    assert await server.hears(wire.Declined) == wire.Declined("appr_1")
+
+
+async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes_is_found(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
+    server.says(offer(file))
+    await bridge.shown()
+    server.hang_up()
+    await until(lambda: not bridge.editor.shown, "the view's end")
+    await until(lambda: server.connections == 2, "another connection")
+    assert await server.hears(wire.Bridge, 2) == ABOUT
+
+
+async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server) -> None:
+    bridge.reviewer.changed()
+    bridge.about = wire.Bridge("Memory", ("/ws", "/more"), ())
+    bridge.reviewer.changed()
+    bridge.reviewer.changed()
+    assert await server.hears(wire.Bridge, 2) == bridge.about
+    assert len(server.heard) == 2
+
+
+async def test_it_goes_to_the_newest_server(bridge: Bridge, server: Server) -> None:
+    """Where hooks go too."""
+    async with Server().listening() as newer:
+        await newer.hears(wire.Bridge)
+    await until(lambda: server.connections == 2, "the way back")
+
+
+async def test_nonsense_of_a_server_ends_the_talk_and_nothing_else(bridge: Bridge, server: Server, file: Path) -> None:
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    await server.hears(wire.Proposed)
+    assert server._writer is not None
+    server._writer.write(b"nonsense\n")
+    await until(lambda: server.connections == 2, "another connection")
+    bridge.editor.decide(proposal.id, Accepted(NEW))
+    assert await decided(task) == Accepted(NEW)
+
+
+async def test_without_a_server_the_bridge_decides_at_once(bridge: Bridge, file: Path) -> None:
+    task = bridge.propose(file)
+    bridge.editor.decide((await bridge.shown()).id, Accepted(NEW))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert task.done()

@@ -32,6 +32,7 @@ const commands = {
   close: async ({ page }, { context }) => (people.delete(page), context.close()),
   click: ({ css }, { page }) => page.locator(css).first().click(),
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
+  choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
   type: ({ text }, { page }) => page.keyboard.type(text),
   select: ({ css, value }, { page }) => page.locator(css).selectOption(value),

@@ -96,7 +96,7 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         assert person.runs(WIDER) == []
     with browser.person(address, width=320, height=640) as person:
         person.fills("#prompt", "Something")
-        person.clicks(".composer button")  # Enter begins a new line on a phone
+        person.clicks(".composer .yes")  # Enter begins a new line on a phone
         person.sees(".approval .line.added")
         assert person.runs(WIDER) == []
         person.clicks(".approval button:has-text('Edit')")

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from pathlib import Path
 
 from tests import programs
 from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub, edit, read, text, tool_use
+from tests.e2e.messages_stub import MessagesStub, ModelRequest, edit, read, text, tool_use
 from tests.server.processes import serving
 
 from .conftest import page_of
 from .rig import Browser
 
 POEM = "one\ntwo\nthree\n"
+
+PASTES_A_PICTURE = """new Promise((done) => document.createElement('canvas').toBlob((blob) => {
+  const data = new DataTransfer();
+  data.items.add(new File([blob], 'drawing.png', { type: 'image/png' }));
+  const pasted = new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true });
+  document.querySelector('#prompt').dispatchEvent(pasted);
+  done(true);
+}))"""
+
+
+def picture_in(request: ModelRequest) -> str:
+    """Base64, of the one that came with the prompt."""
+    blocks = [block for message in request.body["messages"] for block in message["content"] if isinstance(block, dict)]
+    [source] = [block["source"] for block in blocks if block["type"] == "image"]
+    assert source["media_type"] == "image/png"
+    return str(source["data"])
 
 
 async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
@@ -43,7 +60,11 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
                 project = (await client.hear("update", "project_state"))["project_id"]
             with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
                 person.until("document.documentElement.dataset.connection === 'open'")
+                person.sees(".composer button[aria-label='Add a picture']")
+                person.runs(PASTES_A_PICTURE)
+                person.sees(".pictures img")
                 person.prompts("Change the poem")
+                person.sees(".prompt .attached", "drawing.png")
                 person.sees(".approval h3", "Claude wants to change poem.txt")
                 person.sees(".approval .line.added", "2")
                 person.clicks(".approval button:has-text('Edit')")
@@ -61,5 +82,6 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
                 person.clicks("button:has-text('Answer')")
                 person.sees(".said strong", "All")
                 person.sees(".finished", "Finished")
+                assert b64decode(picture_in(model.requests[0])).startswith(b"\x89PNG")
                 assert "no files please" in "\n".join(model.requests[3].tool_results)
                 assert "Right" in "\n".join(model.requests[4].tool_results)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 
-from tests.server.processes import Server
+from tests.server.processes import Server, serving
 
+from .conftest import page_of
 from .rig import Browser
+
+WEB = Path(str(files("drawbridge") / "web"))
 
 
 def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, address: str) -> None:
@@ -108,3 +112,35 @@ def test_where_there_is_no_git_the_page_says_why_a_run_can_not_be_looked_at(brow
         person.prompts("/quick")
         person.clicks("text=What it changed")
         person.sees(".changes .hint", "git work tree")
+
+
+async def test_an_agent_that_sees_nothing_is_offered_no_picture(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    options = ("--no-tls", "--allow", directory.parent, "--command-agent", "blind=cat")
+    async with serving(tmp_path / "data", *options) as server:
+        async with server.client() as client:
+            made = await client.ask("project_create", {"path": str(directory), "agent": "blind"})
+        with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
+            person.until("localStorage.getItem('drawbridge.features') !== null")
+            person.sees("#prompt")
+            assert not person("visible", css="button[aria-label='Add a picture']")
+
+
+def test_pictures_are_chosen_left_out_and_shown_by_their_names(browser: Browser, address: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "cat.png", tmp_path / "text.png"
+    file.write_bytes((WEB / "icon-192.png").read_bytes())
+    other.write_text("no picture at all")
+    with browser.person(address) as person:
+        person.sees("button[aria-label='Add a picture']")
+        person("choose", css=".composer input[type=file]", files=[str(file), str(file), str(other)])
+        person.sees(".toast", "text.png is no picture")
+        person.until("document.querySelectorAll('.pictures img').length === 2")
+        person.clicks("button[aria-label='Leave out cat.png']")
+        person.prompts("/quick")
+        person.sees(".finished")
+        person.loses(".pictures")
+        assert person.reads(".attached") == ["cat.png"]
+        assert person.complaints() == []
+        person("reload")
+        person.sees(".attached", "cat.png")

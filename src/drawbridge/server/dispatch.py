@@ -101,7 +101,9 @@ class Commands(Protocol):
 
 
 class Dispatch:
-    """``agents``: names of those that can be run. ``health`` is asked for its numbers. ``push``: browsers that are told."""
+    """``agents``: names of those that can be run, ``that_see`` of those among them that can be given pictures. ``health`` is
+    asked for its numbers. ``push``: browsers that are told.
+    """
 
     def __init__(
         self,
@@ -112,6 +114,7 @@ class Dispatch:
         version: str,
         health: Callable[[], replies.Health],
         push: Subscriptions | None = None,
+        that_see: Sequence[str] = (),
     ) -> None:
         self.ending = False
         """The server ends: nothing new is begun."""
@@ -119,6 +122,7 @@ class Dispatch:
         self._blobs = blobs
         self._roots = tuple(roots)
         self._agents = list(agents)
+        self._that_see = list(that_see)
         self._version = version
         self._health = health
         self._push_to = push
@@ -211,6 +215,7 @@ class Dispatch:
                 client_id=client.id,
                 device=replies.DeviceOf(name=client.name, scope=identity.scope, projects=identity.projects),
                 agents=self._agents,
+                pictures=self._that_see,
                 features=sorted(name for name, command in say.COMMANDS.items() if identity.may(command)),
                 limits=replies.Limits(),
             ),

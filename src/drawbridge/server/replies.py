@@ -107,8 +107,9 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run. ``features``: the
-    types of message that this server takes from this client.
+    """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run;
+    ``pictures``: those of them that can be given one with a prompt. ``features``: the types of message that this server takes
+    from this client.
     """
 
     server: str
@@ -117,6 +118,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     client_id: str
     device: DeviceOf
     agents: list[str]
+    pictures: list[str]
     features: list[str]
     limits: Limits
 

@@ -20,7 +20,7 @@ from drawbridge.private_files import make_private_directory
 from drawbridge.server import logs, messages, metrics_port, upgrade
 from drawbridge.server.access import Access, OwnNames, owner_token
 from drawbridge.server.addresses import served
-from drawbridge.server.agents.registry import agents
+from drawbridge.server.agents.registry import agents, that_see
 from drawbridge.server.audit import Audit
 from drawbridge.server.blobs import Blobs
 from drawbridge.server.core import Core
@@ -94,7 +94,8 @@ async def _serve(
         subscriptions=core.subscriptions,
         metrics=core.house.metrics,
     )
-    site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, monitor.health, notifier.subscriptions)
+    health, push = monitor.health, notifier.subscriptions
+    site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, health, push, that_see(known))
     tls = certificate.context() if certificate is not None else None
     async with (
         metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,

@@ -4,6 +4,7 @@ import { Connection, RequestError } from './connection.js';
 import { Conversation, recordOf } from './conversation.js';
 import { Projects } from './store.js';
 import * as kept from './kept.js';
+import { newId, sendUp } from './blobs.js';
 
 /** Records of a page of history. */
 const PAGE = 120;
@@ -12,6 +13,8 @@ const PAGE = 120;
 const TOO_FAR = 1000;
 
 const MESSAGE_BYTES = 900_000;
+
+/** A prompt that the server has not confirmed. @typedef {{id: string, project: string, prompt: string, attachments?: {blob_id: string, media_type: string, name: string}[]}} Unsent */
 
 export class Client extends EventTarget {
   constructor(/** @type {() => any} */ connect) {
@@ -28,7 +31,7 @@ export class Client extends EventTarget {
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
     this.connection.onmessage = (message) => this._heard(message);
-    /** Prompts that the server has not confirmed, the oldest first. @type {{id: string, project: string, prompt: string}[]} */
+    /** Prompts that the server has not confirmed, the oldest first. @type {Unsent[]} */
     this.unsent = kept.unsent();
   }
 
@@ -62,8 +65,14 @@ export class Client extends EventTarget {
 
   // What a person does.
 
-  async execute(/** @type {string} */ prompt) {
-    const one = { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, project: this._id, prompt };
+  /** Throws where a picture could not be sent up; then nothing was asked. @param {string} prompt @param {{blob: Blob, name: string}[]} [pictures] */
+  async execute(prompt, pictures = []) {
+    const project = this._id;
+    const attachments = [];
+    for (const { blob, name } of pictures) {
+      attachments.push({ blob_id: await sendUp(this.connection, new Uint8Array(await blob.arrayBuffer())), media_type: blob.type, name: name.slice(0, 200) });
+    }
+    const one = { id: newId(), project, prompt, ...(attachments.length && { attachments }) };
     this.unsent.push(one);
     kept.keepUnsent(this.unsent);
     this._tell('conversation');
@@ -222,7 +231,7 @@ export class Client extends EventTarget {
       if (!sent) return;
       if (data.position > 0) conversation.queue = [...conversation.queue, { run_id: data.run_id, position: data.position, prompt: sent.prompt }];
       if (seq === undefined) return;
-      const message = { type: 'user', message: { prompt: sent.prompt }, by: this.name };
+      const message = { type: 'user', message: { prompt: sent.prompt }, by: this.name, attachments: sent.attachments?.map(({ name }) => name) };
       conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
     } else if (type === 'update' && data.update_type === 'project_deleted') this._tell('gone');
   }
@@ -232,9 +241,9 @@ export class Client extends EventTarget {
     for (const one of this.unsent) void this._execute(one);
   }
 
-  /** @param {{id: string, project: string, prompt: string}} one */
+  /** @param {Unsent} one */
   async _execute(one) {
-    const data = { prompt: one.prompt, options: { partial_messages: true } };
+    const data = { prompt: one.prompt, options: { partial_messages: true }, attachments: one.attachments };
     try {
       await this.connection.ask('execute', data, { project: one.project, id: one.id, lasting: true });
     } catch (error) {
@@ -250,14 +259,7 @@ export class Client extends EventTarget {
   async _input(/** @type {object} */ input) {
     const bytes = new TextEncoder().encode(JSON.stringify(input));
     if (bytes.length < MESSAGE_BYTES) return { updated_input: input };
-    const blob_id = crypto.randomUUID();
-    const piece = 300_000;
-    for (let offset = 0; offset < bytes.length; offset += piece) {
-      const part = bytes.subarray(offset, offset + piece);
-      const data = btoa(Array.from(part, (byte) => String.fromCharCode(byte)).join(''));
-      await this.connection.ask('blob_put', { blob_id, offset, data, last: offset + piece >= bytes.length });
-    }
-    return { updated_input_blob: blob_id };
+    return { updated_input_blob: await sendUp(this.connection, bytes) };
   }
 
   _tell(/** @type {string} */ what) {

@@ -176,7 +176,7 @@ export class Conversation {
   /** What a person sees of a record. */
   _show(/** @type {Record} */ record) {
     const { direction, message } = record;
-    if (direction === 'client') this._add(record, 'prompt', { text: message?.message?.prompt ?? '', by: message?.by });
+    if (direction === 'client') this._add(record, 'prompt', { text: message?.message?.prompt ?? '', by: message?.by, attachments: message?.attachments });
     else if (direction === 'server') this._showEvent(record);
     else if (message?.type === 'assistant' || message?.type === 'user') this._showBlocks(record);
     else if (message?.type === 'system') {

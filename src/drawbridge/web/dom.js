@@ -35,6 +35,7 @@ const ICONS = {
   folder: 'M3 6h7l2 2h9v11H3z',
   help: 'M9 9a3 3 0 115 2.2c-1.2.8-2 1.3-2 2.8M12 18v.2',
   pen: 'M4 20l1-4L16 5l3 3L8 19z',
+  picture: 'M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9h.2',
   send: 'M4 12l16-8-5 16-3-7z',
   sessions: 'M4 6h16M4 12h16M4 18h10',
   stop: 'M7 7h10v10H7z',

@@ -52,7 +52,7 @@ export function keepPrompt(/** @type {string} */ project, /** @type {string} */ 
   set(`prompts.${project}`, JSON.stringify([...prompts(project).filter((one) => one !== prompt), prompt].slice(-50)));
 }
 
-/** @returns {{id: string, project: string, prompt: string}[]} */
+/** @returns {import('./client.js').Unsent[]} */
 export const unsent = () => json('unsent', []);
 export const keepUnsent = (/** @type {any[]} */ all) => set('unsent', all.length ? JSON.stringify(all) : '');
 

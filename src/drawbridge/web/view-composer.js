@@ -2,10 +2,11 @@
 
 import { button, h } from './dom.js';
 import * as kept from './kept.js';
+import { Pictures } from './pictures.js';
 
 export class Composer {
-  /** @param {string} project @param {{send: (text: string) => void}} world */
-  constructor(project, { send }) {
+  /** @param {string} project @param {{send: (text: string, pictures: import('./pictures.js').Picture[]) => void, failed: (error: Error) => void}} world */
+  constructor(project, { send, failed }) {
     this._project = project;
     this._send = send;
     this._earlier = kept.prompts(project);
@@ -15,8 +16,11 @@ export class Composer {
       oninput: () => this._changed(),
       onkeydown: (/** @type {KeyboardEvent} */ event) => this._key(event),
     });
+    this.pictures = new Pictures(failed);
     this._button = button({ label: 'Send', icon: 'send', class: 'yes', bare: true, onclick: () => this.submit() });
-    this.element = h('form', { class: 'composer', onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), this.submit()) }, this.area, this._button);
+    this.element = h('form', { class: 'composer', onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), this.submit()) },
+      this.pictures.element, this.pictures.input, this.pictures.button, this.area, this._button);
+    for (const type of ['paste', 'drop']) this.element.addEventListener(type, (/** @type {any} */ event) => this._given(event, event.clipboardData ?? event.dataTransfer));
     requestAnimationFrame(() => this._fit());
   }
 
@@ -26,7 +30,18 @@ export class Composer {
     kept.keepPrompt(this._project, text);
     this._earlier = kept.prompts(this._project);
     this.put('');
-    this._send(text);
+    this._send(text, this.pictures.take());
+  }
+
+  /** The agent can be given pictures. */
+  set sees(/** @type {boolean} */ sees) {
+    this.pictures.button.hidden = !sees;
+    if (!sees) this.pictures.take();
+  }
+
+  /** Pictures are taken; everything else goes its usual way. @param {Event} event @param {DataTransfer | null} data */
+  _given(event, data) {
+    if (!this.pictures.button.hidden && this.pictures.from(data)) event.preventDefault();
   }
 
   /** Another text in the box. */

@@ -34,7 +34,7 @@ export class ConversationView {
     this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
     this._status = h('div', { class: 'run' });
     this._rights = h('div', { class: 'hint rights' });
-    this.composer = new Composer(id, { send: (text) => (void client.execute(text), this.list.toEnd()) });
+    this.composer = new Composer(id, { send: (text, pictures) => void this._send(text, pictures), failed: world.failed });
     this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this._rights, this.composer.element));
     this.list = new WindowList(this.scroller, this._list, {
       render: (item) => itemView(item, this._itemWorld()),
@@ -54,6 +54,7 @@ export class ConversationView {
   redraw() {
     this._drawHead();
     this.composer.element.hidden = !this._may('execute');
+    this.composer.sees = this._may('blob_put') && Boolean(this.client.hello?.pictures?.includes(this._project?.agent));
     this._rights.hidden = this._may('execute');
     fill(this._rights, ...this._instead());
     for (const card of this._cards.values()) card.redraw();
@@ -126,6 +127,18 @@ export class ConversationView {
     if (!this._status.contains(this._words)) this._status.append(this._words);
     if (run && this._may('agent_interrupt')) this._status.append(this._stop);
     else this._stop.remove();
+  }
+
+  async _send(/** @type {string} */ text, /** @type {import('./pictures.js').Picture[]} */ pictures) {
+    this.list.toEnd();
+    try {
+      await this.client.execute(text, pictures);
+    } catch (error) {
+      // A picture did not arrive: all is as it was before.
+      if (!this.composer.area.value) this.composer.put(text);
+      this.composer.pictures.put(pictures);
+      this.world.failed(error);
+    }
   }
 
   stop() {

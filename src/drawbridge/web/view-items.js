@@ -24,9 +24,14 @@ export function itemView(item, world) {
 
 const views = { prompt: promptView, text: textView, aside: asideView, tool: toolView, question: questionView, finished: finishedView, notice: noticeView };
 
-function promptView(/** @type {any} */ { text, by, timestamp, truncated }, /** @type {any} */ world) {
+function promptView(/** @type {any} */ { text, by, timestamp, truncated, attachments }, /** @type {any} */ world) {
   const who = h('p', { class: 'who' }, by === 'desk' ? 'At the desk' : by && by !== world.me ? by : 'You', h('time', { datetime: timestamp, text: clock(timestamp) }));
-  return h('article', { class: 'prompt' }, who, h('div', { class: 'words', text }), more(truncated, world));
+  return h('article', { class: 'prompt' }, who, h('div', { class: 'words', text }), attached(attachments), more(truncated, world));
+}
+
+/** What went with a prompt, by its names. */
+function attached(/** @type {any} */ names) {
+  return Array.isArray(names) && names.length ? h('p', { class: 'attached' }, ...names.map((name) => h('span', { class: 'tag' }, icon('picture'), String(name)))) : null;
 }
 
 function textView(/** @type {any} */ { text, truncated }, /** @type {any} */ world) {

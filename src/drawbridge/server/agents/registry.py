@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ WITH_A_PROGRAM: Final = ("claude", "gemini", "codex")
 """Built-in agents whose program can be named."""
 
 BUILT_IN: Final = (*WITH_A_PROGRAM, "demo")
+
+TEXT_ALONE: Final = (Codex, Command)
 
 
 class Named(Struct, frozen=True):
@@ -39,6 +41,11 @@ def agents(named: Named) -> dict[str, Agent]:
     found += [Command(name, shlex.split(command)) for name, command in map(_parts, named.commands)]
     found.append(Demo())
     return {agent.name: agent for agent in found}
+
+
+def that_see(known: Mapping[str, Agent]) -> list[str]:
+    """Those that can be given a picture with a prompt, as far as that is known before they are started."""
+    return [name for name, agent in known.items() if not isinstance(agent, TEXT_ALONE)]
 
 
 def problems(named: Named) -> list[str]:

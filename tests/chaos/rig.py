@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -21,6 +22,8 @@ from tests.server.processes import STARTING, start
 from tests.waiting import PATIENCE
 
 Message = dict[str, Any]
+
+NUMBERS = count(1)
 
 
 @contextlib.contextmanager
@@ -88,7 +91,6 @@ class Client:
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.others: list[Message] = []
-        self._number = 0
 
     async def tell(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> None:
         message = {"type": type, "project_id": project, "request_id": request_id, "data": data}
@@ -101,8 +103,7 @@ class Client:
 
     async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
         """The answer; what comes before it goes to ``others``."""
-        self._number += 1
-        request_id = request_id or f"{id(self)}-{self._number}"
+        request_id = request_id or f"request-{next(NUMBERS)}"  # one that a project knows runs nothing
         await self.tell(type, project, request_id, **data)
         while (message := await self.next(2 * PATIENCE)).get("request_id") != request_id:
             self.others.append(message)

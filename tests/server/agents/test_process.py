@@ -36,6 +36,8 @@ from tests.waiting import PATIENCE, until
 from .rig import BAD_AGENT, Heard, Session, bad_agent, eventually, lives, session
 
 HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
+AT_ONCE = Times(interrupt=0.05, leave=0.05, leave_idle=0.1, sigint=0.1, sigterm=0.1, pipes=0.1)
+"""For who does not listen anyway."""
 
 
 @pytest.fixture
@@ -295,6 +297,7 @@ async def test_an_interrupt_that_is_not_heard_leaves_the_turn_open(agent: Sessio
     ],
 )
 async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, code: int) -> None:
+    agent.process.times = AT_ONCE if command == "stubborn" else HASTE
     agent.process.prompt(command)
     await agent.heard.next(SessionKnown)
     if command != "silent":
@@ -319,6 +322,7 @@ async def test_between_two_prompts_a_stubborn_agent_goes_too(tmp_path: Path) -> 
 
 
 async def test_who_stops_waiting_does_not_stop_the_end(agent: Session) -> None:
+    agent.process.times = AT_ONCE
     agent.process.prompt("stubborn")
     await agent.heard.next(Line)
 
@@ -375,7 +379,7 @@ def uvloop() -> Any:
 @pytest.mark.parametrize("command", ["say hello", "die 3", "child-and-die", "stubborn", "close-stdout", "line 1000000"])
 def test_the_faster_event_loop_does_the_same(uvloop: Any, tmp_path: Path, command: str) -> None:
     async def meet() -> Heard:
-        async with session(bad_agent(), tmp_path, times=HASTE) as agent:
+        async with session(bad_agent(), tmp_path, times=AT_ONCE if command == "stubborn" else HASTE) as agent:
             agent.process.prompt(command)
             await agent.heard.next(Line if command == "stubborn" else TurnEnded)
         return agent.heard

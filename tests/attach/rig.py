@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from drawbridge.attach.app import AttachApp
@@ -97,7 +98,7 @@ class Person:
         return card
 
 
-def shown(app: AttachApp) -> list[str]:
+def shown(app: App[None]) -> list[str]:
     compositor = app.screen._compositor
     return [strip.text for strip in compositor.render_strips()]
 

@@ -134,9 +134,13 @@ class ApprovalView(Vertical, can_focus=True):
             self._waiting = waiting
             self._draw()
 
-    def look(self) -> None:
-        """The person is brought here: only now they see it."""
+    def uncover(self) -> None:
+        """Only now the person is brought here, without having asked for it."""
         self._shown_at = time.monotonic()
+        self.look()
+
+    def look(self) -> None:
+        """The person comes here."""
         first = next(iter(self.query("RadioSet, Checkbox, .own")), self)
         first.focus()
 

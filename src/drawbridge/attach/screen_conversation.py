@@ -87,12 +87,17 @@ class ConversationScreen(Screen[None]):
         """The question that is shown."""
         return self._card
 
+    @property
+    def _is_there(self) -> bool:
+        """Not any more while the window is being closed, nor before all is in it."""
+        return len(self.query("Bar, History, #open, #status, #prompt")) == 5
+
     # What is seen.
 
     def show(self) -> None:
         """What is known now."""
         conversation, project = self._client.conversation, self._client.project
-        if conversation is None or not self.is_mounted:
+        if conversation is None or not self._is_there:
             return
         self._painter.me = self._client.name
         if project is not None:
@@ -115,7 +120,7 @@ class ConversationScreen(Screen[None]):
     def tick(self) -> None:
         """What goes on with time."""
         conversation, project = self._client.conversation, self._client.project
-        if conversation is None or project is None:
+        if conversation is None or project is None or not self._is_there:
             return
         run, waiting = conversation.run, len(conversation.open)
         if waiting:
@@ -202,7 +207,7 @@ class ConversationScreen(Screen[None]):
         if left > 0:
             self.set_timer(left + 0.01, self._focus_card)
         else:
-            card.look()
+            card.uncover()
 
     def on_key(self, event: events.Key) -> None:
         self._last_key = time.monotonic()

@@ -52,7 +52,7 @@ class ProjectScreen(Screen[None]):
 
     def show(self) -> None:
         """What is known now."""
-        if not self.is_mounted:
+        if len(self.query("Bar, #projects, #nothing")) < 3:  # the window is being closed
             return
         projects = self._client.projects
         waiting = f"{projects.waiting} waiting" if projects.waiting else ""

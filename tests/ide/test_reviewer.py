@@ -143,6 +143,15 @@ async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
     assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=True)
 
 
+async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, file: Path) -> None:
+    task = bridge.propose(file)
+    proposal = await bridge.shown()
+    async with Server().listening() as server:
+        assert (await server.hears(wire.Proposed)).id == proposal.id
+        server.says(wire.Answer(proposal.id, "phone", NEW))
+        assert await decided(task) == Accepted(NEW)
+
+
 async def test_unsaved_work_is_in_what_would_be_written_and_not_in_what_the_agent_wants(
     bridge: Bridge, server: Server, file: Path
 ) -> None:

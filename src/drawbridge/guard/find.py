@@ -54,7 +54,11 @@ def servers(environ: Mapping[bytes, bytes]) -> list[str]:
     names = sorted((name for name in _names(place) if name.endswith(".sock")), reverse=True)
     if not names:
         return []
-    me, status = posix.geteuid(), posix.lstat(place)
+    me = posix.geteuid()
+    try:
+        status = posix.lstat(place)
+    except OSError:
+        return []
     if status.st_uid != me or status.st_mode & 0o077 or status.st_mode & FILE_TYPE != DIRECTORY:
         return []
     return [path for path in (f"{place}/{name}" for name in names) if is_ours(path, me)]

@@ -43,7 +43,7 @@ class Reviewer:
         self._known_as = known_as
         self._writer: asyncio.StreamWriter | None = None
         self._told: wire.Bridge | None = None
-        self._proposed: set[str] = set()
+        self._open: dict[str, wire.Proposed] = {}
         self._rulings: dict[str, asyncio.Future[bool]] = {}
         self._offered: dict[str, asyncio.Task[None]] = {}
 
@@ -70,11 +70,15 @@ class Reviewer:
     # What its own agents propose.
 
     def knows(self, id: str) -> bool:
-        return id in self._proposed
+        """A server was told of it."""
+        return self._writer is not None and id in self._open
 
     def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
-        """The editor shows this; ``new_text`` is what the agent wants, ``drafted`` what would become of it."""
-        if self._writer is None or owner is self:
+        """The editor shows this; ``new_text`` is what the agent wants, ``drafted`` what would become of it.
+
+        It is kept as long as it is open, for a server that comes later.
+        """
+        if owner is self:
             return
         pid, session = self._known_as(owner)
         said = wire.Proposed(
@@ -88,12 +92,12 @@ class Reviewer:
             agent_text=None if new_text == drafted.new_text else new_text,
         )
         if len(drafted.old_text) + len(drafted.new_text) + len(new_text) < wire.LINE_BYTES // 8:
-            self._proposed.add(id)
+            self._open[id] = said
             self._send(said)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
         """Whether the editor's decision is the first one; ``text`` None: rejected."""
-        if self._writer is None or id not in self._proposed:
+        if not self.knows(id):
             return True
         ruling = self._rulings[id] = asyncio.get_running_loop().create_future()
         self._send(wire.Decided(id, text))
@@ -106,8 +110,7 @@ class Reviewer:
             self._rulings.pop(id, None)
 
     def gone(self, id: str, *, settled: bool) -> None:
-        if id in self._proposed:
-            self._proposed.discard(id)
+        if self._open.pop(id, None) is not None:
             self._send(wire.Gone(id, settled))
 
     # The server.
@@ -118,6 +121,8 @@ class Reviewer:
         watching = asyncio.get_running_loop().create_task(self._leave_for_a_newer(path, writer))
         try:
             self._send(self._told)
+            for proposed in self._open.values():
+                self._send(proposed)
             while line := await reader.readline():
                 self._heard(wire.told_bridge(line))
         except ValueError as error:
@@ -148,7 +153,6 @@ class Reviewer:
         if self._writer is not None:
             self._writer.close()
         self._writer = None
-        self._proposed.clear()
         for ruling in self._rulings.values():
             if not ruling.done():
                 ruling.set_result(True)
@@ -170,7 +174,7 @@ class Reviewer:
                 if id in self._offered:
                     self._reviews.take_off(self, id, written=written)
             case wire.Answer(id, by, text):
-                self._proposed.discard(id)
+                self._open.pop(id, None)
                 self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
             case wire.Ruling(id, won):
                 ruling = self._rulings.get(id)

@@ -52,6 +52,8 @@ class WireClient:
 
         def wanted(message: Message) -> bool:
             data = message["data"]
+            if not isinstance(data, dict):  # a bare history
+                return bool(message["type"] == type)
             if update_type is not None and data.get("update_type") != update_type:
                 return False
             inner = data["data"] if type == "update" else data

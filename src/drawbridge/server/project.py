@@ -175,7 +175,8 @@ class Project:
         """Ends the run with its process; returns when both are over."""
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
-        seq = self.journal.event(records.KILLED, fields, asker)
+        # Who comes second waits for the same end.
+        seq = self.journal.event(records.KILLED, fields, asker) if run.stopped_as != "killed" else None
         if run.state is State.QUEUED:
             self._give_up_slot()
             self.ended(run, "killed", None, None)

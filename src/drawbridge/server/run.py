@@ -89,8 +89,9 @@ class Run:
         return self._step(Step.ANSWERED)
 
     def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
-        """It is to end early; the first reason counts."""
-        if not self._step(Step.STOP):
+        """It is to end early; the first reason counts, but a kill goes over an interrupt that was not heard."""
+        harder = self.state is State.STOPPING and (self.stopped_as, reason) == ("interrupted", "killed")
+        if not self._step(Step.STOP) and not harder:
             return False
         self.stopped_as, self.stopped_for = reason, error
         return True

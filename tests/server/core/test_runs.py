@@ -139,6 +139,21 @@ async def test_a_kill_ends_the_run_once_and_keeps_what_was_said(tmp_path: Path) 
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
 
 
+async def test_a_kill_goes_over_an_interrupt_that_is_not_heard(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        await server.does(phone, "agent_interrupt", project)
+        answers = await asyncio.gather(
+            server.does(phone, "agent_kill", project), server.does(page, "agent_kill", project)
+        )
+        assert [answer["data"]["update_type"] for answer in answers] == ["execution_killed"] * 2
+        assert process.ended
+        assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed"]
+        assert [one["message"].get("subtype") for one in records(server, project)].count("execution_killed") == 1
+
+
 async def test_killing_where_nothing_runs_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -50,6 +50,13 @@ SERVE: Final = (
     Setting("max_queue", "number", 20, "prompts that wait in one project (default: 20)", metavar="N", range=(1, 1_000)),
     Setting("max_clients", "number", 256, "clients at once (default: 256)", metavar="N", range=(1, 10_000)),
     Setting(
+        "authorized_keys",
+        "text",
+        None,
+        "let in who has one of the SSH keys in this file, as OpenSSH writes it; with all rights",
+        metavar="FILE",
+    ),
+    Setting(
         "max_per_address",
         "number",
         64,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 import secrets
 import socket
@@ -17,8 +18,12 @@ from drawbridge.server.addresses import is_loopback as is_loopback
 from drawbridge.server.addresses import of_this_machine
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.devices import Devices, same, wrong_token
+from drawbridge.server.protocol import SshAuth
 from drawbridge.server.scopes import Identity, owner
+from drawbridge.server.ssh_keys import BadSignature, Keys, challenge, verified
 from drawbridge.wire.gate import Head, Refusal
+
+logger = logging.getLogger("drawbridge.server")
 
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
@@ -78,12 +83,14 @@ class Access:
         devices: Devices | None = None,
         origins: Sequence[str] = (),
         proxies: Sequence[str] = (),
+        keys: Keys | None = None,
     ) -> None:
         """``origins``: of web pages elsewhere that are let in. ``proxies``: addresses and networks that say whom they bring."""
         self._token = token
         self._names = names
         self._scheme = "https" if secure else "http"
         self._devices = devices
+        self._keys = keys
         self._origins = frozenset(origin.lower().removesuffix("/") for origin in origins)
         self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies]
 
@@ -136,8 +143,34 @@ class Access:
         device, token = pairing.redeem(self._devices, code, name)
         return device.identity, token
 
+    def nonce(self) -> str:
+        """Raises ``ClientError`` where no SSH keys are taken."""
+        if self._keys is None:
+            raise ClientError("NOT_SUPPORTED", "This server takes no SSH keys; its owner can: --authorized-keys.")
+        return secrets.token_urlsafe(32)
+
+    def signed(self, answer: SshAuth, nonce: str | None) -> Identity:
+        """Whose key has signed it. ``nonce``: of the challenge that waits. Raises ``ClientError``."""
+        if self._keys is None:
+            self.nonce()
+        if nonce is None or not same(answer.nonce, nonce):
+            raise ClientError("SIGNATURE_REPLAYED", "This challenge was answered, or is another connection's.")
+        if _without_port(answer.host) not in self._names:
+            raise ClientError("SIGNATURE_FOREIGN", "The signature is for a server of another name than this one's.")
+        try:
+            entry = self._keys.find(verified(answer.signature, challenge(answer.host, nonce))) if self._keys else None
+        except BadSignature as error:
+            logger.info("a signature is refused: %s", error)
+            entry = None
+        if entry is None:
+            text = "It is no signature of this challenge by a key that the owner has authorised."
+            raise ClientError("SIGNATURE_WRONG", text, "data.signature")
+        return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
+
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why somebody who was let in may not stay."""
+        if identity.key is not None and self._keys is not None and identity.key not in self._keys:
+            return ClientError("TOKEN_REVOKED", "This SSH key is not authorised any more.")
         if identity.device_id is None or self._devices is None:
             return None
         return self._devices.refusal(identity.device_id)

@@ -23,6 +23,9 @@ from drawbridge.site import WebSocket
 AUTH_SECONDS: Final = 5.0
 """From the open WebSocket to the token."""
 
+SIGNING_SECONDS: Final = 60.0
+"""From the challenge to its signature."""
+
 AUTH_BYTES: Final = 4_096
 """Of the first message of who has not shown a token yet."""
 
@@ -75,13 +78,19 @@ class Serves(Protocol):
 class Client:
     """A ``Peer`` of the door and a ``Subscriber`` of the core."""
 
-    def __init__(self, id: str, websocket: WebSocket, server: Serves, identity: Identity | None, address: str) -> None:
+    def __init__(
+        self, id: str, websocket: WebSocket, server: Serves, identity: Identity | None, *, address: str, host: str
+    ) -> None:
+        """``host``: the name that it came by."""
         self.id = id
         self.address = address
         self.name = self.address or "unknown"
         self.topics: set[str] = set()
         self._silent = True
         self.identity: Identity | None = None
+        self.host = host
+        self.nonce: str | None = None
+        """Of the challenge that waits for a signature."""
         self._websocket = websocket
         self._server = server
         self.outbox = Outbox(websocket, self._too_slow)
@@ -159,6 +168,13 @@ class Client:
         """Into the audit, with who it was."""
         if event is not None:
             self._server.note(event[0], self, **event[1])
+
+    def wait_longer(self) -> None:
+        """For somebody who has to type a passphrase, or to touch a key."""
+        if self._timer is not None:
+            self._timer.cancel()
+            late = "the signature did not come in time"
+            self._timer = asyncio.get_running_loop().call_later(SIGNING_SECONDS, self.close, UNAUTHORIZED, late)
 
     def count_prompt(self) -> None:
         """Raises ``ClientError`` where it gives too many."""

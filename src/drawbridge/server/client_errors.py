@@ -35,6 +35,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_WRONG": Kind("There is no such pairing code."),
     "PAIRING_USED": Kind("The pairing code was used before; it is good for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code is older than ten minutes."),
+    "SIGNATURE_WRONG": Kind("It is no signature of this challenge by a key that the owner has authorised."),
+    "SIGNATURE_REPLAYED": Kind("The challenge is not the one that this connection was given last, or it was answered."),
+    "SIGNATURE_FOREIGN": Kind("The signature is for another server's name: somebody in between has passed it on."),
     "RATE_LIMITED": Kind(
         "Too often: failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` says "
         "for how many seconds to wait.",

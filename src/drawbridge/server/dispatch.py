@@ -131,6 +131,8 @@ class Dispatch:
             say.Hello: self._hello,
             say.Auth: self._log_in,
             say.Pair: self._log_in,
+            say.SshChallenge: self._log_in,
+            say.SshAuth: self._log_in,
             say.HealthCheck: self._health_check,
             say.Subscribe: self._subscribe,
             say.Unsubscribe: self._unsubscribe,
@@ -221,7 +223,7 @@ class Dispatch:
             ),
         )
 
-    async def _log_in(self, command: say.Auth | say.Pair, client: Client) -> Answer:
+    async def _log_in(self, command: say.Command, client: Client) -> Answer:
         return client.log_in(command)
 
     async def _health_check(self, command: say.HealthCheck, client: Client) -> Answer:

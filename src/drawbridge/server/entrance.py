@@ -18,6 +18,7 @@ from drawbridge.server.access import Access
 from drawbridge.server.addresses import is_loopback
 from drawbridge.server.audit import Audit
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.protocol import SshAuth
 from drawbridge.server.rate_limits import Buckets, Refused, place
 from drawbridge.server.scopes import Identity
 from drawbridge.wire.gate import Head, Refusal
@@ -102,6 +103,14 @@ class Entrance:
             raise
         self.note("paired", device=identity.name, device_id=identity.device_id, scope=identity.scope, address=address)
         return identity, token
+
+    def nonce(self) -> str:
+        """For a challenge. Raises ``ClientError`` where no SSH keys are taken."""
+        return self._access.nonce()
+
+    def by_signature(self, answer: SshAuth, nonce: str | None, address: str) -> Identity:
+        """``nonce``: of the challenge that this connection was given last. Raises ``ClientError``."""
+        return self._tried(lambda: self._access.signed(answer, nonce), address, short=True)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
         """Raises ``ClientError`` where the device gives too many. The owner's own clients are told apart by address."""

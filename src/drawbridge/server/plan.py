@@ -22,6 +22,7 @@ from drawbridge.server.disk import Sizes
 from drawbridge.server.entrance import Crowd
 from drawbridge.server.house import Limits
 from drawbridge.server.memory import MB
+from drawbridge.server.ssh_keys import Keys
 from drawbridge.server.tls import Certificate
 from drawbridge.server.upkeep import Retention
 
@@ -43,6 +44,7 @@ class Plan:
         self.crowd = Crowd(values["max_clients"], values["max_per_address"], values["max_prompts"])
         self.origins: tuple[str, ...] = values["allow_origin"]
         self.proxies: tuple[str, ...] = values["trusted_proxy"]
+        self.keys = Keys(Path(values["authorized_keys"]).expanduser()) if values["authorized_keys"] else None
         self.fsync = values["fsync"]
         self.json: bool = values["json"]
         self.webhook: str | None = values["webhook"]
@@ -103,6 +105,7 @@ def problems(values: Mapping[str, Any]) -> list[str]:
             for given in values["trusted_proxy"]
             if not _is_network(given)
         ),
+        *_keys(values),
         *_log_file(values),
         *_never(values),
     ]
@@ -147,6 +150,15 @@ def _log_file(values: Mapping[str, Any]) -> list[str]:
             open(values["log_file"], "a").close()
         except OSError as error:
             return [f"--log-file: {values['log_file']} can't be written: {(error.strerror or str(error)).lower()}"]
+    return []
+
+
+def _keys(values: Mapping[str, Any]) -> list[str]:
+    if values["authorized_keys"]:
+        try:
+            Keys(Path(values["authorized_keys"]).expanduser()).look()
+        except BadSetting as error:
+            return [f"--authorized-keys: {str(error).removesuffix('.')}"]
     return []
 
 

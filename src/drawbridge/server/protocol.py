@@ -63,6 +63,21 @@ class Pair(Command, kw_only=True):
     name: Identifier | None = None
 
 
+class SshChallenge(Command):
+    """Asks for something to sign with an SSH key."""
+
+
+class SshAuth(Command, kw_only=True):
+    """``signature``: as ``ssh-keygen -Y sign -n drawbridge`` makes it, of the bytes that ``ssh_keys.challenge`` has.
+
+    ``host``: the name, and the port where there is one, that the client came by.
+    """
+
+    nonce: Identifier
+    host: Identifier
+    signature: Text
+
+
 class HealthCheck(Command):
     pass
 
@@ -243,6 +258,8 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "hello": Hello,
     "auth": Auth,
     "pair": Pair,
+    "ssh_challenge": SshChallenge,
+    "ssh_auth": SshAuth,
     "health_check": HealthCheck,
     "subscribe": Subscribe,
     "unsubscribe": Unsubscribe,
@@ -273,7 +290,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
 }
 """``type`` → what its message carries."""
 
-LOGINS: Final = (Auth, Pair)
+LOGINS: Final = (Auth, Pair, SshChallenge, SshAuth)
 """What may be said before anything else."""
 
 TYPE_OF: Final[Mapping[type[Command], str]] = {command: name for name, command in COMMANDS.items()}

@@ -128,6 +128,14 @@ class Authenticated(Struct, frozen=True):
     client: str
 
 
+class SshChallenge(Struct, frozen=True):
+    """What to sign: ``text``, with the host in it that the server was asked by. Who dialled another one signs that."""
+
+    nonce: str
+    host: str
+    text: str
+
+
 class Paired(Struct, frozen=True, kw_only=True):
     """The answer to ``pair``: the one message that a token is in. The connection goes on as the new device's."""
 

@@ -70,6 +70,7 @@ TYPES: Final[Mapping[str, Any]] = {
     "project_list": ProjectList,
     "run_changes": say.RunChanges,
     "session_list": SessionList,
+    "ssh_challenge": replies.SshChallenge,
     "subscribed": replies.Topics,
 }
 """``type`` → ``data``, but for ``update``."""

@@ -26,6 +26,8 @@ NEEDED: Final[Mapping[type[say.Command], Scope]] = {
     say.Hello: "view",
     say.Auth: "view",
     say.Pair: "view",
+    say.SshChallenge: "view",
+    say.SshAuth: "view",
     say.HealthCheck: "view",
     say.Subscribe: "view",
     say.Unsubscribe: "view",

@@ -64,7 +64,13 @@ def run(values: dict[str, Any]) -> int:
         listening, running = _listen(plan.host, plan.port), asyncio.Runner(loop_factory=_fast_loop())
         with contextlib.closing(listening) as listener, running as runner:
             access = Access(
-                token, names, secure=plan.tls, devices=devices, origins=plan.origins, proxies=plan.proxies
+                token,
+                names,
+                secure=plan.tls,
+                devices=devices,
+                origins=plan.origins,
+                proxies=plan.proxies,
+                keys=plan.keys,
             )
             entrance = Entrance(access, plan.crowd, Audit(plan.data))
             return runner.run(_serve(plan, listener, entrance, names, certificate))

@@ -18,10 +18,11 @@ from drawbridge.server.entrance import Entrance
 from drawbridge.server.messages import Answer, State, update
 from drawbridge.server.outbox import Writers
 from drawbridge.server.page import Page
-from drawbridge.server.protocol import Auth, ClientError, Command, Pair
+from drawbridge.server.protocol import Auth, ClientError, Command, Pair, SshAuth, SshChallenge
 from drawbridge.server.replies import Stats
 from drawbridge.server.scopes import Identity
 from drawbridge.server.screen import PATH
+from drawbridge.server.ssh_keys import challenge
 from drawbridge.server.subscriber import Frame, Subscriber
 from drawbridge.server.tls import authority_of
 from drawbridge.wire.gate import Head, Refusal
@@ -90,7 +91,8 @@ class ServerSite:
         identity = self._entrance.shown(head)
         address = self._entrance.address(head)
         self._entrance.came(address)
-        client = Client(f"client_{next(self._numbers)}", websocket, self, identity, address)
+        host = head.one("host") or ""
+        client = Client(f"client_{next(self._numbers)}", websocket, self, identity, address=address, host=host)
         if not client.is_known:
             self._strangers[client] = None
             if len(self._strangers) > STRANGERS:
@@ -114,17 +116,32 @@ class ServerSite:
         """Who is known already stays who it is."""
         if isinstance(command, Pair):
             return self._pair(command, client)
-        assert isinstance(command, Auth)
-        identity = self._entrance.by_token(command.token, client.address)
+        if isinstance(command, SshChallenge):
+            return self._challenge(client)
+        identity = self._identified(command, client)
         if client.identity is None:
             client.let_in(identity)
         elif identity != client.identity:
             raise ClientError(
                 "UNAUTHORIZED", "The token is another device's. You are still who you were.", "data.token"
             )
-        if command.client is not None and identity.is_owner:
-            client.name = command.client
+        name = getattr(command, "client", None)
+        if name is not None and identity.is_owner:
+            client.name = name
         return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
+
+    def _identified(self, command: Command, client: Client) -> Identity:
+        if isinstance(command, SshAuth):
+            nonce, client.nonce = client.nonce, None
+            return self._entrance.by_signature(command, nonce, client.address)
+        assert isinstance(command, Auth)
+        return self._entrance.by_token(command.token, client.address)
+
+    def _challenge(self, client: Client) -> Answer:
+        client.nonce = self._entrance.nonce()
+        client.wait_longer()
+        text = challenge(client.host, client.nonce).decode()
+        return Answer(type="ssh_challenge", data=replies.SshChallenge(client.nonce, client.host, text))
 
     def _pair(self, command: Pair, client: Client) -> Answer:
         identity, token = self._entrance.by_code(command.code, command.name, client.address)

@@ -40,6 +40,7 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "push_unsubscribe": {"endpoint": "e"},
     "auth": {"token": "none"},
     "pair": {"code": "AAAA-AAAA"},
+    "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
 }
 """The least that a message of this type has to say; those that need nothing are left out."""
 

@@ -170,6 +170,12 @@ async def test_where_nothing_or_something_else_listens_one_line_says_so() -> Non
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 
+async def test_no_other_command_waits_for_textual() -> None:
+    look = "import sys, drawbridge.cli as cli; cli.parser(); sys.exit('textual' in sys.modules)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", look)
+    assert await process.wait() == 0
+
+
 async def test_without_a_terminal_nothing_is_drawn() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")

@@ -87,6 +87,10 @@ class AttachApp(App[None]):
                 screen.put_back(unsent.prompt)
         self.notify(block(str(error)), severity="error", markup=False)
 
+    def on_app_focus(self) -> None:
+        """Somebody looks: the next try is now."""
+        self.client.connection.hurry()
+
     # Projects.
 
     def on_project_screen_chosen(self, event: ProjectScreen.Chosen) -> None:

@@ -76,6 +76,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._shown_at = time.monotonic()
         self._waiting = 1
         self._height = FEWEST_LINES
+        self._most = 0
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title")
@@ -157,6 +158,10 @@ class ApprovalView(Vertical, can_focus=True):
         # What does not fit has no size yet: a line is the least.
         others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
         most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
+        if most == self._most:
+            return
+        self._most = most
+        self.call_after_refresh(self._fit)  # what was cut off may turn out to be higher
         for body in bodies:
             body.styles.max_height = most
         for area in self.query(".draft"):

@@ -187,7 +187,6 @@ class ConversationScreen(Screen[None]):
         self._card = ApprovalView(request, agent, self._painter, standing)
         self.query_one("#open").mount(self._card)
         self.set_timer(0.05, self._focus_card)
-        self.app.bell()
 
     def _close(self, card: ApprovalView) -> None:
         if card is not self._card:

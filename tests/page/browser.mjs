@@ -52,6 +52,7 @@ const commands = {
   offline: ({ on }, { context }) => context.setOffline(on),
   shot: ({ file }, { page }) => page.screenshot({ path: file }).then(() => null),
   allow: ({ what, url }, { context }) => context.grantPermissions(what, { origin: url }),
+  worker: ({ code }, { context }) => context.serviceWorkers()[0].evaluate(code),
   // As the browser's push service would bring it.
   push: async ({ data }, { context, page }) => {
     const session = await context.newCDPSession(page);

@@ -6,9 +6,12 @@ The page is the real one, in a real browser, before a real server and the demo a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.server.processes import Server, serving
@@ -70,9 +73,19 @@ class Agent:
         )
 
 
+@contextlib.contextmanager
+def home_of_ada() -> Iterator[Path]:
+    """A directory whose name can be shown."""
+    root = Path(tempfile.gettempdir()) / "ada"
+    root.mkdir()
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
 async def take(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="db-") as scratch, tempfile.TemporaryDirectory(prefix="ada-") as home:
-        root = Path(home)
+    with tempfile.TemporaryDirectory(prefix="db-") as scratch, home_of_ada() as root:
         directory = root / "toll-house"
         directory.mkdir(parents=True)
         (directory / "bridge.py").write_text(PYTHON)

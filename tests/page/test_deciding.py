@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+
+import pytest
 
 from tests.server.processes import Server
 
-from .conftest import page_of
+from .conftest import page_of, project_in
 from .rig import Browser
 
 CARD = ".approval"
@@ -32,16 +35,77 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         person.sees(f"{CARD} .line.added", "> You said: Say that it rains")
         person.sees(".project .state", "Waits for you")
         person.until("document.title.startsWith('(1) ')")
+        person.sees(f"{CARD} table.split")
         assert "rains" not in (directory / "notes.md").read_text()
         person.clicks(f"{CARD} button:has-text('Accept')")
         person.sees(".said", "Done: notes.md has the new line.")
         person.sees(".finished", "Finished")
         person.sees(".settled-line", "Accepted by")
         person.loses(CARD)
+        assert not person("visible", css=".tool .result"), "a call is folded, with its result"
+        person.clicks("details.tool summary")
+        person.sees(".tool .result", "has been updated")
         assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
         complaints = [text for text in person.complaints() if "4401" not in text]
         assert complaints == []
         assert {url.split("/")[2] for url in person("requests") if url.startswith("http")} == {server.url.split("/")[2]}
+
+
+async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_is_room(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    code = directory / "bridge.py"
+    code.write_text("def toll(carts):\n    return carts * 2  # coppers\n")
+    (directory / "notes.md").unlink()
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.prompts("Something")
+        person.clicks(f"{CARD} .yes")
+        person.sees(".finished")
+        code.write_text("def toll(carts):\n    return carts * 2  # coppers\n# You said: one\n")
+        person.prompts("two")
+        person.sees(f"{CARD} .code-comment", "# You said: two")
+        person.sees(f"{CARD} table.split")
+        person("resize", width=390, height=800)
+        person.sees(f"{CARD} table.unified")
+        assert person.reads(f"{CARD} table.unified .line.added") == ["+\n# You said: two"]
+        person.presses("Escape")
+        person.presses("e")
+        person.fills(f"{CARD} textarea", "def toll(carts):\n    return carts * 3  # coppers\n")
+        person.clicks("text=Accept with my edits")
+        person.until("document.querySelectorAll('.finished').length === 2")
+    assert code.read_text() == "def toll(carts):\n    return carts * 3  # coppers\n"
+
+
+ANSWERS_AT = "setTimeout(() => document.querySelector('.approval footer .{0}')?.click(), {1} - Date.now())"
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.slow)])
+def test_two_browsers_answer_in_the_same_moment_and_one_of_them_counts(
+    browser: Browser, address: str, directory: Path, rounds: int
+) -> None:
+    with browser.person(address) as ada, browser.person(address) as bob:
+        for name, person in (("Ada", ada), ("Bob", bob)):
+            person.runs(f"localStorage.setItem('drawbridge.name', '{name}')")
+            person("reload")
+            person.sees("h2", "blog")
+        for number in range(1, rounds + 1):
+            before = (directory / "notes.md").read_text()
+            ada.prompts(f"round {number}")
+            bob.sees(f"{CARD} .line.added", f"round {number}")
+            ada.sees(f"{CARD} .line.added", f"round {number}")
+            ada.presses("Escape")
+            bob.clicks(f"{CARD} .no")
+            moment = time.time() * 1000 + 400
+            ada.runs(ANSWERS_AT.format("yes", moment))
+            bob.runs(ANSWERS_AT.format("no", moment))
+            for person in (ada, bob):
+                person.until(f"document.querySelectorAll('.settled-line').length === {number}")
+                person.until(f"document.querySelectorAll('.finished').length === {number}")
+            said = [person.reads(".settled-line")[-1] for person in (ada, bob)]
+            assert said[0].split("\n") == said[1].split("\n")
+            written = (directory / "notes.md").read_text() != before
+            assert said[0].startswith("Accepted by Ada" if written else "Rejected by Bob")
 
 
 def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, directory: Path) -> None:

@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
+from tests.e2e import claude_rig
+from tests.e2e.messages_stub import MessagesStub, text
+from tests.e2e.tmux import wait_until
+
 from .rig import Browser
 
 COMMAND = [sys.executable, "-m", "drawbridge", "demo", "--no-browser"]
@@ -60,3 +65,48 @@ def test_a_signal_ends_it_as_well(demo: subprocess.Popen[str]) -> None:
     demo.terminate()
     assert demo.wait(15) == 0
     assert left() == []
+
+
+def test_the_page_is_opened_by_a_file_that_nobody_else_reads(browser: Browser, tmp_path: Path) -> None:
+    """What a program is started with, everybody on the machine can read: the token is not among it."""
+    opened, program = tmp_path / "opened", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n')
+    program.chmod(0o700)
+    environment = os.environ | {"BROWSER": str(program)}
+    process = subprocess.Popen(COMMAND[:-1], stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
+    try:
+        address = address_in(process)
+        wait_until(opened.exists)
+        file = Path(opened.read_text().removeprefix("file://"))
+        assert "token" not in opened.read_text()
+        assert address.split("#")[0] in file.read_text()
+        with browser.person(file.as_uri()) as person:
+            person.sees(".approval h3", "README.md")
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_real_agent_waits_for_the_person(browser: Browser) -> None:
+    claude = programs.claude()
+    with MessagesStub() as model:
+        model.will_say(text("I mind the **bridge**."))
+        claude_rig.prepare_home(Path("/nowhere"))
+        environment = claude_rig.environment(model)
+        environment["PATH"] = f"{claude.parent}:{environment['PATH']}"
+        process = subprocess.Popen(
+            [*COMMAND, "--agent", "claude"], stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+        )
+        try:
+            with browser.person(address_in(process)) as person:
+                person.sees(".path", "claude · ")
+                assert person.reads(".prompt") == []
+                person.prompts("Who are you?")
+                person.sees(".said strong", "bridge")
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+            assert process.stdout is not None
+            process.stdout.close()

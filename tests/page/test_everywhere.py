@@ -154,7 +154,8 @@ def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path
     assert "first second line" in (directory / "notes.md").read_text()
 
 
-def test_the_first_view_is_small(browser: Browser, server: Server) -> None:
-    with browser.person(page_of(server)) as person:
-        person.sees("#token")
-        assert person("bytes") <= 150_000
+def test_the_first_view_is_small(browser: Browser, server: Server, address: str) -> None:
+    for url, seen in ((page_of(server), "#token"), (address, "h2")):
+        with browser.person(url) as person:
+            person.sees(seen)
+            assert 10_000 < person("bytes") <= 150_000, "over the wire, as it was sent"

@@ -28,9 +28,19 @@ SUBSCRIBE = f"""(() => {{
 }})()"""
 """Chromium's own service is not to be had in a test; what the page and the server make of it is."""
 
+REMEMBER_NOTICES = """(() => {
+  self.told = [];
+  const show = ServiceWorkerRegistration.prototype.showNotification;
+  ServiceWorkerRegistration.prototype.showNotification = function (title, options) {
+    self.told.push([title, options.body, options.tag, options.data]);
+    return show.call(this, title, options);
+  };
+})()"""
+
 COUNT_SOUNDS = """(() => {
   window.sounds = 0;
   const begin = OscillatorNode.prototype.start;
+  navigator.setAppBadge = async (number) => { window.badge = number; };
   OscillatorNode.prototype.start = function (...when) { window.sounds++; return begin.apply(this, when); };
 })()"""
 
@@ -64,6 +74,7 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
         person.runs(f"navigator.serviceWorker.ready.then(() => {{ {HIDE}; {COUNT_SOUNDS} }})")
         await has_a_question(server, project)
         person.until("document.title === '(1) Drawbridge'")
+        person.until("window.badge === 1")
         person.until("window.sounds === 2")
         person.until(f"{NOTICES}.then((all) => all.length === 1)")
         [told] = person.runs(NOTICES)
@@ -114,9 +125,9 @@ async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browse
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
-        person.runs("window.seen = []; setInterval(async () => window.seen.push(...await (" + NOTICES + ")), 1)")
+        person("worker", code=REMEMBER_NOTICES)
         person("push", data=json.dumps(said))
-        person.until("window.seen.length > 0")
-        [told] = person.runs("[window.seen[0]]")
-        assert told == {"title": said["title"], "body": said["body"], "tag": "proj_1", "data": "/#/p/proj_1"}
+        while not (told := person("worker", code="self.told")):
+            person.runs("new Promise((later) => setTimeout(later, 20))")
+        assert told == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # it is looked at

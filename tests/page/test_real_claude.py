@@ -11,7 +11,7 @@ from tests.e2e.messages_stub import MessagesStub, ModelRequest, edit, read, text
 from tests.server.processes import serving
 
 from .conftest import page_of
-from .rig import Browser
+from .rig import Browser, Person
 
 POEM = "one\ntwo\nthree\n"
 
@@ -30,6 +30,24 @@ def picture_in(request: ModelRequest) -> str:
     [source] = [block["source"] for block in blocks if block["type"] == "image"]
     assert source["media_type"] == "image/png"
     return str(source["data"])
+
+
+def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
+    """A new one, the old one from the list, and a copy of it."""
+    sessions = "button[aria-label=Sessions]"
+    for number, (act, remembers) in enumerate((("New session", False), ("Resume", True), ("Fork", True)), start=2):
+        person.clicks(sessions)
+        person.sees("dialog .sessions strong", "Change the poem")
+        row = "dialog .sessions li:has-text('Change the poem') " if remembers else ""
+        person.clicks(f"{row}button:has-text('{act}')")
+        person.loses("dialog")
+        model.will_say(text(f"Answer {number}."))
+        person.prompts(f"Prompt {number}")
+        person.sees(".said", f"Answer {number}.")
+        person.until(f"document.querySelectorAll('.finished').length === {number}")
+        told = str(model.requests[-1].body["messages"])
+        assert f"Prompt {number}" in told
+        assert ("Change the poem" in told) is remembers
 
 
 async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
@@ -82,6 +100,7 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
                 person.clicks("button:has-text('Answer')")
                 person.sees(".said strong", "All")
                 person.sees(".finished", "Finished")
+                goes_back_to_the_first_session(person, model)
                 assert b64decode(picture_in(model.requests[0])).startswith(b"\x89PNG")
                 assert "no files please" in "\n".join(model.requests[3].tool_results)
                 assert "Right" in "\n".join(model.requests[4].tool_results)

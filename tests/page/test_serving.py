@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from http.client import HTTPConnection, HTTPResponse
 from importlib.resources import files
@@ -74,3 +75,16 @@ def test_modules_stay_small_and_make_no_html() -> None:
         ways = re.findall(r"innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
         assert ways == [], file.name
         assert re.findall(r"https?://(?!www\.w3\.org)", text) == [], file.name
+
+
+def test_it_can_be_installed() -> None:
+    manifest = json.loads((WEB / "manifest.webmanifest").read_text())
+    assert manifest["display"] == "standalone"
+    assert {icon["sizes"] for icon in manifest["icons"]} == {"any", "192x192", "512x512"}
+    for icon in manifest["icons"]:
+        data = (WEB / icon["src"].removeprefix("/")).read_bytes()
+        if icon["type"] == "image/png":
+            size = "x".join(str(int.from_bytes(data[place : place + 4])) for place in (16, 20))
+            assert (data[:8], size) == (b"\x89PNG\r\n\x1a\n", icon["sizes"])
+    names = set(re.findall(r'(?:href|src)="([^"#]+)"', (WEB / "index.html").read_text()))
+    assert names <= {file.name for file in WEB.iterdir()}

@@ -167,7 +167,7 @@ export class Client extends EventTarget {
     const hello = connection.ask('hello', { client: this._called });
     const list = connection.ask('project_list');
     this._greeted((await hello).data);
-    await list;
+    kept.beginSeen((await list).data.projects);
     this._tell('projects');
     await this._join();
   }

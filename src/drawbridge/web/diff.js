@@ -144,7 +144,14 @@ function marksOf(words, same) {
     }
     at += word.length;
   });
-  return marks;
+  return marks.map((mark) => trimmed(mark, words.join('')));
+}
+
+/** Without blanks at its ends, unless there is nothing else in it. @param {[number, number]} mark @param {string} line @returns {[number, number]} */
+function trimmed([from, to], line) {
+  const text = line.slice(from, to);
+  if (!text.trim()) return [from, to];
+  return [from + text.length - text.trimStart().length, to - text.length + text.trimEnd().length];
 }
 
 /** Rows that are near a change, in hunks; `left`: how many rows are behind the last one. */

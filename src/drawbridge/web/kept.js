@@ -56,6 +56,11 @@ export function keepPrompt(/** @type {string} */ project, /** @type {string} */ 
 export const unsent = () => json('unsent', []);
 export const keepUnsent = (/** @type {any[]} */ all) => set('unsent', all.length ? JSON.stringify(all) : '');
 
+/** What there is when a browser comes for the first time is not new to it. @param {{id: string, last_seq: number}[]} projects */
+export function beginSeen(projects) {
+  if (get('seen') === null) set('seen', JSON.stringify(Object.fromEntries(projects.map(({ id, last_seq: seq }) => [id, seq]))));
+}
+
 /** The `seq` up to which a project was read. @returns {number} */
 export const seen = (/** @type {string} */ project) => json('seen', {})[project] ?? 0;
 export function keepSeen(/** @type {string} */ project, /** @type {number} */ seq) {

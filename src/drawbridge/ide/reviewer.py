@@ -99,7 +99,8 @@ class Reviewer:
         """Whether the editor's decision is the first one; ``text`` None: rejected."""
         if not self.knows(id):
             return True
-        ruling = self._rulings[id] = asyncio.get_running_loop().create_future()
+        ruling: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._rulings[id] = ruling
         self._send(wire.Decided(id, text))
         try:
             async with asyncio.timeout(RULING_SECONDS):

@@ -13,6 +13,7 @@ import pytest
 
 from drawbridge.server import memory
 from drawbridge.server.agents.port import Confinement
+from drawbridge.server.orphans import FILE
 from tests.server.agents.rig import lives
 from tests.server.processes import serving
 from tests.waiting import until
@@ -51,8 +52,10 @@ async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) ->
         id = await project(server, client)
         await client.ask("execute", {"prompt": "eat-and-end 200"}, id)
         eater = int(await words(client))
-        await client.hear("update", "run_finished", outcome="completed")
-        await until(lambda: not lives(eater), "the end of the eater")
+        await client.hear("update", "run_finished")  # well, unless it was looked at before that
+        await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
+        assert not lives(eater)
+        assert "150 MB are allowed: ended" in server.errors
         await client.ask("execute", {"prompt": "say hello"}, id)
         await client.hear("update", "run_finished", outcome="completed")
 

@@ -76,7 +76,7 @@ def test_the_page_is_opened_by_a_file_that_nobody_else_reads(browser: Browser, t
     process = subprocess.Popen(COMMAND[:-1], stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
     try:
         address = address_in(process)
-        wait_until(opened.exists)
+        wait_until(lambda: opened.exists() or None)
         file = Path(opened.read_text().removeprefix("file://"))
         assert "token" not in opened.read_text()
         assert address.split("#")[0] in file.read_text()

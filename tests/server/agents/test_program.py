@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.errors import BadSetting
 from drawbridge.server.agents import program as claude_program
 from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Options
 from drawbridge.server.agents.program import Claude
+
+from .rig import eventually
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 
@@ -102,7 +103,11 @@ async def test_a_program_that_tells_no_version_is_not_run(
     assert str(found).startswith("`claude --version` does not tell a version: '")
     assert "\x1b" not in str(found)
     assert time.monotonic() - began < 3
-    assert not [alive for alive in psutil.process_iter(["cmdline"]) if str(fake) in (alive.info["cmdline"] or ())]
+    await eventually(lambda: not runs(str(fake)), "the end of what it has started")
+
+
+def runs(word: str) -> bool:
+    return any(word in (alive.info["cmdline"] or ()) for alive in psutil.process_iter(["cmdline"]))
 
 
 async def test_it_is_asked_once_and_again_when_it_was_updated(tmp_path: Path) -> None:
@@ -142,11 +147,14 @@ async def test_what_can_not_be_an_option_is_refused_before_anything_is_run(tmp_p
     assert not ran.exists()
 
 
-def test_a_server_has_claude_first_and_the_demo() -> None:
-    assert list(registry.agents({})) == ["claude", "demo"]
-    assert [agent.name for agent in registry.agents({"claude": "/x"}).values()] == ["claude", "demo"]
+def test_a_server_has_claude_first_and_the_demo_last() -> None:
+    assert list(registry.agents(registry.Named())) == [*registry.BUILT_IN]
+    assert registry.BUILT_IN == ("claude", "gemini", "codex", "demo")
 
 
 def test_a_path_for_an_agent_that_has_none_is_a_bad_setting() -> None:
-    with pytest.raises(BadSetting, match="no program to name for cluade, demo"):
-        registry.agents({"demo": "/x", "cluade": "/y"})
+    found = registry.problems(registry.Named(paths=("demo=/bin/sh", "cluade=/bin/sh")))
+    assert [problem.partition(",")[0] for problem in found] == [
+        "--agent-path: no program can be named for demo",
+        "--agent-path: no program can be named for cluade",
+    ]

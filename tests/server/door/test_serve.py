@@ -58,7 +58,7 @@ async def test_it_says_where_it_is_and_is_there(data: Path) -> None:
         assert server.ready["fingerprint"].replace(":", "").lower() == hashlib.sha256(der).hexdigest()
         async with server.client() as client:
             hello = (await client.ask("hello", {"client": "test"}))["data"]
-            assert hello["agents"] == ["claude", "demo"]
+            assert hello["agents"] == ["claude", "gemini", "codex", "demo"]
 
 
 async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
@@ -70,7 +70,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(PATIENCE):
             await process.communicate()
-    for expected in ("is ready", "wss://127.0.0.1:", str(data / "token"), "SHA-256", str(code.parent), "claude, demo"):
+    for expected in ("is ready", "wss://127.0.0.1:", str(data / "token"), "SHA-256", str(code.parent), "codex, demo"):
         assert expected in shown
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))

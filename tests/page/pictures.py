@@ -9,11 +9,19 @@ import asyncio
 import contextlib
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from drawbridge.server import pairing
+from drawbridge.server.devices import Devices
+from tests.desk.rig import ServedDesk
+from tests.e2e.messages_stub import MessagesStub, edit, read, text
+from tests.e2e.tmux import Tmux
 from tests.server.processes import Server, serving
 
 from .conftest import page_of, project_in
@@ -46,6 +54,17 @@ CHANGED = PYTHON.replace("<= CLOSES", "< CLOSES").replace(
     return max(0, carts - 1) * 2
 ''',
 )
+GATE = """-- The gate behind the house.
+local SPEED = 1 -- turns a second
+
+local function open(gate)
+  for angle = 0, 90, SPEED do
+    gate:turn(angle)
+  end
+end
+
+return { open = open }
+"""
 ANSWER = """Two things are wrong in `bridge.py`:
 
 1. At **22:00 sharp** the bridge counts as open, although it closes then.
@@ -78,10 +97,21 @@ def home_of_ada() -> Iterator[Path]:
     """A directory whose name can be shown."""
     root = Path(tempfile.gettempdir()) / "ada"
     root.mkdir()
+    (root / ".run").mkdir(mode=0o700)
+    places = {"HOME": "", "XDG_RUNTIME_DIR": ".run", "XDG_STATE_HOME": ".state", "CLAUDE_CONFIG_DIR": ".claude"}
     try:
-        yield root
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, place in places.items():
+                patch.setenv(variable, str(root / place))
+            yield root
     finally:
         shutil.rmtree(root)
+
+
+def git(directory: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-C", directory, "-c", "user.name=Ada", "-c", "user.email=ada@localhost", *words], check=True
+    )
 
 
 async def take(target: Path) -> None:
@@ -89,6 +119,9 @@ async def take(target: Path) -> None:
         directory = root / "toll-house"
         directory.mkdir(parents=True)
         (directory / "bridge.py").write_text(PYTHON)
+        git(directory, "init", "-q")
+        git(directory, "add", ".")
+        git(directory, "commit", "-qm", "The toll house")
         for name in ("blog", "garden-planner"):
             (root / name).mkdir()
             (root / name / "notes.md").write_text("# Notes\n")
@@ -102,47 +135,75 @@ async def take(target: Path) -> None:
         async with serving(
             Path(scratch) / "data", "--no-tls", "--allow", root, PYTHONPATH=f"{scratch}:{Path.cwd() / 'src'}"
         ) as server:
-            await scenes(server, root, directory, target)
+            browser = Browser()
+            try:
+                await scenes(browser, server, root, directory, target)
+                at_the_desk(browser, server, root, target)
+            finally:
+                browser.close()
 
 
-async def scenes(server: Server, root: Path, directory: Path, target: Path) -> None:
+async def scenes(browser: Browser, server: Server, root: Path, directory: Path, target: Path) -> None:
     for name in ("blog", "garden-planner"):
         await project_in(server, root / name)
     project = await project_in(server, directory)
     address = f"{page_of(server)}#token={server.token}&project={project}"
-    browser = Browser()
-    try:
-        with browser.person(page_of(server), width=1280, height=800) as person:
-            person.sees("#token")
-            shoot(person, target / "page-connect.png")
-        with browser.person(address, width=1280, height=860) as person:
-            person.prompts("The tests of bridge.py fail at ten at night. Why?")
+    with browser.person(page_of(server), width=1280, height=800) as person:
+        person.sees("#token")
+        shoot(person, target / "page-connect.png")
+    code = pairing.new_code(Devices(server.data), "approve").replace("-", "")
+    with browser.person(f"{page_of(server)}#pair={code}", width=390, height=844) as phone:
+        phone.fills("#device", "Ada’s phone")
+        phone.runs("document.activeElement.blur()")
+        shoot(phone, target / "page-pair.png")
+    with browser.person(address, width=1280, height=860) as person:
+        person.prompts("The tests of bridge.py fail at ten at night. Why?")
+        person.sees(".approval .diff")
+        person.runs("document.activeElement.blur()")
+        shoot(person, target / "page-approval-light.png")
+        with browser.person(address, width=1280, height=860, dark=True) as night:
+            night.sees(".approval .diff")
+            shoot(night, target / "page-approval-dark.png")
+        with browser.person(address, width=390, height=844) as phone:
+            phone.sees(".approval .diff")
+            shoot(phone, target / "page-phone.png")
+        person.presses("a")
+        person.clicks("text=What it changed")
+        person.sees(".files .diff")
+        person.runs("document.activeElement.blur(); document.querySelector('.scroller').scrollTop = 1e6")
+        shoot(person, target / "page-changes.png")
+        person.prompts("/ask")
+        person.sees("legend")
+        person.runs("document.activeElement.blur()")
+        shoot(person, target / "page-conversation.png")
+        with browser.person(address, width=390, height=844, dark=True) as phone:
+            phone.sees("legend")
+            shoot(phone, target / "page-phone-dark.png")
+        person.presses("?")
+        person.sees("dialog")
+        shoot(person, target / "page-help.png")
+        person.presses("Escape")
+        person.clicks("label:has-text('Oak')")
+        person.clicks("text=Answer")
+        person.sees(".said", "Oak it is.")
+
+
+def at_the_desk(browser: Browser, server: Server, root: Path, target: Path) -> None:
+    """The real CLI in a terminal; its model says what a picture needs."""
+    with MessagesStub() as model, Tmux.server() as tmux, ServedDesk(root / "garden-gate", model, tmux) as desk:
+        gate = desk.file("gate.lua", GATE)
+        question = "It creaks, so it opens slowly. The hinge can take twice the speed: shall I let it?"
+        model.will_say(read(gate), [text(question), edit(gate, "SPEED = 1", "SPEED = 2")])
+        with browser.person(f"{page_of(server)}#token={server.token}", width=1280, height=860, dark=True) as person:
+            claude = desk.plain_claude()
+            person.clicks(".project:has(.at-desk)")
+            claude.prompt("Why is the gate so slow?")
             person.sees(".approval .diff")
             person.runs("document.activeElement.blur()")
-            shoot(person, target / "page-approval-light.png")
-            with browser.person(address, width=1280, height=860, dark=True) as night:
-                night.sees(".approval .diff")
-                shoot(night, target / "page-approval-dark.png")
-            with browser.person(address, width=390, height=844) as phone:
-                phone.sees(".approval .diff")
-                shoot(phone, target / "page-phone.png")
-                phone.clicks(".back")
-                phone.sees(".project")
-                shoot(phone, target / "page-phone-projects.png")
-            person.presses("a")
-            person.sees(".finished")
-            person.prompts("/ask")
-            person.sees("legend")
-            person.runs("document.activeElement.blur()")
-            shoot(person, target / "page-conversation.png")
-            with browser.person(address, width=390, height=844, dark=True) as phone:
-                phone.sees("legend")
-                shoot(phone, target / "page-phone-dark.png")
-            person.presses("?")
-            person.sees("dialog")
-            shoot(person, target / "page-help.png")
-    finally:
-        browser.close()
+            shoot(person, target / "page-desk.png")
+        with browser.person(f"{page_of(server)}#token={server.token}", width=390, height=640) as phone:
+            phone.sees(".project .state", "Waits for you")
+            shoot(phone, target / "page-phone-projects.png")
 
 
 def shoot(person: Person, file: Path) -> None:

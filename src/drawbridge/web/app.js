@@ -106,9 +106,11 @@ function pair(/** @type {string} */ code, /** @type {string} */ name) {
 const WORDS = { idle: '', connecting: 'Connecting…', open: '', waiting: 'No connection to the server. Trying again…', refused: '' };
 
 let drawing = false;
+let listChanged = true;
 
-/** Once a frame, however much was heard. */
-function draw() {
+/** Once a frame, however much was heard; the list only where it may be another one (partial text changes nothing in it). */
+function draw(wholly = true) {
+  listChanged ||= wholly;
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {
@@ -120,7 +122,8 @@ function draw() {
     const id = view?.id;
     const project = id === undefined ? undefined : client.projects.all.get(id);
     if (id !== undefined && project && !document.hidden) kept.keepSeen(id, project.last_seq);
-    list.update(id);
+    if (listChanged) list.update(id);
+    listChanged = false;
     view?.update();
     title(client.projects.waiting, project && baseName(project.path));
   });
@@ -162,7 +165,7 @@ client.addEventListener('change', (event) => {
     said('This project is not there any more: somebody removed it.', 'problem');
     home();
   }
-  draw();
+  draw(what !== 'conversation');
 });
 client.addEventListener('message', (event) => {
   const { type, data } = /** @type {CustomEvent} */ (event).detail;

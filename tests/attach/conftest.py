@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO, cast
@@ -24,21 +25,22 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    root = tmp_path_factory.mktemp("attach")
-    (root / "work").mkdir()
-    arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", str(root / "data"), "--allow", str(root / "work")]
-    with (root / "errors").open("w+b") as errors:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments, "--max-runs", "50"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
-        )
-        out = cast(IO[bytes], process.stdout)
-        line = out.readline()
-        assert line, (root / "errors").read_text()
-        yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
-        process.terminate()
-        assert process.wait(ENDING_SECONDS) == 0, (root / "errors").read_text()
-        out.close()
+def lasting() -> Iterator[Server]:
+    """In a place that belongs to no test: it outlives each of them."""
+    with tempfile.TemporaryDirectory(prefix="db-attach-", dir="/tmp") as place:
+        root = Path(place)
+        (root / "work").mkdir()
+        arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", root / "data", "--allow", root / "work"]
+        command = [*COMMAND, *map(str, arguments), "--max-runs", "50"]
+        with (root / "errors").open("w+b") as errors:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+            out = cast(IO[bytes], process.stdout)
+            line = out.readline()
+            assert line, (root / "errors").read_text()
+            yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
+            process.terminate()
+            assert process.wait(ENDING_SECONDS) == 0, (root / "errors").read_text()
+            out.close()
 
 
 _numbers = itertools.count(1)

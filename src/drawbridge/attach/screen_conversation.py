@@ -132,7 +132,8 @@ class ConversationScreen(Screen[None]):
         else:
             words, colour = "Ready", "$soft"
         parts = [words, _since(run), f"{len(conversation.queue)} queued" if conversation.queue else ""]
-        parts.append(wording.money(conversation.cost) if conversation.cost else "")
+        cost = project.get("cost_usd") or conversation.cost
+        parts.append(wording.money(cost) if cost else "")
         mode = wording.MODES.get(conversation.mode or "default", conversation.mode)
         below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
         self.query_one("#status", Static).update(

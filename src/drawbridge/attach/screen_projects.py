@@ -84,7 +84,8 @@ class ProjectScreen(Screen[None]):
 def _row(project: Project) -> Content:
     waiting = bool(project["approvals"])
     colour = "$wait" if waiting else {"EXECUTING": "$accent", "ERROR": "$no"}.get(project["state"], "$soft")
-    facts = [project["agent"], wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
+    cost = wording.money(project["cost_usd"]) if project.get("cost_usd") else ""
+    facts = [project["agent"], cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
     return Content.assemble(
         (wording.one_line(wording.base_name(project["path"])), "bold"),
         (f"  ● {wording.project_state(project)}", colour),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Project: TypeAlias = dict[str, Any]
-"""As the server tells it in lists and in ``project_state``; ``cost``: what its runs cost while this client listened."""
+"""As the server tells it in lists and in ``project_state``."""
 
 
 class Projects:
@@ -20,7 +20,7 @@ class Projects:
         id, data = message.get("project_id", ""), message["data"]
         match message["type"]:
             case "project_list":
-                self.all = {one["id"]: {**self.all.get(one["id"], {}), **one} for one in data["projects"]}
+                self.all = {one["id"]: dict(one) for one in data["projects"]}
                 self.known = True
             case "project_deleted":
                 self.all.pop(data["project_id"], None)
@@ -33,15 +33,11 @@ class Projects:
     def _update(self, id: str, what: str, told: Mapping[str, Any]) -> None:
         match what:
             case "project_state" | "project_created":
-                # What is left out is empty: a state that was told before must not stay.
-                before = {name: value for name, value in self.all.get(told["id"], {}).items() if name == "cost"}
-                self.all[told["id"]] = {**before, **told}
+                self.all[told["id"]] = dict(told)  # all of it: what is left out is empty now
             case "project_deleted":
                 self.all.pop(told["project_id"], None)
             case "permission_resolved" | "permission_withdrawn":
                 self._change(id, lambda project: _settled(project, told["approval_id"]))
-            case "run_finished" if told.get("cost_usd"):
-                self._change(id, lambda project: project.update(cost=project.get("cost", 0) + told["cost_usd"]))
 
     def _change(self, id: str, change: Callable[[Project], None]) -> None:
         if id in self.all:

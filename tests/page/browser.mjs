@@ -14,8 +14,8 @@ const browser = await chromium.launch({
   args: process.getuid() === 0 ? ['--no-sandbox'] : [],
 });
 
-async function open({ page: name, url, width = 1280, height = 800, dark = false }) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', hasTouch: width < 500, locale: 'en-GB', timezoneId: 'UTC' });
+async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false }) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', hasTouch: width < 500, ignoreHTTPSErrors: untrusting, locale: 'en-GB', timezoneId: 'UTC' });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };

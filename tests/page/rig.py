@@ -36,7 +36,7 @@ class Browser:
 
     @contextlib.contextmanager
     def person(self, url: str, **how: Any) -> Iterator[Person]:
-        """Opens ``url``. ``how``: width, height, dark."""
+        """Opens ``url``. ``how``: width, height, dark, untrusting (goes past the warning of a certificate)."""
         person = Person(self, next(self._names))
         person("open", url=url, **how)
         try:

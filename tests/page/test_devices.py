@@ -10,7 +10,7 @@ import pytest
 from drawbridge.server import pairing
 from drawbridge.server.devices import Devices
 from drawbridge.server.scopes import Scope
-from tests.server.processes import Server
+from tests.server.processes import Server, serving
 
 from .conftest import page_of, project_in
 from .rig import Browser
@@ -126,3 +126,20 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
         person.sees(".side .empty", "No project yet")
     assert next(iter(Devices(server.data))).name == "another one"
     assert len(list(Devices(server.data))) == 2
+
+
+async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    async with serving(tmp_path / "data", "--allow", directory.parent) as server:
+        code = pairing.new_code(Devices(server.data), "run")
+        address = server.url.replace("wss://", "https://").removesuffix("ws")
+        with browser.person(f"{address}#pair={code}", untrusting=True) as person:
+            authority = person.runs("fetch(document.querySelector('.connect a').href).then((answer) => answer.text())")
+            assert authority.startswith("-----BEGIN CERTIFICATE-----")
+            person.clicks("text=Pair this device")
+            person.sees(".side .empty", "No project yet")
+            person.presses("?")
+            person.clicks(".switch:has-text('while this page is closed')")
+            person.sees("dialog .problem")
+            assert person.runs("localStorage.getItem('drawbridge.push')") is None

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64decode
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests import programs
 from tests.e2e import claude_rig
-from tests.e2e.messages_stub import MessagesStub, ModelRequest, edit, read, text, tool_use
+from tests.e2e.messages_stub import Block, MessagesStub, ModelRequest, edit, read, text, tool_use
 from tests.server.processes import serving
 
 from .conftest import page_of
 from .rig import Browser, Person
 
 POEM = "one\ntwo\nthree\n"
+QUESTION = {
+    "question": "Which one?",
+    "header": "Choice",
+    "multiSelect": False,
+    "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}],
+}
 
 PASTES_A_PICTURE = """new Promise((done) => document.createElement('canvas').toBlob((blob) => {
   const data = new DataTransfer();
@@ -50,57 +58,58 @@ def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
         assert ("Change the poem" in told) is remembers
 
 
+@contextlib.asynccontextmanager
+async def working(
+    browser: Browser, data: Path, directory: Path, *turns: Block
+) -> AsyncIterator[tuple[Person, MessagesStub]]:
+    """The page shows a project of the real CLI, whose model will say this."""
+    with MessagesStub() as model:
+        model.will_say(*turns)
+        claude_rig.prepare_home(directory)
+        options = ("--no-tls", "--allow", directory.parent, "--agent-path", f"claude={programs.claude()}")
+        async with serving(data, *options, **claude_rig.environment(model)) as server:
+            async with server.client() as client:
+                made = await client.ask("project_create", {"path": str(directory), "agent": "claude"})
+            with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
+                person.sees(".composer button[aria-label='Add a picture']")
+                yield person, model
+
+
 async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     poem = directory / "poem.txt"
     poem.write_text(POEM)
-    path = f"claude={programs.claude()}"
-    question = {
-        "question": "Which one?",
-        "header": "Choice",
-        "multiSelect": False,
-        "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}],
-    }
-    with MessagesStub() as model:
-        model.will_say(
-            read(poem),
-            edit(poem, "two", "2"),
-            tool_use("Bash", command="touch made", description="Make a file"),
-            tool_use("AskUserQuestion", questions=[question]),
-            text("**All** done."),
-        )
-        claude_rig.prepare_home(directory)
-        options = ("--no-tls", "--allow", directory.parent, "--agent-path", path)
-        async with serving(tmp_path / "data", *options, **claude_rig.environment(model)) as server:
-            async with server.client() as client:
-                await client.tell("project_create", {"path": str(directory), "agent": "claude"})
-                project = (await client.hear("update", "project_state"))["project_id"]
-            with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
-                person.until("document.documentElement.dataset.connection === 'open'")
-                person.sees(".composer button[aria-label='Add a picture']")
-                person.runs(PASTES_A_PICTURE)
-                person.sees(".pictures img")
-                person.prompts("Change the poem")
-                person.sees(".prompt .attached", "drawing.png")
-                person.sees(".approval h3", "Claude wants to change poem.txt")
-                person.sees(".approval .line.added", "2")
-                person.clicks(".approval button:has-text('Edit')")
-                person.fills(".approval textarea", "one\nzwei\nthree\nfour\n")
-                person.clicks("text=Accept with my edits")
-                person.sees(".approval h3", "Claude wants to run a command")
-                assert poem.read_text() == "one\nzwei\nthree\nfour\n"
-                person.sees(".approval pre", "touch made")
-                person.clicks(".approval button:has-text('Reject')")
-                person.fills(".approval textarea", "no files please")
-                person.presses("Enter")
-                person.sees(".approval legend", "Which one?")
-                assert not (directory / "made").exists()
-                person.clicks("label:has-text('Right')")
-                person.clicks("button:has-text('Answer')")
-                person.sees(".said strong", "All")
-                person.sees(".finished", "Finished")
-                goes_back_to_the_first_session(person, model)
-                assert b64decode(picture_in(model.requests[0])).startswith(b"\x89PNG")
-                assert "no files please" in "\n".join(model.requests[3].tool_results)
-                assert "Right" in "\n".join(model.requests[4].tool_results)
+    turns = [
+        read(poem),
+        edit(poem, "two", "2"),
+        tool_use("Bash", command="touch made", description="Make a file"),
+        tool_use("AskUserQuestion", questions=[QUESTION]),
+        text("**All** done."),
+    ]
+    async with working(browser, tmp_path / "data", directory, *turns) as (person, model):
+        person.runs(PASTES_A_PICTURE)
+        person.sees(".pictures img")
+        person.prompts("Change the poem")
+        person.sees(".prompt .attached", "drawing.png")
+        person.sees(".approval h3", "Claude wants to change poem.txt")
+        person.sees(".approval .line.added", "2")
+        person.clicks(".approval button:has-text('Edit')")
+        person.fills(".approval textarea", "one\nzwei\nthree\nfour\n")
+        person.clicks("text=Accept with my edits")
+        person.sees(".approval h3", "Claude wants to run a command")
+        assert poem.read_text() == "one\nzwei\nthree\nfour\n"
+        person.sees(".approval pre", "touch made")
+        person.clicks(".approval button:has-text('Reject')")
+        person.fills(".approval textarea", "no files please")
+        person.presses("Enter")
+        person.sees(".approval legend", "Which one?")
+        assert not (directory / "made").exists()
+        person.clicks("label:has-text('Right')")
+        person.clicks("button:has-text('Answer')")
+        person.sees(".said strong", "All")
+        person.sees(".finished", "Finished")
+        goes_back_to_the_first_session(person, model)
+    assert b64decode(picture_in(model.requests[0])).startswith(b"\x89PNG")
+    assert "no files please" in "\n".join(model.requests[3].tool_results)
+    assert "Right" in "\n".join(model.requests[4].tool_results)

@@ -8,7 +8,7 @@ self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim(
 self.addEventListener('fetch', (event) => {
   const { request } = event;
   const url = new URL(request.url);
-  if (request.method !== 'GET' || url.origin !== location.origin || url.pathname === '/health') return;
+  if (request.method !== 'GET' || url.origin !== location.origin || ['/health', '/ca.crt'].includes(url.pathname)) return;
   event.respondWith(fresh(request));
 });
 

@@ -47,5 +47,6 @@ export function connectView({ refused, code, fingerprint, busy, connect, pair })
       refused !== undefined && h('p', { class: 'problem', role: 'alert', text: refused || 'The server did not take this token. Nothing was changed; look up the right one.' }),
       submit,
       h('p', { id: 'token-help', class: 'hint' }, h('code', { text: 'drawbridge pair' }), ' on the server’s machine shows a code for one more device. The owner’s token lies in the file that ', h('code', { text: 'drawbridge serve' }), ' names. This browser alone keeps it.'),
+      location.protocol === 'https:' && h('p', { class: 'hint' }, 'So that this device warns no more, and can be told things while the page is closed, ', h('a', { href: 'ca.crt', text: 'let it trust this server' }), ' once.'),
       fingerprint && h('p', { class: 'hint' }, 'The server’s certificate, as the code has it; where the browser warns of it, compare: ', h('code', { class: 'fingerprint', text: fingerprint }))));
 }

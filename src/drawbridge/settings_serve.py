@@ -184,7 +184,9 @@ SERVE: Final = (
         metavar="MB",
         range=(1, 100_000_000),
     ),
-    Setting("continue_limited", "switch", False, "what a limit of an agent's account stops goes on when that is lifted"),
+    Setting(
+        "continue_limited", "switch", False, "what a limit of an agent's account stops goes on when that is lifted"
+    ),
     Setting("checkpoints", "switch", True, "keep no checkpoints of git work trees", flag="--no-checkpoints"),
     Setting("fsync", "choice", "second", "when a message is on the disk itself", ("always", "second", "off")),
     Setting(

@@ -17,7 +17,7 @@ from mcp.client.session import ClientSession  # type: ignore[import-not-found]
 from mcp.client.streamable_http import streamable_http_client  # type: ignore[import-not-found]
 from mcp.shared.exceptions import MCPError  # type: ignore[import-not-found]
 from mcp.types import NotificationParams  # type: ignore[import-not-found]
-from pydantic import ConfigDict  # type: ignore[import-not-found]
+from pydantic import ConfigDict
 
 PATIENCE = 10
 """Seconds."""

@@ -114,7 +114,7 @@ def test_it_is_the_file_that_claude_means_by_two_dots(desk: GuardedDesk, path: s
     neovim = desk.nvim(poem)
     desk.set_up()
     type_a_line(neovim)
-    name = f"{desk.project}/{path}"
+    name = desk.project / path
 
     told = desk.ask_claude(read(name), edit(name, "two", "TWO"), text("Then not."))
 

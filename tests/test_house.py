@@ -27,14 +27,16 @@ PURE = (
     "privacy",
     "site",
     *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),
+    *(f"server.{name}" for name in ("audited", "rate_limits", "scopes")),
     *(
         f"server.{name}"
-        for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records")
+        for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records", "desk_events", "desk_messages", "transcript")
     ),
     *(f"attach.{name}" for name in ("answers", "conversation", "difference", "store", "wording")),
 )
 JOBS = ("ide", "guard", "server", "attach")
 FLOOR = (
+    "acceptor",
     "wire",
     "text",
     "editors",

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from msgspec import structs
 
+from drawbridge.acceptor import Acceptor
 from drawbridge.site import Exchange as Exchange
 from drawbridge.site import Peer as Peer
 from drawbridge.site import Site as Site
@@ -58,20 +59,21 @@ class Door:
         self.connections: dict[_Connection, None] = {}
         self._listener = listener
         self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | Acceptor | None = None
         self._pinging: asyncio.TimerHandle | None = None
         self._told = float("-inf")
 
     async def __aenter__(self) -> Door:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self),
-            sock=self._listener,
-            backlog=128,
-            ssl=self._tls,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
-            ssl_shutdown_timeout=CLOSING_SECONDS if self._tls else None,
-        )
+        def connect() -> _Connection:
+            return _Connection(self)
+
+        if self._tls is None:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(connect, sock=self._listener, backlog=128)
+        else:
+            self._server = Acceptor(
+                self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
+            )
         self._ping_in(self.terms.ping_seconds)
         return self
 

@@ -8,6 +8,7 @@ import http.client
 import json
 import logging
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator
 from itertools import count
@@ -20,14 +21,16 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from drawbridge.acceptor import MOST, OF_ONE_ADDRESS, Acceptor
 from drawbridge.server import entrance, pairing
 from drawbridge.server.access import Access, OwnNames
 from drawbridge.server.entrance import FAILURES, HANDSHAKES, WRONG_CODES, Crowd
 from drawbridge.server.rate_limits import Buckets, place
+from drawbridge.server.tls import own_certificate
 from drawbridge.wire.gate import Head
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import connected
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 SOMEWHERE, ELSEWHERE = "203.0.113.5", "203.0.113.6"
 
@@ -369,6 +372,64 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
         for one in crowd:
             one.close()
         await until(lambda: len(server.door.connections) <= 1)
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "plain", "half"]
+)
+async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_keeps_nobody_out(
+    tmp_path: Path, words: bytes
+) -> None:
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    trusted = ssl.create_default_context(cafile=str(made.certificate))
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, made.context()) as server, server.client(tls=trusted) as client:
+        acceptor = server.door._server
+        assert isinstance(acceptor, Acceptor)
+        crowd = [socket.socket() for _ in range(200)]
+        for number, one in enumerate(crowd):
+            one.setblocking(False)
+            one.bind((f"127.0.0.{2 + number % 8}", 0))
+            await loop.sock_connect(one, ("127.0.0.1", server.port))
+            await loop.sock_sendall(one, words)
+            assert acceptor.shaking <= MOST
+        began = time.monotonic()
+        async with server.client(tls=trusted) as another:
+            assert code_of(await another.ask("project_list")) == "project_list"
+        assert code_of(await client.ask("project_list")) == "project_list"
+        assert time.monotonic() - began < 2
+        for one in crowd:
+            one.close()
+        await until(lambda: acceptor.shaking == 0)
+
+
+async def silent(server: Server, source: str) -> socket.socket:
+    """A connection from there that says nothing."""
+    one = socket.socket()
+    one.setblocking(False)
+    one.bind((source, 0))
+    await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", server.port))
+    return one
+
+
+async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(tmp_path: Path) -> None:
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, made.context()) as server:
+        acceptor = server.door._server
+        assert isinstance(acceptor, Acceptor)
+        slow = await silent(server, "127.0.0.2")
+        await until(lambda: acceptor.shaking == 1)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(OF_ONE_ADDRESS + 20)]
+        await until(lambda: acceptor.shaking == OF_ONE_ADDRESS + 1)
+        async with asyncio.timeout(PATIENCE):
+            assert await loop.sock_recv(crowd[0], 1) == b"", "the oldest of the crowd gave way"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await loop.sock_recv(slow, 1)
+        for one in (slow, *crowd):
+            one.close()
+        await until(lambda: acceptor.shaking == 0)
 
 
 async def test_a_refused_handshake_leaves_no_client_behind(server: Server) -> None:

@@ -6,10 +6,12 @@ The server is a real one, the agent the demo agent with the lines that the pictu
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import tempfile
 from pathlib import Path
 
+from drawbridge.attach.bar import Bar
 from drawbridge.attach.colours import LIGHT
 from tests.attach.rig import Person, attached
 from tests.page.pictures import PYTHON, Agent
@@ -39,13 +41,13 @@ async def take(target: Path, *, all_of_them: bool) -> None:
 
 
 async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
-    async with attached(server, "toll-house", size=(100, 46)) as person:
+    async with attached(server, "toll-house", size=(100, 38)) as person:
         await person.prompts("The tests of bridge.py fail at ten at night. Why?")
         await person.is_asked()
         shoot(person, target / "attach.svg")
         if not all_of_them:
             return
-        async with attached(server, "toll-house", size=(100, 46), palette=LIGHT) as day:
+        async with attached(server, "toll-house", size=(100, 38), palette=LIGHT) as day:
             await day.is_asked()
             shoot(day, target / "attach-light.svg")
         for size in ((80, 24), (40, 24)):
@@ -69,7 +71,12 @@ async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
 
 
 def shoot(person: Person, file: Path) -> None:
-    file.write_text(person.app.export_screenshot(title="drawbridge attach toll-house"))
+    """Without the fonts that Textual would have a reader's browser fetch from elsewhere."""
+    for bar in person.app.screen.query(Bar):
+        bar.show("toll-house", "demo · /home/ada/toll-house", person.app.client.connection)
+    person.app.screen.refresh()
+    picture = person.app.export_screenshot(title="drawbridge attach toll-house")
+    file.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
@@ -19,21 +16,15 @@ from textual.widgets import Footer, Input, Static, TextArea
 
 from drawbridge.attach import wording
 from drawbridge.attach.approval_view import ApprovalView
-from drawbridge.attach.approval_words import Standing
 from drawbridge.attach.bar import Bar
-from drawbridge.attach.client import Client, question_of
-from drawbridge.attach.connection import RequestError
+from drawbridge.attach.beside import do
+from drawbridge.attach.client import Client
 from drawbridge.attach.conversation import Conversation, record_in
 from drawbridge.attach.dialogs import HelpDialog, ModeDialog
 from drawbridge.attach.drawing import Painter
 from drawbridge.attach.fields import PromptBox
 from drawbridge.attach.history import History, Tail
-
-STILL_SECONDS: Final = 1.0
-"""Without a key, after which a question takes the focus from an empty prompt box."""
-
-
-BEGAN_ANEW: Final = {"reason": "the server began anew"}
+from drawbridge.attach.questions import Questions
 
 
 class ConversationScreen(Screen[None]):
@@ -64,15 +55,14 @@ class ConversationScreen(Screen[None]):
         super().__init__()
         self._client = client
         self._painter = painter
-        self._card: ApprovalView | None = None
+        self._questions = Questions(client, painter)
         self._loading = False
-        self._last_key = 0.0
         self._keys: object = None
 
     def compose(self) -> ComposeResult:
         yield Bar()
         yield History(self._painter)
-        yield Vertical(id="open")
+        yield self._questions
         yield Static(id="status")
         yield PromptBox()
         yield Footer(show_command_palette=False)
@@ -81,11 +71,6 @@ class ConversationScreen(Screen[None]):
         self.query_one(PromptBox).focus()
         self.set_interval(1.0, self.tick)
         self.show()
-
-    @property
-    def card(self) -> ApprovalView | None:
-        """The question that is shown."""
-        return self._card
 
     @property
     def _is_there(self) -> bool:
@@ -109,9 +94,9 @@ class ConversationScreen(Screen[None]):
         prompt = self.query_one(PromptBox)
         prompt.remember(prompts)
         prompt.display = self._client.may_steer
-        self._show_card(conversation)
+        self._questions.show(conversation, self.size.height * 7 // 10)
         self.tick()
-        card = self._card
+        card = self.card
         keys = (conversation.run is None, card and (card.approval_id, card.is_begun), self._client.features)
         if keys != self._keys:  # the line of keys is made anew: not for every word
             self._keys = keys
@@ -158,92 +143,19 @@ class ConversationScreen(Screen[None]):
 
     # Questions.
 
-    def _show_card(self, conversation: Conversation) -> None:
-        card = self._card
-        gone = card is not None and card.approval_id not in conversation.open
-        if card is not None and gone and not card.is_busy and not card.is_settled:
-            answer = conversation.answers.get(card.approval_id) or BEGAN_ANEW
-            if answer.get("by"):
-                verb = "accepted" if answer["decision"] == "allow" else "rejected"
-                self.notify(f"{wording.one_line(answer['by'])} {verb} it.", markup=False)
-            self._settled(card, answer)
-        if self._card is None and conversation.open:
-            self._open(next(iter(conversation.open.values())))
-        if self._card is not None:
-            self._card.count(len(conversation.open))
-            self._card.fit(self.size.height * 7 // 10)
+    @property
+    def card(self) -> ApprovalView | None:
+        """The question that is shown."""
+        return self._questions.card
 
-    def _settled(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
-        """By somebody else."""
-        if card.is_dirty:
-            card.settle(answer)
-        else:
-            self._close(card)
-
-    def _open(self, request: Any) -> None:
-        project = self._client.project
-        agent = wording.agent_title(project["agent"] if project else "agent")
-        may_answer, may_remember = self._client.may("permission_response"), self._client.may("set_mode")
-        standing = Standing(may_answer=may_answer, may_remember=may_remember)
-        self._card = ApprovalView(request, agent, self._painter, standing)
-        self.query_one("#open").mount(self._card)
-        self.set_timer(0.05, self._focus_card)
-
-    def _close(self, card: ApprovalView) -> None:
-        if card is not self._card:
-            return
-        had_focus = card.has_focus_within
-        card.remove()
-        self._card = None
-        if had_focus:
-            self.query_one(PromptBox).focus()
-
-    def _focus_card(self) -> None:
-        """Not from under a person's hands: what they type next is meant for the field that they are in."""
-        card, prompt = self._card, self.query_one(PromptBox)
-        if card is None or card.has_focus_within or not prompt.has_focus or prompt.text:
-            return
-        left = STILL_SECONDS - (time.monotonic() - self._last_key)
-        if left > 0:
-            self.set_timer(left + 0.01, self._focus_card)
-        else:
-            card.uncover()
-
-    def on_key(self, event: events.Key) -> None:
-        self._last_key = time.monotonic()
-
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        self._last_key = time.monotonic()
-
-    def on_approval_view_given(self, event: ApprovalView.Given) -> None:
-        self._do(self._answer(event))
-
-    async def _answer(self, event: ApprovalView.Given) -> None:
-        view = event.view
-        try:
-            await self._client.answer(view.approval_id, **event.answer._asdict())
-        except RequestError as error:
-            self._complain(error)
-            if error.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
-                self._settled(view, error.details if error.details.get("by") else BEGAN_ANEW)
-            else:
-                view.failed()
-        else:
-            self._close(view)
+    def on_questions_settled(self) -> None:
         self.show()
 
-    def on_approval_view_whole_wanted(self, event: ApprovalView.WholeWanted) -> None:
-        async def bring() -> None:
-            record = await self._client.whole(event.view.request["truncated"]["blob_id"])
-            request = {**event.view.request, **question_of(record)}
-            request.pop("truncated", None)
-            event.view.show_whole(request)
+    def on_key(self) -> None:
+        self._questions.key_was_pressed()
 
-        self._do(bring())
-
-    def on_approval_view_closed(self, event: ApprovalView.Closed) -> None:
-        self._close(event.view)
-        self.show()
+    def on_text_area_changed(self) -> None:
+        self._questions.key_was_pressed()
 
     # The conversation.
 
@@ -253,7 +165,7 @@ class ConversationScreen(Screen[None]):
             return
         if conversation.has_older if event.older else not conversation.at_end:
             self._loading = True
-            self._do(self._load(self._client.older if event.older else self._client.newer))
+            do(self, self._load(self._client.older if event.older else self._client.newer))
 
     async def _load(self, more: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -268,11 +180,11 @@ class ConversationScreen(Screen[None]):
             record = record_in(await self._client.whole(event.item.truncated["blob_id"]))
             self.query_one(History).put_whole(event.item, wording.whole_text(record.message))
 
-        self._do(bring())
+        do(self, bring())
 
     def on_prompt_box_sent(self, event: PromptBox.Sent) -> None:
         self.query_one(History).to_end()
-        self._do(self._client.execute(event.text))
+        do(self, self._client.execute(event.text))
 
     def put_back(self, prompt: str) -> None:
         """A prompt that was not taken."""
@@ -283,7 +195,7 @@ class ConversationScreen(Screen[None]):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        card, conversation, desk = self._card, self._client.conversation, self._client.at_desk
+        card, conversation, desk = self.card, self._client.conversation, self._client.at_desk
         match action:
             case "accept" | "reject" | "edit" | "always":
                 return card is not None and card.may_answer and not card.is_settled
@@ -312,11 +224,11 @@ class ConversationScreen(Screen[None]):
         self._decide("reject")
 
     def _decide(self, how: str) -> None:
-        if self._card is not None and self._card.is_ready:
-            getattr(self._card, how)()
+        if self.card is not None and self.card.is_ready:
+            getattr(self.card, how)()
 
     def action_stop(self) -> None:
-        self._do(self._client.command("agent_interrupt"))
+        do(self, self._client.command("agent_interrupt"))
 
     def action_mode(self) -> None:
         conversation = self._client.conversation
@@ -332,7 +244,7 @@ class ConversationScreen(Screen[None]):
             self.tick()
 
         if mode is not None:
-            self._do(set_it())
+            do(self, set_it())
 
     def action_prompt(self) -> None:
         self.query_one(PromptBox).focus()
@@ -356,16 +268,16 @@ class ConversationScreen(Screen[None]):
             self.show()
             self.query_one(History).to_end()
 
-        self._do(go())
+        do(self, go())
 
     def action_back(self) -> None:
         """Out of the field; of a question back to reading it."""
-        if self._card is not None and self._card.back():
+        if self.card is not None and self.card.back():
             return
         if not self._in_field:
             return
-        if self._card is not None:
-            self._card.look()
+        if self.card is not None:
+            self.card.look()
         else:
             self.query_one(History).focus()
 
@@ -373,20 +285,6 @@ class ConversationScreen(Screen[None]):
     def _in_field(self) -> bool:
         """Keys are text there."""
         return isinstance(self.focused, TextArea | Input)
-
-    # Beside.
-
-    def _do(self, work: Coroutine[Any, Any, Any]) -> None:
-        async def done() -> None:
-            try:
-                await work
-            except RequestError as error:
-                self._complain(error)
-
-        self.run_worker(done(), exit_on_error=True)
-
-    def _complain(self, error: RequestError) -> None:
-        self.notify(wording.block(str(error)), severity="error", markup=False)
 
 
 def _since(run: Any) -> str:

@@ -28,6 +28,7 @@ PURE = (
     "site",
     *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),
     *(f"server.{name}" for name in ("audited", "rate_limits", "scopes")),
+    *(f"server.{name}" for name in ("desk_events", "desk_messages", "transcript")),
     *(
         f"server.{name}"
         for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records", "desk_events", "desk_messages", "transcript")

@@ -31,7 +31,7 @@ PURE = (
     *(f"server.{name}" for name in ("desk_events", "desk_messages", "transcript")),
     *(
         f"server.{name}"
-        for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records", "desk_events", "desk_messages", "transcript")
+        for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records")
     ),
     *(f"attach.{name}" for name in ("answers", "conversation", "difference", "store", "wording")),
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from drawbridge.errors import BadSetting
+from drawbridge.errors import BadSetting, DrawbridgeError
 from drawbridge.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.server import pairing
 from drawbridge.server.addresses import is_loopback as is_loopback
@@ -140,7 +140,12 @@ class Access:
         """The device that a one-time code becomes, and its token. Raises ``ClientError``."""
         if self._devices is None:
             raise ClientError("NOT_SUPPORTED", "This server has no devices.")
-        device, token = pairing.redeem(self._devices, code, name)
+        try:
+            device, token = pairing.redeem(self._devices, code, name)
+        except DrawbridgeError as error:
+            logger.error("a device could not be paired: %s", error)
+            text = "The server can't write down the new device. Nothing was done; its log says why."
+            raise ClientError("FILE_OPERATION", text) from None
         return device.identity, token
 
     def nonce(self) -> str:

@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.errors import BadArgument, BadSetting, DrawbridgeError
+from drawbridge.errors import BadArgument, BadSetting, DrawbridgeError, NotPrivate
 from drawbridge.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.scopes import Identity, Scope
@@ -86,12 +87,13 @@ class File(Struct, omit_defaults=True):
 
 
 class Devices:
-    """Those of one data directory. Raises ``BadSetting`` where their file is damaged: nobody is let in by it then."""
+    """Those of one data directory. Where their file is damaged no other one is let in, and who is there may stay."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / FILE
         self._seen: Any = None
+        self._damaged: str | None = None
         self._devices: dict[str, Device] = {}
 
     def __iter__(self) -> Iterator[Device]:
@@ -106,9 +108,8 @@ class Devices:
         except OSError:
             stamp = None
         if stamp != self._seen:
-            self._devices = {}
             self._devices = {device.id: device for device in self._read().devices}
-            self._seen = stamp
+            self._seen, self._damaged = stamp, None
 
     # what the owner does
 
@@ -134,9 +135,9 @@ class Devices:
 
     def identify(self, token: str) -> Identity:
         """Whose token it is. Raises ``ClientError``: why it is taken no more is told to who has the secret alone."""
-        self._look_or_log()
+        known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)
-        device = self._devices.get(parts[1]) if parts else None
+        device = known.get(parts[1]) if parts else None
         right = same(hashed(parts[2] if parts else ""), device.hash if device else NO_HASH)
         if device is None or not right:
             raise wrong_token()
@@ -148,7 +149,7 @@ class Devices:
 
     def refusal(self, device_id: str) -> ClientError | None:
         """Why a device that was let in may not stay."""
-        self._look_or_log()
+        self._is_whole()
         device = self._devices.get(device_id)
         if device is None or device.revoked:
             text = "This device's token was revoked by the owner. Ask for a new one."
@@ -158,18 +159,23 @@ class Devices:
             return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
         return None
 
-    def _look_or_log(self) -> None:
+    def _is_whole(self) -> bool:
+        """Looks; what is wrong with the file is said once."""
         try:
             self.look()
         except BadSetting as error:
-            logger.error("no device is let in: %s", error)
+            if self._damaged != str(error):
+                self._damaged = str(error)
+                logger.error("no other device is let in: %s", error)
+            return False
+        return True
 
     def _used(self, device: Device) -> None:
         at = now()
         if device.last_used is not None and at - device.last_used < USED_EVERY:
             return
         try:
-            with self.changed(lasting=False) as file:
+            with self.changed(lasting=False, patience=0) as file:
                 for place, one in enumerate(file.devices):
                     if one.id == device.id:
                         file.devices[place] = msgspec.structs.replace(one, last_used=at)
@@ -177,6 +183,17 @@ class Devices:
             logger.error("when a device was used could not be written down: %s", error)
 
     # the file
+
+    def _lock(self, lock: int, patience: float) -> None:
+        end = time.monotonic() + patience
+        while True:
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    text = f"{self._path} is being changed by another process. Nothing was changed; try again."
+                    raise NotPrivate(text) from None
+                time.sleep(0.01)
 
     def _read(self) -> File:
         try:
@@ -193,15 +210,15 @@ class Devices:
             ) from None
 
     @contextlib.contextmanager
-    def changed(self, *, lasting: bool = True) -> Iterator[File]:
+    def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
         """What the file holds, to be changed; written when the block ends without an error.
 
-        ``lasting``: a power cut does not bring a revoked device back.
+        ``lasting``: a power cut does not bring a revoked device back. ``patience``: seconds to wait for another process.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._lock(lock, patience)
             file = self._read()
             yield file
             at = now()

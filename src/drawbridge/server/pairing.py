@@ -61,10 +61,13 @@ def new_code(
 
 
 def redeem(devices: Devices, given: str, name: str | None) -> tuple[Device, str]:
-    """The device that a code becomes, and its token. Raises ``ClientError``; the code is as it was then."""
+    """The device that a code becomes, and its token. Raises ``ClientError``; the code is as it was then.
+
+    Called in a server's loop: it does not wait long for another process.
+    """
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
-    with devices.changed() as file:
+    with devices.changed(patience=0.5) as file:
         place, code = _found(file, hashed(given.upper().replace("-", "").replace(" ", "")))
         lifetime = timedelta(seconds=code.lifetime) if code.lifetime is not None else None
         file.codes[place] = msgspec.structs.replace(code, used=True)

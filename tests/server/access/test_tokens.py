@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hmac
 import http.client
 import json
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import BadArgument, BadSetting
 from drawbridge.server import devices as devices_module
+from drawbridge.server import pairing
 from drawbridge.server.client import DISMISSED
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.devices import FILE, TOKEN, Devices
 from tests.server.access.rig import OWNER, Server, code_of, serving
-from tests.server.wire_client import WireClient
+from tests.server.wire_client import WireClient, connected
+from tests.waiting import until
 
 LONG_AGO = timedelta(days=-1)
 
@@ -216,22 +220,41 @@ async def test_when_a_device_was_last_used_is_written_down(server: Server) -> No
         assert datetime.now(UTC) - device.last_used < timedelta(minutes=1)
 
 
-async def test_while_the_file_is_damaged_no_device_is_let_in_and_the_owner_is(
+async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_there_stays(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = server.token()
     whole = (server.data / FILE).read_bytes()
-    (server.data / FILE).write_bytes(whole[:40])
-    assert (await refusal(server, token))[0] == "UNAUTHORIZED"
-    assert "no device is let in" in caplog.text
-    async with server.client() as owner:
-        assert (await owner.ask("hello"))["type"] == "hello"
-    with pytest.raises(BadSetting, match="damaged"):
-        server.token("another")
-    assert (server.data / FILE).read_bytes() == whole[:40], "what is damaged is left as it is"
-    (server.data / FILE).write_bytes(whole)
-    async with server.client(token) as client:
-        assert (await client.ask("hello"))["type"] == "hello"
+    async with server.client(token) as there:
+        damaged = (server.data / FILE).read_bytes()[:40]
+        (server.data / FILE).write_bytes(damaged)
+        assert (await refusal(server, token))[0] == "UNAUTHORIZED"
+        async with server.client() as owner:
+            assert (await owner.ask("hello"))["type"] == "hello"
+        with pytest.raises(BadSetting, match="damaged"):
+            server.token("another")
+        await until(lambda: "no other device is let in" in caplog.text)
+        assert (await there.ask("hello"))["type"] == "hello"
+        assert caplog.text.count("no other device is let in") == 1
+        assert (server.data / FILE).read_bytes() == damaged, "what is damaged is left as it is"
+        (server.data / FILE).write_bytes(whole)
+        async with server.client(token) as client:
+            assert (await client.ask("hello"))["type"] == "hello"
+
+
+async def test_a_process_that_holds_the_file_does_not_hold_the_server_up(server: Server) -> None:
+    token = server.token()
+    code = pairing.new_code(server.devices, "view")
+    with (server.data / "devices.lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        began = time.monotonic()
+        async with server.client(token) as client:
+            assert (await client.ask("hello"))["type"] == "hello"
+        assert time.monotonic() - began < 2
+        async with connected(server.url) as new:
+            assert code_of(await new.ask("pair", {"code": code})) == "FILE_OPERATION"
+    async with connected(server.url) as new:
+        assert code_of(await new.ask("pair", {"code": code})) == "paired"
 
 
 def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:

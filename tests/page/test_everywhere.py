@@ -29,6 +29,21 @@ IN_SIGHT = (
 )
 
 
+FRAMES = """new Promise((done) => {
+  const box = document.querySelector('.scroller');
+  const took = [];
+  let last = performance.now();
+  const step = (now) => {
+    took.push(now - last);
+    last = now;
+    box.scrollTop -= 400;
+    took.length < 100 ? requestAnimationFrame(step) : done(took);
+  };
+  requestAnimationFrame(step);
+})"""
+"""Milliseconds of each, while a reader moves on."""
+
+
 def test_the_parts_that_need_no_browser() -> None:
     command = [str(programs.node()), "--test", "--test-reporter=dot", *map(str, sorted(HERE.glob("unit/*.test.mjs")))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
@@ -64,6 +79,8 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
             seqs = person.runs(SEQS)
             assert seqs == list(range(seqs[0], seqs[-1] + 1)), "in order, without a gap"
             assert len(seqs) <= 100, "the rest is not in the page"
+            frames = sorted(person.runs(FRAMES))
+            assert frames[len(frames) // 2] < 50, "half of the frames of a scroll come at once, on a busy machine too"
             before = person.runs(IN_SIGHT)
             async with server.client() as other:
                 await other.tell("project_join", project_id=project)

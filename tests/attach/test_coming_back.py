@@ -86,3 +86,18 @@ async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, direc
             await person.hears("✓ Accepted by Ada", "Finished")
             assert person.card is None
     assert (directory / "notes.md").read_text().count("Something") == 1
+
+
+async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        token = tmp_path / "token"
+        token.write_text(server.token)
+        async with attached(server, directory, token_file=str(token)) as person:
+            await person.types("half a thought")
+            token.write_text("x" * 43)
+            socket = person.app.client.connection._socket
+            assert socket is not None
+            socket.transport.abort()
+            await person.sees("The server does not take the token any more: ", "half a thought")
+            assert person.app.client.connection.state == "refused"

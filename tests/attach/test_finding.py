@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
 from drawbridge.attach.client import Client
 from drawbridge.attach.command import begin
@@ -167,6 +168,17 @@ async def test_where_nothing_or_something_else_listens_one_line_says_so() -> Non
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as web:
         port = web.sockets[0].getsockname()[1]
+        with pytest.raises(NoServer, match="is no server of Drawbridge"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("words", ["not JSON", '{"type": 5}', "[]", '{"type": "error"}'])
+async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> None:
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(words)
+
+    async with serve(answer, "127.0.0.1", 0) as other:
+        port = next(iter(other.sockets)).getsockname()[1]
         with pytest.raises(NoServer, match="is no server of Drawbridge"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.color import Color
 
-from drawbridge.attach.colours import DARK, LIGHT, Palette
+from drawbridge.attach.colours import LIGHT
 from drawbridge.attach.fields import PlainTextArea
 from tests.server.processes import Server
 
@@ -42,8 +42,7 @@ async def test_a_window_that_changes_its_size_keeps_the_reader_at_the_end(server
             assert "G: latest" not in person.screen
 
 
-@pytest.mark.parametrize("palette", [DARK, LIGHT])
-async def test_the_screen_has_the_terminal_s_own_light(server: Server, directory: Path, palette: Palette) -> None:
-    async with attached(server, directory, palette=palette) as person:
-        assert person.app.screen.styles.background == Color.parse(palette.paper)
-        assert person.app.current_theme.dark is (palette is DARK)
+async def test_a_light_terminal_has_a_light_screen(server: Server, directory: Path) -> None:
+    async with attached(server, directory, palette=LIGHT) as person:
+        assert person.app.screen.styles.background == Color.parse(LIGHT.paper)
+        assert not person.app.current_theme.dark

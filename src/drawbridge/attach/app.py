@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +46,7 @@ class AttachApp(App[None]):
         self.push_screen(self._projects)
         if self._first is not None:
             self._enter(self._first)
-        self.run_worker(self.client.connection.run(), exit_on_error=True)
+        self.run_worker(self.client.connection.run())
 
     def _later(self, act: Callable[[], object]) -> None:
         self.call_later(act)
@@ -78,7 +77,7 @@ class AttachApp(App[None]):
                 elif error.code != "OFFLINE":  # the next connection begins anew
                     self.notify(block(str(error)), severity="error", markup=False)
 
-        self.run_worker(begin(), exit_on_error=True)
+        self.run_worker(begin())
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation
@@ -101,14 +100,14 @@ class AttachApp(App[None]):
 
     def _enter(self, id: str) -> None:
         self.push_screen(ConversationScreen(self.client, self.painter))
-        self.run_worker(self._choose(id), exit_on_error=True)
+        self.run_worker(self._choose(id))
 
     async def _leave(self) -> None:
         for _ in range(len(self.screen_stack)):
             if self.screen is self._projects:
                 break
             await self.pop_screen()
-        self.run_worker(self._choose(None), exit_on_error=True)
+        self.run_worker(self._choose(None))
 
     async def _choose(self, id: str | None) -> None:
         with contextlib.suppress(RequestError):  # without a connection it is joined when there is one
@@ -120,10 +119,3 @@ class AttachApp(App[None]):
             await self._leave()
             words = "This project is not there any more: somebody removed it."
             self.notify(words, severity="error", markup=False)
-
-
-async def run(client: Client, palette: Palette, project: str | None) -> None:
-    """Until the person leaves."""
-    app = AttachApp(client, palette, project)
-    await app.run_async()
-    await asyncio.sleep(0)

@@ -20,7 +20,7 @@ def do(widget: Widget, work: Coroutine[Any, Any, Any]) -> None:
         except RequestError as error:
             complain(widget, error)
 
-    widget.run_worker(done(), exit_on_error=True)
+    widget.run_worker(done())
 
 
 def complain(widget: Widget, error: RequestError) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from drawbridge.attach.app import run as run_app
+from drawbridge.attach.app import AttachApp
 from drawbridge.attach.client import Client
 from drawbridge.attach.colours import Palette, of_terminal
 from drawbridge.attach.place import Finder
@@ -29,7 +29,7 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
     """Raises what the person has to know before anything is drawn."""
     client = Client(finder.find)
     chosen = await begin(client, project, directory)
-    await run_app(client, palette, chosen)
+    await AttachApp(client, palette, chosen).run_async()
 
 
 async def begin(client: Client, project: str | None, directory: str) -> str | None:

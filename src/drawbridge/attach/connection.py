@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI, WebSocketException
 
 from drawbridge.attach.place import Place, fingerprint_of
 from drawbridge.errors import BadSetting, DrawbridgeError, NoServer
@@ -23,6 +23,8 @@ OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a message that is taken: the server's own limit is 1 MB, but for a long list of projects."""
+
+REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
 Message: TypeAlias = dict[str, Any]
 
@@ -160,15 +162,20 @@ class Connection:
         )  # fmt: skip
         try:
             _check_certificate(socket, place)
-            await socket.send(json.dumps({"type": "auth", "data": {"token": place.token, "client": self.name}}))
-            async with asyncio.timeout(OPENING_SECONDS):
-                while (answer := json.loads(await socket.recv()))["type"] != "auth":
-                    if answer["type"] == "error":
-                        raise _Refused(answer["data"]["message"])
+            await self._show_token(socket, place)
         except BaseException:
             await _close(socket)
             raise
         return socket
+
+    async def _show_token(self, socket: ClientConnection, place: Place) -> None:
+        await socket.send(json.dumps({"type": "auth", "data": {"token": place.token, "client": self.name}}))
+        try:
+            async with asyncio.timeout(OPENING_SECONDS):
+                while not _is_taken(json.loads(await socket.recv())):
+                    pass
+        except (ValueError, LookupError, TypeError):
+            raise InvalidMessage("it speaks another language") from None
 
     async def _listen(self, socket: ClientConnection) -> None:
         """Until it ends."""
@@ -222,6 +229,14 @@ class Connection:
         if self.state != state:
             self.state = state
             self.on_state()
+
+
+def _is_taken(message: Message) -> bool:
+    """Whether this says that the token was. Raises ``_Refused``, or ``ConnectionError`` where a later try may go well."""
+    if message["type"] == "error":
+        words: str = message["data"]["message"]
+        raise _Refused(words) if message["data"]["code"] in REFUSALS else ConnectionError(words)
+    return bool(message["type"] == "auth")
 
 
 async def _close(socket: ClientConnection) -> None:

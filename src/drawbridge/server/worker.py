@@ -249,10 +249,14 @@ class Worker:
         self._ended(run, "killed")
 
     async def end(self) -> None:
-        """Ends an idle process, if there is one, and waits until it is gone; it is not listened to from now on."""
+        """Ends an idle process, if there is one, and waits until it is gone; it is not listened to from now on.
+
+        One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
+        """
         process = self._let_go()
-        async with self._changing:
-            await self._leave(process)
+        if process is not None:
+            async with self._changing:
+                await self._leave(process)
 
     def _let_go(self) -> port.AgentProcess | None:
         process = self._process

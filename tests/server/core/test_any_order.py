@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drawbridge.server.agents.port import AgentUnusable, QuestionGone
@@ -250,6 +250,7 @@ def assert_questions(events: list[dict[str, Any]], model: Model, answered: list[
 
 
 @settings(max_examples=60)
+@example(steps=["slow to start", "execute", "wait", "kill", "new session", "execute"])
 @given(steps=STEPS)
 def test_each_run_ends_once_and_each_question_is_settled_once(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory

@@ -122,3 +122,23 @@ async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browse
             person.runs("new Promise((later) => setTimeout(later, 20))")
         assert told == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # it is looked at
+
+
+async def test_what_is_new_is_counted_until_it_is_looked_at(browser: Browser, server: Server, directory: Path) -> None:
+    project = await project_in(server, directory)
+    async with server.client() as other:
+        await other.ask("project_join", project_id=project)
+        await other.ask("execute", {"prompt": "/quick"}, project)
+        await other.hear("update", "run_finished")
+        with browser.person(f"{page_of(server)}#token={server.token}") as person:
+            person.sees(".project", "blog")
+            assert person.reads(".unread") == [], "what was before this browser came is not new to it"
+            await other.ask("execute", {"prompt": "/lines 200"}, project)
+            finished = await other.hear("update", "run_finished")
+            person.sees(".unread", "99+")
+            person("reload")
+            person.sees(".unread", "99+")
+            person.clicks(".project")
+            person.sees(".finished")
+            person.loses(".unread")
+            person.until(f"JSON.parse(localStorage.getItem('drawbridge.seen'))['{project}'] === {finished['seq']}")

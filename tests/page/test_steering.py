@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.server.processes import Server, serving
 
-from .conftest import page_of
+from .conftest import page_of, project_in
 from .rig import Browser
 
 WEB = Path(str(files("drawbridge") / "web"))
@@ -144,3 +144,19 @@ def test_pictures_are_chosen_left_out_and_shown_by_their_names(browser: Browser,
         assert person.complaints() == []
         person("reload")
         person.sees(".attached", "cat.png")
+
+
+async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent, "--max-queue", "1") as server:
+        project = await project_in(server, directory)
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.prompts("/slow 30")
+            person.sees(".live .markdown")
+            person.prompts("/quick")
+            person.sees(".queued", "Queued")
+            person.prompts("one too many")
+            person.sees(".toast.problem", "Too many prompts wait")
+            assert person("value", css="#prompt") == "one too many"
+            assert len(person.reads(".queued")) == 1

@@ -209,12 +209,11 @@ async def test_a_confined_device_hears_nothing_of_others(
         given = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
         await owner.ask("permission_response", given, project)
         await owner.hear("update", "run_finished")
-    await owner.ask("project_delete", project_id=secret)
-    (server.roots / "mine" / "new").mkdir()
-    await confined.hear("update", "run_finished")
     watching = asyncio.create_task(server.monitor.run(server.site))
     stats = (await confined.hear("update", "stats"))["data"]["data"]
     watching.cancel()
+    await owner.ask("project_delete", project_id=secret)
+    assert (await confined.ask("project_list"))["type"] == "project_list", "all that was told before has come"
     assert stats["project_states"] == {mine: "IDLE"}
     assert stats["projects"] == 1
     assert any(message["type"] == "permission_request" for message in confined.heard)

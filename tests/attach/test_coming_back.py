@@ -60,6 +60,9 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
         async with attached(server, directory) as person, server.client() as other:
             await person.prompts("/quick one")
             await person.hears("Finished")
+            conversation = person.app.client.conversation
+            assert conversation is not None
+            known = list(conversation.items)
             socket = person.app.client.connection._socket
             assert socket is not None
             socket.transport.abort()
@@ -71,6 +74,7 @@ async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, direc
             await person.hears("/quick two")
             await person.hears_times(2, "Finished")
             assert person.history.count("Done.") == 2
+            assert conversation.items[: len(known)] == known, "what was here was not asked for again"
 
 
 async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, directory: Path) -> None:

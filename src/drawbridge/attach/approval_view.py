@@ -72,6 +72,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._standing = standing
         self._text: str | None = None
         self._message = ""
+        self._draft = ""
         self._found = self._difference()
         self._shown_at = time.monotonic()
         self._waiting = 1
@@ -202,7 +203,8 @@ class ApprovalView(Vertical, can_focus=True):
             return
         area = self.query_one(".draft", PlainTextArea)
         if self._text is None:
-            area.load_text(answers.draft(self.request))
+            self._draft = answers.draft(self.request)
+            area.load_text(self._draft)
             area.indent_type = "tabs" if "\n\t" in area.text else "spaces"
             area.move_cursor((self._first_change(), 0), center=True)
         self._stand(mode="edit")
@@ -251,7 +253,7 @@ class ApprovalView(Vertical, can_focus=True):
         event.stop()
         if self._standing.mode == "edit" and not self.is_settled:
             text = event.text_area.text
-            self._text = text if text != answers.draft(self.request) else None
+            self._text = text if text != self._draft else None
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

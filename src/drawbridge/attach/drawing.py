@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 from typing import Any, Final
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
 from rich.padding import Padding
@@ -246,19 +246,18 @@ def _folded(text: str, width: int) -> Iterator[str]:
     """Harmless lines, broken at words where there are some."""
     width = max(4, width)
     for line in wording.lines(text):
-        if len(line) <= width and line.isascii():
-            yield line
-            continue
-        rest = line
-        while True:
-            pieces = chop_cells(rest, width)
-            if len(pieces) <= 1:
-                yield rest
-                break
-            space = pieces[0].rstrip().rfind(" ")
-            cut = space + 1 if space > len(pieces[0]) // 2 else len(pieces[0])
-            yield rest[:cut]
-            rest = rest[cut:]
+        at = 0
+        while at < len(line) or at == 0:
+            head = line[at : at + 2 * width]
+            if head.isascii():
+                piece = head[:width]
+            else:
+                piece = head if cell_len(head) <= width else chop_cells(head, width)[0]
+            space = piece.rstrip().rfind(" ")
+            if at + len(piece) < len(line) and space > len(piece) // 2:
+                piece = piece[: space + 1]
+            yield piece
+            at += max(1, len(piece))
 
 
 def _styles(palette: Palette) -> Theme:

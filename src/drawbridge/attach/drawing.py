@@ -249,10 +249,8 @@ def _folded(text: str, width: int) -> Iterator[str]:
         at = 0
         while at < len(line) or at == 0:
             head = line[at : at + 2 * width]
-            if head.isascii():
-                piece = head[:width]
-            else:
-                piece = head if cell_len(head) <= width else chop_cells(head, width)[0]
+            fits = not head.isascii() and cell_len(head) <= width
+            piece = head if fits else head[:width] if head.isascii() else chop_cells(head, width)[0]
             space = piece.rstrip().rfind(" ")
             if at + len(piece) < len(line) and space > len(piece) // 2:
                 piece = piece[: space + 1]

@@ -1,15 +1,22 @@
-"""One browser for all tests of a process; for each test a server with the demo agent, and a project."""
+"""One browser and one server for all tests of a process; for each test a directory of its own, and a project in it."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
-from tests.server.processes import Server, serving
+from tests.server.processes import COMMAND, Server, serving
 
 from .rig import Browser
+
+ENDING_SECONDS = 15.0
 
 
 @pytest.fixture(scope="session")
@@ -19,17 +26,51 @@ def browser() -> Iterator[Browser]:
     browser.close()
 
 
+@pytest.fixture(scope="session")
+def lasting() -> Iterator[Server]:
+    """In a place that belongs to no test: it outlives each of them."""
+    with tempfile.TemporaryDirectory(prefix="db-page-", dir="/tmp") as place:
+        root = Path(place)
+        (root / "work").mkdir()
+        arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", root / "data", "--allow", root / "work"]
+        command = [*COMMAND, *map(str, arguments)]
+        with (root / "errors").open("w+b") as errors:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+            out = cast(IO[bytes], process.stdout)
+            line = out.readline()
+            assert line, (root / "errors").read_text()
+            yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
+            process.terminate()
+            assert process.wait(ENDING_SECONDS) == 0, (root / "errors").read_text()
+            out.close()
+
+
+_numbers = itertools.count(1)
+
+
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(lasting: Server) -> Path:
     """Of the project."""
-    directory = tmp_path / "work" / "blog"
+    directory = lasting.data.parent / "work" / str(next(_numbers)) / "blog"
     directory.mkdir(parents=True)
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
     return directory
 
 
 @pytest.fixture
-async def server(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
+async def server(browser: Browser, lasting: Server) -> AsyncIterator[Server]:
+    """Without a project; those that a test makes are gone afterwards."""
+    yield lasting
+    async with lasting.client() as client:
+        for project in (await client.ask("project_list"))["data"]["projects"]:
+            await client.ask("agent_kill", project_id=project["id"])
+            gone = await client.ask("project_delete", project_id=project["id"])
+            assert gone["type"] == "project_deleted", gone
+
+
+@pytest.fixture
+async def own_server(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
+    """Of this test alone: nobody has ever come to it."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         yield server
 

@@ -16,13 +16,13 @@ CARD = ".approval"
 
 
 def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
-    browser: Browser, server: Server, directory: Path
+    browser: Browser, own_server: Server, directory: Path
 ) -> None:
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(own_server)) as person:
         person.fills("#token", "wrong")
         person.clicks("text=Connect")
         person.sees(".problem", "did not take this token")
-        person.fills("#token", server.token)
+        person.fills("#token", own_server.token)
         person.clicks("text=Connect")
         person.clicks("text=Add project")
         person.clicks(f".choices button:has-text('{directory.parent}')")
@@ -48,7 +48,9 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
         complaints = [text for text in person.complaints() if "4401" not in text]
         assert complaints == []
-        assert {url.split("/")[2] for url in person("requests") if url.startswith("http")} == {server.url.split("/")[2]}
+        assert {url.split("/")[2] for url in person("requests") if url.startswith("http")} == {
+            own_server.url.split("/")[2]
+        }
 
 
 async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_is_room(

@@ -37,14 +37,14 @@ def given(server: Server, name: str, scope: Scope) -> str:
     return Devices(server.data).add(name, scope)[1]
 
 
-async def test_only_what_its_scope_allows_is_there(browser: Browser, server: Server, directory: Path) -> None:
-    project = await project_in(server, directory)
-    async with server.client() as owner:
+async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server: Server, directory: Path) -> None:
+    project = await project_in(own_server, directory)
+    async with own_server.client() as owner:
         await owner.ask("project_join", project_id=project)
         await owner.ask("execute", {"prompt": "Something"}, project)
         await owner.hear("permission_request")
         for scope, there in THERE.items():
-            address = f"{page_of(server)}#token={given(server, f'the {scope} pad', scope)}&project={project}"
+            address = f"{page_of(own_server)}#token={given(own_server, f'the {scope} pad', scope)}&project={project}"
             with browser.person(address) as person:
                 person.sees(".approval .line.added", "You said: Something")
                 person.until("localStorage.getItem('drawbridge.features') !== null")
@@ -55,7 +55,7 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, server: Ser
                         person.presses(key)
                     person.sees(".approval .hint", "may watch only")
         with browser.person(
-            f"{page_of(server)}#token={given(server, 'the phone', 'approve')}&project={project}"
+            f"{page_of(own_server)}#token={given(own_server, 'the phone', 'approve')}&project={project}"
         ) as phone:
             phone.sees(".approval")
             phone.presses("e")
@@ -67,28 +67,28 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, server: Ser
 
 
 async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
-    browser: Browser, server: Server, directory: Path
+    browser: Browser, own_server: Server, directory: Path
 ) -> None:
-    token = given(server, "a lost phone", "run")
-    project = await project_in(server, directory)
-    with browser.person(f"{page_of(server)}#token={token}&project={project}") as person:
+    token = given(own_server, "a lost phone", "run")
+    project = await project_in(own_server, directory)
+    with browser.person(f"{page_of(own_server)}#token={token}&project={project}") as person:
         person.sees("h2", "blog")
         person.fills("#prompt", "a thought")
-        Devices(server.data).revoke("a lost phone")
+        Devices(own_server.data).revoke("a lost phone")
         person.sees(".connect .problem", "revoked by the owner")
         assert person.runs("localStorage.getItem('drawbridge.token')") is None
-        person.fills("#token", server.token)
+        person.fills("#token", own_server.token)
         person.clicks("text=Connect")
         person.sees("h2", "blog")
         assert person("value", css="#prompt") == "a thought"
 
 
 async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
-    browser: Browser, server: Server, directory: Path
+    browser: Browser, own_server: Server, directory: Path
 ) -> None:
-    await project_in(server, directory)
-    code = pairing.new_code(Devices(server.data), "approve").replace("-", "")
-    with browser.person(f"{page_of(server)}#pair={code}&fp=ab01") as person:
+    await project_in(own_server, directory)
+    code = pairing.new_code(Devices(own_server.data), "approve").replace("-", "")
+    with browser.person(f"{page_of(own_server)}#pair={code}&fp=ab01") as person:
         assert person("value", css="#token") == f"{code[:4]}-{code[4:]}"
         person.sees(".fingerprint", "AB:01")
         assert code not in person.runs("location.href")
@@ -96,7 +96,7 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
         person.clicks("text=Pair this device")
         person.sees(".project", "blog")
         assert person("visible", css=".side .add") is False
-        [device] = Devices(server.data)
+        [device] = Devices(own_server.data)
         assert (device.name, device.scope) == ("Ada's phone", "approve")
         token = person.runs("localStorage.getItem('drawbridge.token')")
         assert token.startswith(f"drawbridge_{device.id}_")
@@ -107,15 +107,15 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
 
 
 async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
-    browser: Browser, server: Server, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    devices = Devices(server.data)
+    devices = Devices(own_server.data)
     good = pairing.new_code(devices, "view")
     used = pairing.new_code(devices, "view")
     pairing.redeem(devices, used, "another one")
     monkeypatch.setattr(pairing, "LIFETIME", timedelta(seconds=-1))
     old = pairing.new_code(devices, "view")
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(own_server)) as person:
         for code, said in (("AAAA AAAA", "no such code"), (used, "used already"), (old, "too old")):
             person.fills("#token", code.lower())
             person.clicks("text=Pair this device")
@@ -124,8 +124,8 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
         person.fills("#token", good)
         person.clicks("text=Pair this device")
         person.sees(".side .empty", "No project yet")
-    assert next(iter(Devices(server.data))).name == "another one"
-    assert len(list(Devices(server.data))) == 2
+    assert next(iter(Devices(own_server.data))).name == "another one"
+    assert len(list(Devices(own_server.data))) == 2
 
 
 async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(

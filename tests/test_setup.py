@@ -160,4 +160,4 @@ def test_an_unknown_verb_shows_the_verbs() -> None:
     script = bootstrap.ROOT / "tools" / "dev.py"
     answer = subprocess.run([sys.executable, script, "fly"], capture_output=True, text=True, timeout=20, check=False)
     assert answer.returncode == 2
-    assert "serve     run Drawbridge" in answer.stderr
+    assert "serve     run the agent server" in answer.stderr

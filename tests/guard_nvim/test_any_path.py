@@ -67,6 +67,7 @@ def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) ->
     @example(opened=f"ws/{COMPOSED}", asked=f"ws/{DECOMPOSED}")
     @example(opened="ws/a.py", asked="ws/A.py")
     @example(opened="other/hard.py", asked="link.py")
+    @example(opened="ws/dir/a.py", asked="nowhere/../dir/dir/a.py")
     @example(opened="ws/sub/new.py", asked="dir/dangling.py")
     def check(opened: str, asked: str) -> None:
         opened, asked = f"{tmp_path}/{opened}", f"{tmp_path}/{asked}"

@@ -281,8 +281,11 @@ async def test_links_in_a_circle_are_no_file(at: Desk) -> None:
     (at.folder / "x").symlink_to("y")
     (at.folder / "y").symlink_to("x")
 
+    (at.folder / "round").symlink_to("nowhere/../round")
+
     assert await at.stands(at.folder / "x") is None
     assert await at.stands(at.folder / "x/deeper.py") is None
+    assert await at.stands(at.folder / "round") is None
 
 
 async def test_a_file_that_was_deleted_is_found_by_its_name(at: Desk) -> None:

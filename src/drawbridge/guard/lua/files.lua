@@ -63,15 +63,17 @@ local function answer(result)
 end
 
 --- The name without links; of what does not exist yet, that of what does with the rest behind it.
-local function canonical(path)
-  local rest, up = '', 0
+local function canonical(path, again)
+  local rest, up, went_up = '', 0, false
   for _ = 1, 100 do -- links may lead in a circle
     local real = loop.fs_realpath(path)
     if real then
       for _ = 1, up do
         real = real:match('^(.*)/') or ''
       end
-      return (real == '/' and '' or real) .. rest
+      path = (real == '/' and '' or real) .. rest
+      -- What was behind a missing directory may be a link after all. Once: links may lead round through one too.
+      return went_up and not again and canonical(path, true) or path
     end
     local folder, name = path:match('^(.*)/([^/]*)$')
     if not folder then
@@ -82,7 +84,7 @@ local function canonical(path)
       path = link:sub(1, 1) == '/' and link or folder .. '/' .. link
     else
       if name == '..' then
-        up = up + 1
+        up, went_up = up + 1, true
       elseif name ~= '' and name ~= '.' then
         rest, up = up == 0 and '/' .. name .. rest or rest, math.max(up - 1, 0)
       end

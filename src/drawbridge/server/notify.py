@@ -21,21 +21,30 @@ OUTCOMES: Final = {"completed": "finished", "failed": "failed", "timeout": "took
 """What is told of the end of a run. Who interrupts or kills one knows that it is over."""
 
 
+SETTLED: Final = ("permission_resolved", "permission_withdrawn")
+
+
 class Notice(Struct, frozen=True):
-    """``urgent``: an agent stands still until somebody answers."""
+    """``approval_id``: of the question for whose answer an agent stands still; empty where none does."""
 
     project_id: str
     title: str
     body: str
-    urgent: bool
+    approval_id: str = ""
+
+    @property
+    def urgent(self) -> bool:
+        return bool(self.approval_id)
 
 
 class _Event(Struct):
     outcome: str = ""
+    approval_id: str = ""
 
 
 class _Data(Struct):
     tool_name: str = ""
+    approval_id: str = ""
     update_type: str = ""
     data: _Event | None = None
 
@@ -57,11 +66,19 @@ def notice(message: bytes, directory: Path) -> Notice | None:
         return None
     project = _name(directory.name)
     if said.type == "permission_request":
-        return Notice(
-            said.project_id, f"{project} waits for you", f"A question about {_name(said.data.tool_name)}", True
-        )
+        about = f"A question about {_name(said.data.tool_name)}"
+        return Notice(said.project_id, f"{project} waits for you", about, said.data.approval_id)
     ended = OUTCOMES.get(said.data.data.outcome) if said.data.data and said.data.update_type == "run_finished" else None
-    return Notice(said.project_id, project, f"The run {ended}", False) if ended else None
+    return Notice(said.project_id, project, f"The run {ended}") if ended else None
+
+
+def settled(message: bytes) -> str | None:
+    """The question that, by a message to the clients, needs nobody any more."""
+    try:
+        data = _said.decode(message).data
+    except msgspec.DecodeError:
+        return None
+    return data.data.approval_id if data.data and data.update_type in SETTLED else None
 
 
 def push_payload(notice: Notice) -> bytes:

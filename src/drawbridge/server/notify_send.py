@@ -6,6 +6,7 @@ way. What fails is tried again twice; what is too much is left out, and said in 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import queue
@@ -20,12 +21,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from drawbridge.server.devices import Devices
-from drawbridge.server.notify import Notice, notice, push_payload, webhook_request
+from drawbridge.server.notify import Notice, notice, push_payload, settled, webhook_request
 from drawbridge.server.notify_push import Subscription, Subscriptions
 from drawbridge.server.subscriber import Frame
 
 PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
+
+PATIENCE: Final = 3.0
+"""Seconds for which a question waits for who sits before it, before others are called."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
@@ -111,26 +115,42 @@ class Notifier:
         webhook: str | None,
         contact: str,
         sender: Sender | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.subscriptions = subscriptions
         self._devices = devices
         self._webhook = webhook
         self._contact = contact
         self._sender = sender or Sender()
+        self._patience = patience
+        self._questions: dict[str, asyncio.TimerHandle] = {}
+        """Those of which nobody was told yet."""
 
     def heard(self, frame: Frame, directory: Path) -> None:
         """Of the project in ``directory``. Never waits."""
-        browsers = list(self._wanting(directory))
-        said = notice(frame.data, directory) if browsers or self._webhook else None
-        if said is None:
+        if not self._webhook and not any(True for _ in self.subscriptions):
             return
+        answered = self._questions.pop(settled(frame.data) or "", None)
+        if answered is not None:
+            answered.cancel()
+        said = notice(frame.data, directory)
+        if said is not None and said.urgent:
+            later = asyncio.get_running_loop().call_later(self._patience, self._tell, said, directory)
+            self._questions[said.approval_id] = later
+        elif said is not None:
+            self._tell(said, directory)
+
+    def _tell(self, said: Notice, directory: Path) -> None:
+        self._questions.pop(said.approval_id, None)
         if self._webhook:
             self._sender.do("the webhook", partial(post, self._webhook, said))
-        for browser in browsers:
+        for browser in self._wanting(directory):
             service = urlsplit(browser.endpoint).hostname
             self._sender.do(f"a browser by {service}", partial(self._push, browser, said))
 
     def end(self) -> None:
+        for later in self._questions.values():
+            later.cancel()
         self._sender.end()
 
     def _wanting(self, directory: Path) -> Iterator[Subscription]:

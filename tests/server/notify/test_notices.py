@@ -26,11 +26,16 @@ from tests.waiting import until
 
 BLOG = Path("/home/ada/blog")
 SECRET = "sk-ant-a-secret"
-URGENT = Notice("proj_1", "blog waits for you", "A question about Edit", urgent=True)
+URGENT = Notice("proj_1", "blog waits for you", "A question about Edit", "appr_1")
 
 
-def question(tool: str = "Edit") -> Frame:
-    said = {"tool_name": tool, "input": {"file_path": f"/home/{SECRET}"}, "proposal": {"new_text": SECRET}}
+def question(tool: str = "Edit", id: str = "appr_1") -> Frame:
+    said = {
+        "approval_id": id,
+        "tool_name": tool,
+        "input": {"file_path": f"/home/{SECRET}"},
+        "proposal": {"new_text": SECRET},
+    }
     return Frame(json.dumps({"type": "permission_request", "project_id": "proj_1", "seq": 4, "data": said}).encode())
 
 
@@ -89,14 +94,17 @@ def sender() -> Iterator[Sender]:
     sender.join(5)
 
 
-def notifier(data: Path, sender: Sender, webhook: str | None = None) -> Notifier:
-    return Notifier(Subscriptions(data, services=("127.0.0.1",)), Devices(data), webhook, "me.example", sender)
+def notifier(data: Path, sender: Sender, webhook: str | None = None, patience: float = 0.0) -> Notifier:
+    return Notifier(
+        Subscriptions(data, services=("127.0.0.1",)), Devices(data), webhook, "me.example", sender, patience
+    )
 
 
 async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url)
         told.heard(question(), BLOG)
+        await until(lambda: bool(ntfy.posted))
         told.heard(run_finished("completed"), BLOG)
         await until(lambda: len(ntfy.posted) == 2)
     (first, words), (second, _) = ntfy.posted
@@ -105,13 +113,28 @@ async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Send
     assert SECRET not in str(ntfy.posted)
 
 
+@pytest.mark.parametrize("how", ["permission_resolved", "permission_withdrawn"])
+async def test_what_is_answered_before_anybody_is_called_calls_nobody(tmp_path: Path, sender: Sender, how: str) -> None:
+    answered = {"update_type": how, "data": {"approval_id": "appr_1", "by": "Ada", "reason": ""}}
+    settled = Frame(json.dumps({"type": "update", "project_id": "proj_1", "data": answered}).encode())
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url, patience=0.05)
+        told.heard(question(), BLOG)
+        told.heard(question("Bash", "appr_2"), BLOG)
+        told.heard(settled, BLOG)
+        await until(lambda: bool(ntfy.posted))
+        told.heard(run_finished("completed"), BLOG)
+        await until(lambda: len(ntfy.posted) == 2)
+    assert [body for _, body in ntfy.posted] == [b"A question about Bash", b"The run finished"]
+
+
 async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_once(
     tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Service(503, 429, 200, 500, 500, 500, 403, 302, 200).up() as ntfy:
         told = notifier(tmp_path, sender, f"{ntfy.url}?auth={SECRET}")
-        for _ in range(5):
-            told.heard(question(), BLOG)
+        for number in range(5):
+            told.heard(question(id=f"appr_{number}"), BLOG)
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
     assert "the webhook was not told: it answered 500" in caplog.text
@@ -202,9 +225,9 @@ async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in
         told.heard(run_finished("completed"), BLOG)
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
-        told.heard(question(), BLOG)
+        told.heard(run_finished("failed"), BLOG)
         subscribed(told, Browser(), f"{service.url}/owner")
-        told.heard(question(), BLOG)
+        told.heard(run_finished("failed"), BLOG)
         await until(lambda: len(service.posted) == 3)
         assert service.answers == [201]
 

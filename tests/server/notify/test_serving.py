@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from pathlib import Path
@@ -14,11 +15,9 @@ from tests.waiting import until
 GOOD = {"endpoint": "https://fcm.googleapis.com/fcm/send/x", "p256dh": "B" + "A" * 86, "auth": "A" * 22}
 
 
-async def asks(client: WireClient, directory: Path) -> None:
-    """The demo agent waits for a person."""
+async def runs(client: WireClient, directory: Path, prompt: str) -> None:
     made = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
-    await client.ask("execute", {"prompt": "a secret plan"}, made["project_id"])
-    await client.hear("permission_request")
+    await client.ask("execute", {"prompt": prompt}, made["project_id"])
 
 
 async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said(tmp_path: Path) -> None:
@@ -26,7 +25,7 @@ async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--webhook", f"{ntfy.url}?auth=hidden")
         async with serving(tmp_path / "data", *options) as server, server.client() as client:
-            await asks(client, tmp_path / "blog")
+            await runs(client, tmp_path / "blog", "a secret plan")
             await until(lambda: bool(ntfy.posted))
             assert "hidden" not in server.errors
     [(headers, words)] = ntfy.posted
@@ -41,11 +40,15 @@ async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_fro
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
         async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path, "--webhook", url) as server:
             async with server.client() as client:
-                await asks(client, tmp_path / "blog")
+                await runs(client, tmp_path / "blog", "/quick")
+                await client.hear("update", "run_finished")
+                deaf.settimeout(5)
+                posting, _ = await asyncio.to_thread(deaf.accept)
                 assert (await client.ask("health_check"))["type"] == "health"
-            began = time.monotonic()
-            assert (await server.end())[0] == 0
-            assert time.monotonic() - began < 5
+            with posting:
+                began = time.monotonic()
+                assert (await server.end())[0] == 0
+                assert time.monotonic() - began < 5
 
 
 async def test_a_webhook_that_is_no_address_is_said_and_nothing_starts(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Client } from '../../../src/drawbridge/web/client.js';
+
+globalThis.navigator ??= { userAgent: '' }; // as a browser has them, and older Nodes have not
+globalThis.CustomEvent ??= class extends Event {
+  constructor(type, { detail } = {}) {
+    super(type);
+    this.detail = detail;
+  }
+};
+
+const HELLO = { server: 'drawbridge', device: { name: 'Ada', scope: 'admin', projects: null }, features: [], agents: [], pictures: [] };
+const project = (more = {}) => ({ id: 'p', path: '/p', state: 'IDLE', agent: 'demo', last_seq: 0, last_active: '1', approvals: [], ...more });
+const joined = (last_seq) => ({ update_type: 'project_joined', data: { last_seq, run: null, queue: [], open_approvals: [] } });
+const said = (seq) => ({ type: 'agent_message', project_id: 'p', seq, data: { direction: 'claude', messages: [{ type: 'assistant', message: { content: [{ type: 'text', text: `m${seq}` }] } }] } });
+const rest = () => new Promise((later) => setImmediate(later));
+
+/** A client whose server is the test: `answers` says for each type what its answer's data are. */
+function world(answers) {
+  const sockets = [];
+  const asked = [];
+  const client = new Client(() => {
+    const socket = {
+      close: () => {},
+      send: (text) => {
+        const message = JSON.parse(text);
+        asked.push(message);
+        const answer = answers[message.type]?.(message);
+        if (answer) queueMicrotask(() => socket.onmessage({ data: JSON.stringify({ request_id: message.request_id, project_id: message.project_id, ...answer }) }));
+      },
+    };
+    sockets.push(socket);
+    queueMicrotask(() => socket.onopen());
+    return socket;
+  });
+  const hear = (message) => sockets.at(-1).onmessage({ data: JSON.stringify(message) });
+  const breaks = async () => {
+    sockets.at(-1).onclose({ code: 1006 });
+    client.connection.hurry();
+    await rest();
+    await rest();
+  };
+  return { client, asked, hear, breaks };
+}
+
+const server = (projects, last) => ({
+  auth: () => ({ type: 'auth', data: {} }),
+  hello: () => ({ type: 'hello', data: HELLO }),
+  project_list: () => ({ type: 'project_list', data: { projects: projects() } }),
+  project_join: () => ({ type: 'update', data: joined(last()) }),
+  get_messages: () => ({ type: 'message_history', data: { messages: [] } }),
+});
+
+test('after a break it joins behind what it has; where that is not kept any more, it begins anew', async () => {
+  let [last, first] = [0, 1];
+  const { client, asked, hear, breaks } = world(server(() => [project({ last_seq: last, first_seq: first })], () => last));
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  for (const seq of [1, 2, 3]) hear(said(seq));
+  last = 3;
+  await breaks();
+  assert.deepEqual(asked.filter(({ type }) => type === 'project_join').at(-1).data, { after_seq: 3 });
+  [last, first] = [20, 10];
+  await breaks();
+  assert.deepEqual(asked.filter(({ type }) => type === 'project_join').at(-1).data, {});
+  hear(said(21));
+  assert.deepEqual(client.conversation.items.map((item) => item.text), ['m21']);
+});
+
+test('an answer that was said again after a break is no failure where the first one was this very one', async () => {
+  const taken = { code: 'APPROVAL_RESOLVED', message: 'Ada has answered already.', details: { by: 'Ada', decision: 'allow' } };
+  const { client } = world({ ...server(() => [project()], () => 0), permission_response: () => ({ type: 'error', data: taken }) });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  await client.answer({ approval_id: 'a' }, { allow: true });
+  await assert.rejects(client.answer({ approval_id: 'a' }, { allow: false }), { code: 'APPROVAL_RESOLVED' });
+});
+
+test('a smaller device is told what it may, and a new code makes it another one', async () => {
+  const device = { name: 'Ada’s phone', scope: 'approve', projects: null };
+  const hello = { ...HELLO, device, features: ['permission_response'] };
+  const answers = { ...server(() => [], () => 0), hello: () => ({ type: 'hello', data: hello }), pair: () => ({ type: 'paired', data: { token: 'drawbridge_1_x', client: 'Ada’s phone', device } }) };
+  const { client, asked } = world(answers);
+  client.pair('ABCDEFGH', 'Ada’s phone');
+  await rest();
+  await rest();
+  assert.deepEqual(asked[0], { type: 'pair', data: { code: 'ABCDEFGH', name: 'Ada’s phone' } });
+  assert.deepEqual([client.may('permission_response'), client.may('execute')], [true, false]);
+  assert.ok(client.isNamed);
+});

@@ -16,7 +16,7 @@ export function h(tag, properties = {}, ...children) {
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
     else if (name === 'class') element.className = value;
     else if (name === 'text') element.textContent = value;
-    else if (name === 'value') element.value = value;
+    else if (name === 'value') /** @type {HTMLInputElement} */ (element).value = value;
     else element.setAttribute(name, value === true ? '' : String(value));
   }
   element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
@@ -43,7 +43,7 @@ const ICONS = {
   trash: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
 };
 
-/** @param {keyof ICONS} name */
+/** @param {keyof typeof ICONS} name */
 export function icon(name) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', '0 0 24 24');
@@ -57,21 +57,21 @@ export function icon(name) {
 
 /**
  * A button; with an icon alone, `label` is what is read out.
- * @param {{label: string, icon?: keyof ICONS, key?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
+ * @param {{label: string, icon?: keyof typeof ICONS, key?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
  */
 export function button({ label, icon: shape, key, bare, ...rest }) {
   return h(
     'button',
     { type: 'button', title: bare ? label : undefined, 'aria-label': bare ? label : undefined, 'aria-keyshortcuts': key, ...rest },
-    shape && icon(shape),
+    shape ? icon(shape) : null,
     !bare && h('span', { text: label }),
     key && !bare && h('kbd', { text: key, 'aria-hidden': 'true' }),
   );
 }
 
-/** Replaces what is in `element`, if it is not just that already. */
+/** Replaces what is in `element`. @param {HTMLElement} element @param {...(Node | string | null | undefined | false | '')} children */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.filter(Boolean));
+  element.replaceChildren(.../** @type {(Node | string)[]} */ (children.filter(Boolean)));
   return element;
 }
 

@@ -15,7 +15,7 @@ export function watch(client) {
     const name = baseName(project.path);
     if (type === 'permission_request') tell(`${name} waits for you`, `A question about ${data.tool_name}`, id);
     else if (type === 'update' && data.update_type === 'run_finished') {
-      const ended = OUTCOMES[/** @type {keyof OUTCOMES} */ (data.data.outcome)];
+      const ended = OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (data.data.outcome)];
       if (ended) tell(name, `The run ${ended}`, id);
     }
   });
@@ -41,7 +41,7 @@ function tell(/** @type {string} */ words, /** @type {string} */ body, /** @type
   if (kept.wants('push') || !kept.wants('notices') || !('Notification' in window) || Notification.permission !== 'granted') return;
   const options = { body, tag: id, icon: 'icon-192.png', data: `/#/p/${id}` };
   // Phones have notifications by the service worker only.
-  void navigator.serviceWorker?.getRegistration().then((worker) => (worker ? worker.showNotification(words, options) : new Notification(words, options)));
+  void navigator.serviceWorker?.getRegistration().then((worker) => void (worker ? worker.showNotification(words, options) : new Notification(words, options)));
 }
 
 function chime() {

@@ -21,6 +21,8 @@ export class ApprovalCard {
     /** What it became, told by the server. @type {any} */
     this.answered = undefined;
     this.mode = 'read';
+    /** @type {QuestionForm | undefined} */
+    this.question = undefined;
     this.element = h('article', { class: 'card approval', tabindex: -1, 'data-approval': request.approval_id, 'aria-labelledby': `title-${request.approval_id}` });
     const before = kept.answer(request.approval_id);
     this._text = before.text;
@@ -113,7 +115,7 @@ export class ApprovalCard {
     const { request } = this;
     const { tool_name: tool, proposal } = request;
     const isQuestion = tool === 'AskUserQuestion' && Array.isArray(request.input?.questions);
-    const what = isQuestion ? 'asks you' : (TITLES[/** @type {keyof TITLES} */ (tool)] ?? `wants to use ${tool}`);
+    const what = isQuestion ? 'asks you' : (TITLES[/** @type {keyof typeof TITLES} */ (tool)] ?? `wants to use ${tool}`);
     const path = proposal?.path ?? request.input?.file_path;
     const title = h('h3', { id: `title-${request.approval_id}` }, `${this.world.agent} ${what} `, path && h('code', { text: shownPath(path, this.world.root) }));
     const head = h('header', {}, title, h('time', { datetime: request.created_at, text: ago(request.created_at) }));

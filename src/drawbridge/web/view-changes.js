@@ -42,7 +42,7 @@ function answer(/** @type {any} */ { run_id: run, files, diff, truncated }, /** 
 
 const CHANGES = { added: 'new', changed: '', deleted: 'deleted' };
 
-function fileView(/** @type {string} */ path, /** @type {keyof CHANGES} */ change, /** @type {import('./changes.js').FileChange | undefined} */ file, /** @type {boolean} */ unfolded) {
+function fileView(/** @type {string} */ path, /** @type {keyof typeof CHANGES} */ change, /** @type {import('./changes.js').FileChange | undefined} */ file, /** @type {boolean} */ unfolded) {
   const counts = file && h('span', { class: 'counts' }, h('span', { class: 'plus', text: `+${file.added}` }), ' ', h('span', { class: 'minus', text: `−${file.removed}` }));
   const word = CHANGES[change] && h('span', { class: 'tag', text: CHANGES[change] });
   const details = h('details', {}, h('summary', {}, h('code', { text: path }), word, counts));

@@ -33,6 +33,11 @@ export class ConversationView {
     this.scroller = h('div', { class: 'scroller', tabindex: 0, role: 'log', 'aria-label': 'Conversation' }, h('div', { class: 'column' }, this._empty, this._dropped, this._list, this._live, this._pending, this._open));
     this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
     this._status = h('div', { class: 'run' });
+    this._words = h('span', { class: 'state' });
+    this._stop = button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: () => this.stop() });
+    this._status.append(this._words);
+    /** What stands there. @type {string | undefined} */
+    this._shownStatus = undefined;
     this._rights = h('div', { class: 'hint rights' });
     this.composer = new Composer(id, { send: (text, pictures) => void this._send(text, pictures), failed: world.failed });
     this.element = h('section', { class: 'conversation', 'aria-label': 'Project' }, this._head, this.scroller, h('div', { class: 'foot' }, this._jump, this._status, this._rights, this.composer.element));
@@ -120,11 +125,8 @@ export class ConversationView {
     const shown = `${kind} ${Boolean(run)} ${text}`;
     if (this._shownStatus === shown) return;
     this._shownStatus = shown;
-    this._words ??= h('span', { class: 'state' });
-    this._stop ??= button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: () => this.stop() });
     this._words.className = `state ${kind}`;
     fill(this._words, h('i', { class: 'dot' }), h('span', { text }));
-    if (!this._status.contains(this._words)) this._status.append(this._words);
     if (run && this._may('agent_interrupt')) this._status.append(this._stop);
     else this._stop.remove();
   }

@@ -15,7 +15,7 @@ const RESULT = 4000;
  * @returns {HTMLElement}
  */
 export function itemView(item, world) {
-  const element = views[/** @type {keyof views} */ (item.kind)](item, world);
+  const element = views[/** @type {keyof typeof views} */ (item.kind)](item, world);
   element.classList.add('item');
   if (item.nested) element.classList.add('nested');
   element.dataset.seq = item.seq;
@@ -87,7 +87,7 @@ function questionView(/** @type {any} */ { request, answer }, /** @type {any} */
 const OUTCOMES = { completed: 'Finished', failed: 'Failed', killed: 'Ended by force', timeout: 'Took too long and was ended', interrupted: 'Interrupted' };
 
 function finishedView(/** @type {any} */ { run_id: run, outcome, duration_ms: ms, cost_usd: cost, error }, /** @type {any} */ world) {
-  const words = [OUTCOMES[/** @type {keyof OUTCOMES} */ (outcome)] ?? outcome, typeof ms === 'number' ? duration(ms) : '', cost ? money(cost) : ''].filter(Boolean);
+  const words = [OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (outcome)] ?? outcome, typeof ms === 'number' ? duration(ms) : '', cost ? money(cost) : ''].filter(Boolean);
   return h('div', { class: `finished ${outcome}` }, h('p', { text: words.join(' · ') }), error && h('p', { class: 'problem', text: error }), world.changes && changesView(run, world));
 }
 

@@ -9,6 +9,8 @@ export class ProjectList {
   constructor(client, { add }) {
     this.client = client;
     this._list = h('ul', { class: 'projects' });
+    /** @type {string | undefined} */
+    this._shown = undefined;
     this._empty = h('div', { class: 'empty' }, icon('folder'), h('p', { text: 'No project yet.' }), h('p', { class: 'hint', text: 'A project is a directory on the server’s machine in which an agent works.' }));
     this._add = button({ label: 'Add project', icon: 'add', class: 'add', onclick: add });
     const head = h('header', {}, h('h2', { text: 'Projects' }), this._add);

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.server.processes import Server
 
 from .conftest import make_project
@@ -89,6 +91,7 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
         await person.comes(lambda: "has been updated" not in person.history, "folded again")
 
 
+@pytest.mark.slow
 async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server, directory: Path) -> None:
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]

@@ -110,7 +110,7 @@ def _is_result(message: Message) -> bool:
     return isinstance(content, list) and content[0].get("type") == "tool_result"
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 async def test_one_wins_and_one_text_is_written(desk: ServedDesk, server: Server, rounds: int) -> None:
     poem = desk.file("poem.txt", "agent 0\n")
     desk.set_up()

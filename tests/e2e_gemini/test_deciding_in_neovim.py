@@ -52,7 +52,9 @@ def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk)
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
-@pytest.mark.parametrize(("words", "name"), [("DrawbridgeReject", "reject"), ("q", "close")])
+@pytest.mark.parametrize(
+    ("words", "name"), [("DrawbridgeReject", "reject"), pytest.param("q", "close", marks=pytest.mark.slow)]
+)
 def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -155,7 +157,7 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) ->
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf"),
+        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf", marks=pytest.mark.slow),
         pytest.param("ä\ttwo\n😀 e\u0301".encode(), "ä\tTWO\n😀 e\u0301".encode(), id="not-ascii-no-final-newline"),
     ],
 )

@@ -45,7 +45,7 @@ def called(log: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("guard")
-@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("scope", [pytest.param("user", marks=pytest.mark.slow), "project"])
 def test_claude_calls_it(scope: str, setup: Setup, poem: Path, log: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     assert setup("claude", "--scope", scope, "--yes", "--log-file", log).code == 0
@@ -144,7 +144,7 @@ async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, 
 
 
 @pytest.mark.usefixtures("guard")
-@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("scope", ["user", pytest.param("project", marks=pytest.mark.slow)])
 def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
     settings_of_gemini(home)
     assert setup("gemini", "--scope", scope, "--yes", "--log-file", log).code == 0

@@ -93,7 +93,7 @@ async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: S
     async with asked(desk, server, *turns) as (claude, phone):
         for tool, dialog, key in [
             ("Bash", TOOL_DIALOG, YES),
-            ("AskUserQuestion", r"Which one\?", "2"),
+            ("AskUserQuestion", r"1\. Left", "2"),
             ("Write", EDIT_DIALOG, YES),
             ("Bash", TOOL_DIALOG, NO_COMMAND),
         ]:

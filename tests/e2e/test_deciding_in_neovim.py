@@ -56,7 +56,13 @@ def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
-@pytest.mark.parametrize(("words", "name"), [("DrawbridgeReject", "reject"), ("q", "close"), ("tabclose", "close-tab")])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("DrawbridgeReject", "reject"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [("q", "close"), ("tabclose", "close-tab")]),
+    ],
+)
 def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -12,7 +12,10 @@ POEM = "one\ntwo\nthree\n"
 
 @pytest.mark.parametrize(
     ("decision", "screen", "content"),
-    [("accept", "It is done", "one\nTWO\nthree\n"), ("reject", "Rejected update to poem.txt", POEM)],
+    [
+        ("accept", "It is done", "one\nTWO\nthree\n"),
+        pytest.param("reject", "Rejected update to poem.txt", POEM, marks=pytest.mark.slow),
+    ],
     ids=["accept", "reject"],
 )
 def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:
@@ -29,7 +32,10 @@ def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str,
 
 @pytest.mark.parametrize(
     ("key", "screen", "content"),
-    [("y", "It is done", "one\nTWO\nthree\n"), ("n", "Rejected update to poem.txt", POEM)],
+    [
+        pytest.param("y", "It is done", "one\nTWO\nthree\n", marks=pytest.mark.slow),
+        ("n", "Rejected update to poem.txt", POEM),
+    ],
     ids=["yes", "no"],
 )
 def test_the_person_answers_in_the_bridges_terminal(desk: Desk, key: str, screen: str, content: str) -> None:

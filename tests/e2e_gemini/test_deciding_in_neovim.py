@@ -93,6 +93,7 @@ def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
     assert song.read_bytes() == b"la\nla la\n"
 
 
+@pytest.mark.slow
 def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -117,6 +118,7 @@ def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
     assert "User denied execution" in second
 
 
+@pytest.mark.slow
 def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -25,6 +25,7 @@ def test_from_any_terminal_in_the_workspace(desk: Desk) -> None:
     neovim.wait_for_agents(1)
 
 
+@pytest.mark.slow
 def test_not_from_a_terminal_elsewhere(desk: Desk) -> None:
     neovim = desk.neovim(desk.file("poem.txt", POEM))
     elsewhere = desk.project.with_name("elsewhere")
@@ -74,6 +75,7 @@ def test_a_bridge_without_an_editor_decides_by_itself(desk: Desk, decision: str,
     assert poem.read_text() == content
 
 
+@pytest.mark.slow
 def test_the_person_answers_in_the_bridges_terminal(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     bridge = desk.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})

@@ -13,6 +13,7 @@ from .gemini_stub import replace, text, write_file
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.slow
 def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     song = desk.file("song.txt", POEM)

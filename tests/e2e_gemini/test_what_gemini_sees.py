@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from .desk import Desk
 from .gemini_stub import text
 
@@ -48,6 +50,7 @@ def selected(message: dict[str, Any]) -> str | None:
     return files[0].get("selectedText") if files else None
 
 
+@pytest.mark.slow
 def test_an_ignored_file_is_not_told(desk: Desk) -> None:
     secrets = desk.file(".env", "PASSWORD=swordfish\n")
     neovim = desk.neovim(desk.file("poem.txt", POEM))

@@ -105,6 +105,7 @@ def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -
     gemini.pane.wait_for("It is done")
 
 
+@pytest.mark.slow
 def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.claude_rig import EDIT_DIALOG, YES
 from tests.e2e.messages_stub import edit, read, text
 
@@ -47,6 +49,7 @@ def test_wait_holds_the_edit_until_the_person_saves(desk: GuardedDesk) -> None:
     assert SAVED in desk.model.requests[-1].told
 
 
+@pytest.mark.slow
 def test_wait_denies_what_was_not_saved_in_time(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.e2e.messages_stub import HOLD, edit, read, text, tool_use, write
 from tests.e2e.neovim_rig import Neovim
 
@@ -32,7 +33,7 @@ return { vim.fn.getline('.'), view.col, vim.fn.winline(), vim.fn.getline('w0'),
 
 
 @pytest.mark.parametrize("plugin", [True, False], ids=["with-the-plugin", "without-it"])
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: GuardedDesk, program: Path, plugin: bool) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, program=program, plugin=plugin)

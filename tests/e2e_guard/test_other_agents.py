@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests import programs
 from tests.e2e_gemini import gemini_rig, gemini_stub
 from tests.e2e_gemini.gemini_rig import Gemini
@@ -95,6 +97,7 @@ def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_w
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
+@pytest.mark.slow
 def test_one_that_has_the_selection_as_an_ide_is_not_told_it_again(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, plugin=True)

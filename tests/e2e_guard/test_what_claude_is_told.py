@@ -136,6 +136,7 @@ def test_an_edit_brings_the_diagnostics_that_are_new(desk: GuardedDesk, program:
     assert "This does not rhyme" not in told, "it was there before"
 
 
+@pytest.mark.slow
 def test_diagnostics_that_claude_gets_as_an_ide_are_not_told_again(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, plugin=True)

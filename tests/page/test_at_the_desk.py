@@ -109,7 +109,7 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
     with watched(browser, desk, desk_server, *turns, text("From the sofa.")) as (claude, person):
         for card, dialog, key in [
             ("run a command", TOOL_DIALOG, YES),
-            ("asks you", r"Which one\?", "2"),
+            ("asks you", r"1\. Left", "2"),
             ("new.txt", EDIT_DIALOG, YES),
         ]:
             person.sees(".approval h3", card)

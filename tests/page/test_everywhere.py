@@ -128,7 +128,7 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         person.sees(".finished")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
 def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, address: str, dark: bool) -> None:
     axe = str(programs.axe())
     with browser.person(page_of(server), dark=dark) as person:

@@ -100,6 +100,7 @@ def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: 
     assert log.with_name("log.FileChanged").exists()
 
 
+@pytest.mark.slow
 def test_claude_holds_an_edit_back_where_the_guard_is_gone_if_that_is_wanted(
     setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

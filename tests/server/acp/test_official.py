@@ -133,7 +133,9 @@ async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path
         assert await told(warm, "remember") == ["remember"], "it was never asked the first"
 
 
-@pytest.mark.parametrize("flags", [(), ("--resumes",)], ids=["told-again", "resumed"])
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.slow)], ids=["told-again", "resumed"]
+)
 async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
         await told(first, "say One")

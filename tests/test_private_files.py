@@ -180,6 +180,15 @@ def test_a_process_is_alive_until_it_is_gone() -> None:
     assert not process_alive(child.pid)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_a_process_whose_parent_has_not_noticed_its_end_is_gone() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    child.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not process_alive(child.pid)
+    child.communicate(timeout=5)
+
+
 @pytest.mark.parametrize("pid", [0, -1, pytest.param(-os.getpid(), id="minus ours"), 2**31, 2**63, 10**30])
 def test_what_is_no_process_id_is_not_alive(pid: int) -> None:
     assert not process_alive(pid)

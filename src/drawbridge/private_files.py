@@ -63,7 +63,10 @@ def remove_quietly(path: str) -> None:
 
 
 def process_alive(pid: int) -> bool:
-    """Whether a process ``pid`` exists, whoever it belongs to."""
+    """Whether a process ``pid`` runs, whoever it belongs to.
+
+    Linux tells one that has ended and only waits for its parent to take notice; elsewhere that one counts too.
+    """
     if pid <= 0:
         return False
     try:
@@ -74,7 +77,11 @@ def process_alive(pid: int) -> bool:
         return True
     except OverflowError:
         return False
-    return True
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")  # the name before it may hold anything
+    except (OSError, IndexError):
+        return True
 
 
 def port_open(port: int, timeout: float = 0.2) -> bool:

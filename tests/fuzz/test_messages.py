@@ -1,0 +1,77 @@
+"""A million messages, most of them wrong, through one socket of a real server: none breaks it, and nothing grows.
+
+``make test`` sends some, ``make slow`` all of them. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tests.chaos.rig import seeded
+from tests.fuzz.server_attacks import ServerAttacker
+from tests.server.processes import Server, serving
+
+BATCH = 100
+"""Sent in one go; then all answers are read."""
+
+NOISE = ["", "\x00", '"', "{", "}", "[" * 200, "\u2028", "1e999"]
+
+MEMORY_GROWTH = 48 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "count", [2_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_000)])]
+)
+async def test_no_message_breaks_the_server(tmp_path: Path, count: int) -> None:
+    (tmp_path / "root").mkdir()
+    flags = ("--no-tls", "--allow", tmp_path / "root", "--log-level", "warning")
+    with seeded() as random:
+        async with serving(tmp_path / "data", *flags) as server:
+            process = psutil.Process(server.process.pid)
+            await campaign(server, random, 1_000)  # so that everything is loaded
+            before = process.memory_info().rss
+            await campaign(server, random, count)
+            assert process.memory_info().rss - before < MEMORY_GROWTH
+            code, said = await server.end()
+        assert (code, "Traceback" in said, "a fault of ours" in said) == (0, False, False), said[-2_000:]
+
+
+async def campaign(server: Server, random: Random, count: int) -> None:
+    """Nobody's project is named: what runs do is the sieges' part."""
+    attacker = ServerAttacker(0, server.token, random, ["proj_0123456789abcdef"], "/nowhere")
+    sent = 0
+    while sent < count:
+        async with connect(
+            server.url, additional_headers={"Authorization": f"Bearer {server.token}"}, proxy=None
+        ) as socket:
+            try:
+                while sent < count:
+                    await batch(socket, [damaged(attacker._message(), random) for _ in range(BATCH)], sent)
+                    sent += BATCH
+            except ConnectionClosed:  # some messages end it, with the reason in the close
+                assert socket.close_code not in (None, 1006, 1011), "it was not cut off, and no fault of ours"
+                sent += BATCH
+
+
+async def batch(socket: ClientConnection, messages: list[str], number: int) -> None:
+    for message in messages:
+        await socket.send(message)
+    last = f"after {number}"
+    await socket.send(json.dumps({"type": "health_check", "request_id": last}))
+    while json.loads(await socket.recv()).get("request_id") != last:
+        pass
+
+
+def damaged(message: bytes, random: Random) -> str:
+    text = message.decode("utf-8", "replace")
+    if random.random() < 0.5:
+        return text
+    at = random.randrange(len(text))
+    return text[:at] + random.choice(NOISE) + text[at + random.randrange(3) :]

@@ -79,7 +79,10 @@ def process_alive(pid: int) -> bool:
         return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")  # the name before it may hold anything
+            return file.read().rpartition(b")")[2].split()[0] not in (
+                b"Z",
+                b"X",
+            )  # the name before it may hold anything
     except (OSError, IndexError):
         return True
 

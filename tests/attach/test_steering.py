@@ -51,6 +51,7 @@ async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Se
         await person.loses("Queued")
 
 
+@pytest.mark.slow
 async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.sees("Ask before changes")
@@ -63,6 +64,7 @@ async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
         assert "Something" in (directory / "notes.md").read_text()
 
 
+@pytest.mark.slow
 async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.types("/quick one")
@@ -78,6 +80,7 @@ async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, di
         assert person.prompt.text == "a draft\nof two lines"
 
 
+@pytest.mark.slow
 async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Something")

@@ -128,6 +128,7 @@ async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(desk: S
         wait_for_text(poem, "one\nzwei\nthree\n")
 
 
+@pytest.mark.slow
 async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(desk: ServedDesk, server: Server) -> None:
     async with shown_twice(desk, server) as (neovim, claude, phone, question, poem):
         claude.answer_dialog(EDIT_DIALOG, YES)

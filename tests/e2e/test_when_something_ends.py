@@ -6,6 +6,8 @@ import json
 import os
 import signal
 
+import pytest
+
 from tests import programs
 
 from .claude_rig import wait_for_lock
@@ -68,6 +70,7 @@ def test_the_lock_file_goes_with_neovim(desk: Desk) -> None:
     wait_until(lambda: None if lock.exists() else True)
 
 
+@pytest.mark.slow
 def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")

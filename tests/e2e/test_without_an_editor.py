@@ -53,6 +53,7 @@ def test_the_person_answers_in_the_bridges_terminal(desk: Desk, key: str, screen
     assert poem.read_text() == content
 
 
+@pytest.mark.slow
 def test_what_the_person_made_of_it_in_their_editor_is_written(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     bridge = desk.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})

@@ -59,6 +59,7 @@ def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(desk: GuardedDesk, h
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
+@pytest.mark.slow
 def test_geminis_prompt_carries_the_selection(desk: GuardedDesk, home: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

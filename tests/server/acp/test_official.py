@@ -96,6 +96,7 @@ async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: P
             assert (await warm.ended()).ok
 
 
+@pytest.mark.slow
 async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/new.txt|text")
@@ -125,6 +126,7 @@ async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> No
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
 
 
+@pytest.mark.slow
 async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt("say Hello")
@@ -161,6 +163,7 @@ async def test_a_missing_login_is_said(project: Path) -> None:
         assert "Who are you?" in (done.error or "")
 
 
+@pytest.mark.slow
 async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
         assert await told(warm, "mode_is") == ["auto-edit"]
@@ -173,6 +176,7 @@ async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
         assert await told(warm, "mode_is") == ["yolo"]
 
 
+@pytest.mark.slow
 async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="yolo")) as warm:
         done = await warm.turn("say Hello")
@@ -186,6 +190,7 @@ async def test_files_are_not_read_for_it(project: Path) -> None:
         assert "not found" in " ".join(await told(warm, "read /etc/passwd")).lower()
 
 
+@pytest.mark.slow
 async def test_what_a_turn_costs_is_the_difference(project: Path) -> None:
     async with session(official(), project) as warm:
         costs = [(await warm.turn(f"spend {total}")).cost_usd for total in (0.25, 0.75)]

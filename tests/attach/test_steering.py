@@ -40,6 +40,7 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
         await person.sees("Ready")
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
@@ -118,6 +119,7 @@ async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: 
         assert "G: latest" not in person.screen
 
 
+@pytest.mark.slow
 async def test_the_reader_stays_where_they_are_while_more_is_said(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")

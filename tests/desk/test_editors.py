@@ -78,6 +78,7 @@ async def test_an_agent_of_the_server_is_answered_in_neovim(desk: ServedDesk, wi
         neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "zwei", "three", "You said: More"])
 
 
+@pytest.mark.slow
 async def test_an_answer_of_a_client_closes_the_view_in_neovim(desk: ServedDesk, with_demo: Server) -> None:
     async with proposing(desk, with_demo) as (neovim, phone, question):
         await phone.answer(question, "deny", message="no")

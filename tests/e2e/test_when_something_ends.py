@@ -43,6 +43,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.slow
 def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

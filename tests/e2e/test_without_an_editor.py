@@ -18,6 +18,7 @@ POEM = "one\ntwo\nthree\n"
     ],
     ids=["accept", "reject"],
 )
+@pytest.mark.slow
 def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:
     poem = desk.file("poem.txt", POEM)
     desk.folder("--decide", decision)

@@ -63,6 +63,7 @@ def test_what_was_selected_is_not_told_once_it_was_worked_on(desk: GuardedDesk) 
     assert SELECTED not in desk.ask_claude(text("I see."))
 
 
+@pytest.mark.slow
 def test_an_agent_that_has_the_selection_as_an_ide_is_not_told_it_again(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, plugin=True)
@@ -108,6 +109,7 @@ def test_a_file_that_is_read_is_said_to_be_older_than_what_the_person_sees(desk:
 
 
 @pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.slow
 def test_what_another_program_writes_is_shown_while_claude_runs(desk: GuardedDesk, program: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, program=program)

@@ -78,9 +78,9 @@ def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:
         threading.Timer(seconds, lambda editor=editor: editor.files.update({A: {}}))
         for seconds, editor in ((0.1, one), (0.4, other))
     ]
+    began = time.monotonic()
     for timer in timers:
         timer.start()
-    began = time.monotonic()
     assert let_through(guard.say(edit(), answer="wait"))
     assert time.monotonic() - began >= 0.4
     for timer in timers:

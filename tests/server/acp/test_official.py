@@ -48,6 +48,7 @@ async def test_who_wants_no_pieces_gets_none_and_a_message_of_one_piece_is_the_a
         assert not any(b"drawbridge" in line.data for line in warm.heard.all(Line))
 
 
+@pytest.mark.slow
 async def test_the_first_lines_tell_what_can_be_chosen_and_the_last_how_the_turn_ended(project: Path) -> None:
     async with session(official(), project) as warm:
         await told(warm, "say Hello")
@@ -85,6 +86,7 @@ async def test_an_answer_chooses_no_more_than_was_said(project: Path) -> None:
             assert poem.read_text() == after
 
 
+@pytest.mark.slow
 async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: Path) -> None:
     poem = project / "poem.txt"
     async with session(official(), project) as warm:

@@ -155,20 +155,20 @@ class TestPaths:
         ("path", "whole"),
         [
             ("/etc/hosts", "/etc/hosts"),
-            ("a.txt", "/work/a.txt"),
-            ("./b/../a.txt", "/work/a.txt"),
+            ("a.txt", "/desk/a.txt"),
+            ("./b/../a.txt", "/desk/a.txt"),
             ("../a.txt", "/a.txt"),
             ("//etc//hosts", "/etc/hosts"),
-            ("~/a.txt", "/work/~/a.txt"),
-            ("sp ace/#1 100%.txt", "/work/sp ace/#1 100%.txt"),
+            ("~/a.txt", "/desk/~/a.txt"),
+            ("sp ace/#1 100%.txt", "/desk/sp ace/#1 100%.txt"),
         ],
     )
     def test_a_relative_path_starts_at_the_folder(self, path: str, whole: str) -> None:
-        assert absolute(path, "/work") == whole
+        assert absolute(path, "/desk") == whole
 
     def test_an_empty_path_is_refused(self) -> None:
         with pytest.raises(UnusableFile, match="The path is empty"):
-            absolute("", "/work")
+            absolute("", "/desk")
 
 
 class TestUris:

@@ -25,7 +25,7 @@ NOON = datetime(2026, 11, 21, 12, 0)
 
 
 def inside(path: str) -> bool:
-    return path.startswith("/work/")
+    return path.startswith("/desk/")
 
 
 def within(ceilings: Ceilings, asked: Options, now: datetime) -> Options:
@@ -93,7 +93,7 @@ def test_agents_run_in_the_owners_hours_only(hours: tuple[int, int], hour: int, 
 
 def test_a_directory_outside_of_the_allowed_ones_is_refused_by_its_place() -> None:
     with pytest.raises(ClientError) as refused:
-        within(Ceilings(), Options(add_dirs=("/work/a", "/etc")), NOON)
+        within(Ceilings(), Options(add_dirs=("/desk/a", "/etc")), NOON)
     assert (refused.value.code, refused.value.field) == ("INVALID_PATH", "data.options.add_dirs[1]")
 
 
@@ -125,8 +125,8 @@ REMEMBERED: list[tuple[Ceilings, dict[str, Any], bool]] = [
         True,
     ),
     (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "deny", "rules": [{"toolName": "Bash"}]}, True),
-    (Ceilings(), {"type": "addDirectories", "directories": ["/work/b"]}, True),
-    (Ceilings(), {"type": "addDirectories", "directories": ["/work/b", "/etc"]}, False),
+    (Ceilings(), {"type": "addDirectories", "directories": ["/desk/b"]}, True),
+    (Ceilings(), {"type": "addDirectories", "directories": ["/desk/b", "/etc"]}, False),
     (Ceilings(), {"type": "something new"}, True),
     (Ceilings(tools=("Read",)), {"type": "something new"}, False),
     (Ceilings(tools=("Read",)), {"type": "addRules", "behavior": "allow", "rules": "all"}, False),
@@ -214,7 +214,7 @@ def covers(pattern: str, text: str) -> bool:
         dangerously_skip_permissions=st.booleans(),
         mcp_config=st.one_of(st.none(), st.just("{}")),
         allowed_tools=some_rules,
-        add_dirs=st.lists(st.sampled_from(["/work/a", "/etc"]), max_size=2).map(tuple),
+        add_dirs=st.lists(st.sampled_from(["/desk/a", "/etc"]), max_size=2).map(tuple),
         model=st.one_of(st.none(), st.text("ab", min_size=1, max_size=3)),
         fallback_model=st.one_of(st.none(), st.text("ab,", min_size=1, max_size=4)),
         max_turns=st.one_of(st.none(), st.integers(-5, 60)),

@@ -50,7 +50,7 @@ def demo(arguments: list[str]) -> None:
 
 def test(arguments: list[str]) -> None:
     check([])
-    workers = min((os.cpu_count() or 1) + 2, 8)  # more than cores: the tests wait for real programs most of their time
+    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs most of their time
     parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
     become([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"drawbridge {chosen.command}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more would change how it ends
         return 130
 
 

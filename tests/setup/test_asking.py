@@ -140,10 +140,7 @@ def test_it_can_be_broken_off_at_the_question(terminal: Callable[..., Terminal],
     setup = terminal("codex")
     setup.wait_for(r"Do this\?")
     setup.interrupt()
-    assert setup.end() in (
-        130,
-        -signal.SIGINT,
-    )  # the same to a shell; the second where one more key met its last moment
+    assert setup.end() == 130
     assert not (home / ".codex").exists()
 
 

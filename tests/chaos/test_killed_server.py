@@ -7,6 +7,7 @@ import contextlib
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import pytest
 from websockets.exceptions import WebSocketException
@@ -16,6 +17,13 @@ from tests.waiting import until
 from .rig import Follower, Mortal, connected, mortal, on_disk, same, seeded
 
 PROMPTS = ("/lines 400", "/quick", "/lines 30", "Fix the typo", "/fail", "/crash", "/slow 1")
+
+
+class Asked(NamedTuple):
+    """What a client was told is accepted."""
+
+    prompt: str
+    run_id: str
 
 
 async def test_a_few_rounds(tmp_path: Path) -> None:
@@ -31,7 +39,7 @@ async def test_two_hundred_rounds(tmp_path: Path) -> None:
 async def rounds(directory: Path, count: int) -> None:
     data, root = directory / "data", directory / "root"
     root.mkdir()
-    asked: dict[str, str] = {}
+    asked: dict[str, Asked] = {}
     with seeded() as random:
         async with mortal(data, "--allow", root) as server:
             assert await server.is_ready()
@@ -55,7 +63,7 @@ async def rounds(directory: Path, count: int) -> None:
         check(data, follower, asked)
 
 
-async def one_life(server: Mortal, follower: Follower, asked: dict[str, str], random: Random) -> None:
+async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
     """From the start to the kill, which may come before it is ready."""
     working = asyncio.create_task(work(server, follower, asked, random))
     await asyncio.wait([working], timeout=random.choice([random.uniform(0, 0.5), random.uniform(0.5, 2.0)]))
@@ -63,36 +71,31 @@ async def one_life(server: Mortal, follower: Follower, asked: dict[str, str], ra
     await working
 
 
-async def work(server: Mortal, follower: Follower, asked: dict[str, str], random: Random) -> None:
+async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
     """As much as it can do until the server dies. ``asked``: what was accepted, by its request."""
     if not await server.is_ready():
         return
     following = asyncio.create_task(follower.follow(server))
     with contextlib.suppress(WebSocketException, OSError, EOFError):
         async with connected(server) as client:
-            again = dict(list(asked.items())[-3:])
+            again = list(asked.items())[-3:]
             for number in range(10):
-                request = f"r{len(asked)}"
-                answer = await client.ask(
-                    "execute",
-                    follower.project,
-                    request,
-                    prompt=random.choice(PROMPTS),
-                    options={"partial_messages": True},
-                )
+                request, prompt = f"r{len(asked)}", random.choice(PROMPTS)
+                options = {"partial_messages": True}
+                answer = await client.ask("execute", follower.project, request, prompt=prompt, options=options)
                 if answer["type"] == "accepted":
-                    asked[request] = answer["data"]["run_id"]
+                    asked[request] = Asked(prompt, answer["data"]["run_id"])
                 if number < len(again):
-                    known = list(again)[number]
-                    repeated = await client.ask("execute", follower.project, known, prompt="again")
-                    assert repeated["data"]["run_id"] == again[known], "a request that was accepted was run again"
+                    known, (prompt, run_id) = again[number]
+                    repeated = await client.ask("execute", follower.project, known, prompt=prompt)
+                    assert repeated["data"]["run_id"] == run_id, "a request that was accepted was run again"
                 await asyncio.sleep(random.uniform(0, 0.1))
             while True:
                 await client.next(60)
     await following
 
 
-def check(data: Path, follower: Follower, asked: dict[str, str] | None = None) -> None:
+def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None) -> None:
     """``asked``: the server has come to rest, all runs are over."""
     records = on_disk(data, follower.project)
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
@@ -109,4 +112,5 @@ def check(data: Path, follower: Follower, asked: dict[str, str] | None = None) -
     )
     assert ends == Counter(one["run_id"] for one in begun), "each run ends exactly once"
     kept = {one["request_id"]: one["run_id"] for one in begun if "request_id" in one}
-    assert asked.items() <= kept.items(), "what was accepted is kept"
+    accepted = {request: run_id for request, (_, run_id) in asked.items()}
+    assert accepted.items() <= kept.items(), "what was accepted is kept"

@@ -122,6 +122,11 @@ class Neovim:
         self.pane.type(f":{words}")
         self.pane.press("Enter")
 
+    def save(self) -> None:
+        """``:w``, and it is done when this returns."""
+        self.command("w")
+        self.wait_for("return not vim.bo.modified", what="did not save")
+
     @property
     def layout(self) -> dict[str, Any]:
         """Every window with its file and cursor, and which one has the focus."""
@@ -140,7 +145,7 @@ class Neovim:
     def wait_for_buffer(self, file: Path, lines: list[str]) -> None:
         """An open file has these lines, unmodified."""
         try:
-            wait_until(lambda: True if self.buffer(file) == lines else None)
+            wait_until(lambda: True if self.buffer(file) == lines and not self.modified(file) else None)
         except TimeoutError:
-            raise AssertionError(f"{file.name} in Neovim is {self.buffer(file)}, not {lines}") from None
-        assert not self.modified(file)
+            modified = " with unsaved changes" if self.modified(file) else ""
+            raise AssertionError(f"{file.name} in Neovim is {self.buffer(file)}{modified}, not {lines}") from None

@@ -52,7 +52,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: GuardedDesk, 
     assert "\n three\n+mine" in reason
     assert "Once poem.txt is saved there, the same call goes through" in reason
 
-    neovim.command("w")
+    neovim.save()
     desk.model.go_on()
     assert claude.wait_for_exit() == 0
     assert SUCCESS in desk.model.requests[-1].tool_results[0]

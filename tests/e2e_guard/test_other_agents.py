@@ -51,8 +51,7 @@ def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(desk: GuardedDesk, h
     assert "+mine" in reason
     is_told_in_one_line(neovim, r"Gemini CLI was kept from changing poem\.txt")
 
-    neovim.command("w")
-    neovim.wait_for("return not vim.bo.modified", what="did not save")
+    neovim.save()
     with GeminiStub() as model:
         model.will_say(replace(poem, "two", "TWO"), gemini_stub.text("Done."))
         headless.gemini(model, desk.project)
@@ -90,8 +89,7 @@ def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_w
     assert not (desk.project / "new.txt").exists()
     is_told_in_one_line(neovim, r"Codex was kept from changing poem\.txt")
 
-    neovim.command("w")
-    neovim.wait_for("return not vim.bo.modified", what="did not save")
+    neovim.save()
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
         headless.codex(model, home, headless.TRUSTED)
     assert (desk.project / "new.txt").exists()

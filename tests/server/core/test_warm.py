@@ -69,12 +69,12 @@ class Kept:
 
 async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm, "LOOK_SECONDS", 0.001)
-    share, looks = 0.5, 0
+    looks, short = 0, False
 
     def available() -> float:
         nonlocal looks
         looks += 1
-        return share
+        return 0.05 if short and not two.cooled else 0.5
 
     one, two, three = Kept("one"), Kept("two"), Kept("three")
     keeping = Warm(10, 60.0, available)
@@ -82,7 +82,7 @@ async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: py
         keeping.keep(each)
     await until(lambda: looks > 3)
     assert not one.cooled
-    share = 0.05
+    short = True
     await until(lambda: one.cooled)
     assert not three.cooled
     await until(lambda: two.cooled)

@@ -131,9 +131,14 @@ async def test_the_dead_that_the_agent_leaves_are_buried(tmp_path: Path) -> None
 
 
 @linux
-def test_an_agent_begins_with_the_signals_of_a_new_shell() -> None:
-    """A broken pipe ends its commands: Python has it ignored, and would pass that on."""
-    code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
+@pytest.mark.parametrize("ignored", [signal.SIGPIPE, signal.SIGQUIT, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_agent_begins_with_the_signals_of_a_new_shell(ignored: signal.Signals) -> None:
+    """A broken pipe ends its commands, and Ctrl-\\ too: Python, and a shell's background, have them ignored."""
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
+    finally:
+        signal.signal(ignored, before)
     own = 0b11 << 31  # 32 and 33 are the C library's: it lets nobody change them
     assert (code, [int(line.split()[1], 16) & ~own for line in said.splitlines()]) == (0, [0, 0])
 

@@ -65,8 +65,8 @@ def become(open_files: str, nice: str, confined: str, program: str, *arguments: 
     """The agent: in this process from now on."""
     keeper = os.getppid()
     os.setsid()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores some, and a server in the background may too
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)  # Python ignores some, and a shell has its background jobs ignore others
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if LINUX:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # should somebody kill the keeper

@@ -4,7 +4,8 @@
     setup     make .venv with what Drawbridge needs
     serve     run the agent server; its page is at the address that it shows
     demo      the same with a throw-away project and a scripted agent: needs no account
-    test      check, then every test but the slow ones
+    test      check, then every test but those of the next two
+    thorough  the tests that take real programs seconds each; CI runs them too
     slow      the long campaigns
     check     lint, format, types
     format    put the code into the one format
@@ -50,7 +51,15 @@ def demo(arguments: list[str]) -> None:
 
 def test(arguments: list[str]) -> None:
     check([])
-    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs most of their time
+    pytest_in_parallel(arguments)
+
+
+def thorough(arguments: list[str]) -> None:
+    pytest_in_parallel(["-m", "thorough and not slow", *arguments])
+
+
+def pytest_in_parallel(arguments: list[str]) -> None:
+    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs much of their time
     parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
     become([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
 
@@ -151,7 +160,10 @@ def become(command: list[str | Path]) -> None:
     os.execv(command[0], [str(part) for part in command])
 
 
-VERBS = {verb.__name__: verb for verb in (setup, serve, demo, test, slow, check, bench, vsix, lock, programs, clean)}
+VERBS = {
+    verb.__name__: verb
+    for verb in (setup, serve, demo, test, thorough, slow, check, bench, vsix, lock, programs, clean)
+}
 VERBS["format"] = format_code
 
 

@@ -386,7 +386,7 @@ async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
     assert "o none" in section(shown, "Editors")[0]
 
 
-@pytest.mark.parametrize("colourless", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("colourless", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colourless: bool) -> None:
     deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")

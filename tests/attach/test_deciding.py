@@ -45,7 +45,7 @@ async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: 
     assert (directory / "notes.md").read_text() == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_bytes()
     async with attached(server, directory) as person:
@@ -58,7 +58,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
     assert (directory / "notes.md").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("one")

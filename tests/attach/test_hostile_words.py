@@ -108,7 +108,7 @@ async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]
         assert app.is_running
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_whole_conversation_of_such_words(server: Server, directory: Path) -> None:
     async with server.client() as owner, attached(server, directory, name=EVIL.replace("\x00", "")) as person:
         project = person.app.client.projects.named(str(directory), "")[0]["id"]

@@ -32,7 +32,7 @@ async def test_a_question_fits(server: Server, directory: Path, size: tuple[int,
         await person.hears("Accepted by", "Finished")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_window_that_changes_its_size_keeps_the_reader_at_the_end(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(100, 40)) as person:
         await person.prompts("/lines 50")
@@ -43,7 +43,7 @@ async def test_a_window_that_changes_its_size_keeps_the_reader_at_the_end(server
             assert "G: latest" not in person.screen
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_light_terminal_has_a_light_screen(server: Server, directory: Path) -> None:
     async with attached(server, directory, palette=LIGHT) as person:
         assert person.app.screen.styles.background == Color.parse(LIGHT.paper)

@@ -40,7 +40,7 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
         await person.sees("Ready")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
@@ -52,7 +52,7 @@ async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Se
         await person.loses("Queued")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.sees("Ask before changes")
@@ -65,7 +65,7 @@ async def test_the_mode_is_chosen(server: Server, directory: Path) -> None:
         assert "Something" in (directory / "notes.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.types("/quick one")
@@ -81,7 +81,7 @@ async def test_the_prompt_box_has_several_lines_and_remembers(server: Server, di
         assert person.prompt.text == "a draft\nof two lines"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("Something")
@@ -95,7 +95,7 @@ async def test_tool_calls_are_folded_until_somebody_wants_to_see_them(server: Se
         await person.comes(lambda: "has been updated" not in person.history, "folded again")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: Server, directory: Path) -> None:
     async with server.client() as owner:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
@@ -119,7 +119,7 @@ async def test_all_of_a_long_history_is_reached_and_only_a_part_is_kept(server: 
         assert "G: latest" not in person.screen
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_reader_stays_where_they_are_while_more_is_said(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")

@@ -78,7 +78,7 @@ async def test_an_agent_of_the_server_is_answered_in_neovim(desk: ServedDesk, wi
         neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "zwei", "three", "You said: More"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_an_answer_of_a_client_closes_the_view_in_neovim(desk: ServedDesk, with_demo: Server) -> None:
     async with proposing(desk, with_demo) as (neovim, phone, question):
         await phone.answer(question, "deny", message="no")
@@ -129,7 +129,7 @@ async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(desk: S
         wait_for_text(poem, "one\nzwei\nthree\n")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(desk: ServedDesk, server: Server) -> None:
     async with shown_twice(desk, server) as (neovim, claude, phone, question, poem):
         claude.answer_dialog(EDIT_DIALOG, YES)
@@ -148,7 +148,7 @@ def geminis(home: Path) -> Iterator[gemini_desk.Desk]:
         yield desk
 
 
-@pytest.mark.parametrize("where", ["client", pytest.param("Neovim", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("where", ["client", pytest.param("Neovim", marks=pytest.mark.thorough)])
 async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
     geminis: gemini_desk.Desk, server: Server, where: str
 ) -> None:

@@ -112,7 +112,7 @@ async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: S
         await phone.state("finished")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_dialog_at_the_desk_waits_for_nobody(desk: ServedDesk, server: Server) -> None:
     """A hook that waits somewhere else for a day keeps no answer back, and is gone when its session is."""
     async with asked(desk, server, touch("made"), touch("unwanted")) as (claude, phone):
@@ -156,7 +156,7 @@ def kind(record: dict[str, Any]) -> str:
     return "text" if isinstance(content, str) else str(content[0]["type"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_killed_claude_has_ended(desk: ServedDesk, server: Server) -> None:
     async with asked(desk, server, touch("made")) as (claude, phone):
         question = await phone.question("Bash")

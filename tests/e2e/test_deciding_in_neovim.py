@@ -60,7 +60,7 @@ def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
     ("words", "name"),
     [
         ("DrawbridgeReject", "reject"),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in [("q", "close"), ("tabclose", "close-tab")]),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in [("q", "close"), ("tabclose", "close-tab")]),
     ],
 )
 def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:

@@ -14,7 +14,7 @@ POEM = "one\ntwo\nthree\n"
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf", marks=pytest.mark.slow),
+        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf", marks=pytest.mark.thorough),
         pytest.param(
             b"\xef\xbb\xbfone\r\ntwo\r\nthree", b"\xef\xbb\xbfone\r\nTWO\r\nthree", id="crlf-bom-no-final-newline"
         ),
@@ -38,7 +38,7 @@ def test_line_ends_mark_and_final_newline_stay(desk: Desk, before: bytes, after:
     assert not neovim.modified(poem)
 
 
-@pytest.mark.parametrize("eol", [pytest.param("\n", marks=pytest.mark.slow), "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("eol", [pytest.param("\n", marks=pytest.mark.thorough), "\r\n"], ids=["lf", "crlf"])
 def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk, eol: str) -> None:
     poem = desk.file("poem.txt", POEM.replace("\n", eol))
     neovim = desk.neovim(poem)

@@ -43,7 +43,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -71,7 +71,7 @@ def test_the_lock_file_goes_with_neovim(desk: Desk) -> None:
     wait_until(lambda: None if lock.exists() else True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")

@@ -14,11 +14,11 @@ POEM = "one\ntwo\nthree\n"
     ("decision", "screen", "content"),
     [
         ("accept", "It is done", "one\nTWO\nthree\n"),
-        pytest.param("reject", "Rejected update to poem.txt", POEM, marks=pytest.mark.slow),
+        pytest.param("reject", "Rejected update to poem.txt", POEM, marks=pytest.mark.thorough),
     ],
     ids=["accept", "reject"],
 )
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:
     poem = desk.file("poem.txt", POEM)
     desk.folder("--decide", decision)
@@ -34,7 +34,7 @@ def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str,
 @pytest.mark.parametrize(
     ("key", "screen", "content"),
     [
-        pytest.param("y", "It is done", "one\nTWO\nthree\n", marks=pytest.mark.slow),
+        pytest.param("y", "It is done", "one\nTWO\nthree\n", marks=pytest.mark.thorough),
         ("n", "Rejected update to poem.txt", POEM),
     ],
     ids=["yes", "no"],
@@ -54,7 +54,7 @@ def test_the_person_answers_in_the_bridges_terminal(desk: Desk, key: str, screen
     assert poem.read_text() == content
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_the_person_made_of_it_in_their_editor_is_written(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     bridge = desk.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})

@@ -53,7 +53,7 @@ def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk)
 
 
 @pytest.mark.parametrize(
-    ("words", "name"), [("DrawbridgeReject", "reject"), pytest.param("q", "close", marks=pytest.mark.slow)]
+    ("words", "name"), [("DrawbridgeReject", "reject"), pytest.param("q", "close", marks=pytest.mark.thorough)]
 )
 def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) -> None:
     poem = desk.file("poem.txt", POEM)
@@ -93,7 +93,7 @@ def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
     assert song.read_bytes() == b"la\nla la\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -118,7 +118,7 @@ def test_two_changes_in_one_answer_come_one_after_the_other(desk: Desk) -> None:
     assert "User denied execution" in second
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -159,7 +159,7 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) ->
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf", marks=pytest.mark.slow),
+        pytest.param(b"one\r\ntwo\r\nthree\r\n", b"one\r\nTWO\r\nthree\r\n", id="crlf", marks=pytest.mark.thorough),
         pytest.param("ä\ttwo\n😀 e\u0301".encode(), "ä\tTWO\n😀 e\u0301".encode(), id="not-ascii-no-final-newline"),
     ],
 )

@@ -25,7 +25,7 @@ def test_from_any_terminal_in_the_workspace(desk: Desk) -> None:
     neovim.wait_for_agents(1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_not_from_a_terminal_elsewhere(desk: Desk) -> None:
     neovim = desk.neovim(desk.file("poem.txt", POEM))
     elsewhere = desk.project.with_name("elsewhere")
@@ -60,7 +60,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     ("decision", "screen", "content"),
     [
         ("accept", "It is done", "one\nTWO\nthree\n"),
-        pytest.param("reject", "Request cancelled", POEM, marks=pytest.mark.slow),
+        pytest.param("reject", "Request cancelled", POEM, marks=pytest.mark.thorough),
     ],
 )
 def test_a_bridge_without_an_editor_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:
@@ -75,7 +75,7 @@ def test_a_bridge_without_an_editor_decides_by_itself(desk: Desk, decision: str,
     assert poem.read_text() == content
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_person_answers_in_the_bridges_terminal(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     bridge = desk.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})

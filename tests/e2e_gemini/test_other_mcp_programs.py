@@ -89,7 +89,7 @@ def test_the_official_python_client_reviews_a_file(discovery: Path, project: Pat
     assert poem.read_text() == "one\n", "the client writes, not the bridge"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_conformance_suite_finds_what_we_know(discovery: Path, tmp_path: Path) -> None:
     with Middleman(discovery, lends_token=True) as middleman:
         url = f"http://127.0.0.1:{middleman.port}/mcp"

@@ -13,7 +13,7 @@ from .gemini_stub import replace, text, write_file
 POEM = "one\ntwo\nthree\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     song = desk.file("song.txt", POEM)
@@ -43,7 +43,7 @@ def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
     assert (poem.read_text(), song.read_text()) == ("one\nTWO\nthree\n", "one\ntwo\nTHREE\n")
 
 
-@pytest.mark.parametrize("tool", ["replace", pytest.param("write_file", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tool", ["replace", pytest.param("write_file", marks=pytest.mark.thorough)])
 def test_the_second_for_the_same_file_waits_and_holds_both_changes(desk: Desk, tool: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -50,7 +50,7 @@ def selected(message: dict[str, Any]) -> str | None:
     return files[0].get("selectedText") if files else None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_ignored_file_is_not_told(desk: Desk) -> None:
     secrets = desk.file(".env", "PASSWORD=swordfish\n")
     neovim = desk.neovim(desk.file("poem.txt", POEM))

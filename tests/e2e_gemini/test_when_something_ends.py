@@ -89,7 +89,7 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
-@pytest.mark.parametrize("words", [pytest.param("DrawbridgeStop", marks=pytest.mark.slow), "qa!"])
+@pytest.mark.parametrize("words", [pytest.param("DrawbridgeStop", marks=pytest.mark.thorough), "qa!"])
 def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -105,7 +105,7 @@ def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -
     gemini.pane.wait_for("It is done")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cli_that_is_killed_takes_its_proposal_with_it(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -17,9 +17,9 @@ from .desk import GuardedDesk
 
 
 def oldest_and_newest() -> list[Any]:
-    """The oldest with ``make slow``: what the agents do is the same, and tests/guard_nvim asks it everything in every run."""
+    """The oldest with ``make thorough``: what agents do is the same, and tests/guard_nvim asks it everything in every run."""
     *older, newest = programs.each_nvim()
-    return [pytest.param(*one.values, id=one.id, marks=pytest.mark.slow) for one in older[:1]] + [newest]
+    return [pytest.param(*one.values, id=one.id, marks=pytest.mark.thorough) for one in older[:1]] + [newest]
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_wait_holds_the_edit_until_the_person_saves(desk: GuardedDesk) -> None:
     assert SAVED in desk.model.requests[-1].told
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_wait_denies_what_was_not_saved_in_time(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

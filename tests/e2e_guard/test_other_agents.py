@@ -58,7 +58,7 @@ def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(desk: GuardedDesk, h
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_geminis_prompt_carries_the_selection(desk: GuardedDesk, home: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)
@@ -96,7 +96,7 @@ def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_w
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_that_has_the_selection_as_an_ide_is_not_told_it_again(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, plugin=True)

@@ -63,7 +63,7 @@ def test_what_was_selected_is_not_told_once_it_was_worked_on(desk: GuardedDesk) 
     assert SELECTED not in desk.ask_claude(text("I see."))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_agent_that_has_the_selection_as_an_ide_is_not_told_it_again(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, plugin=True)
@@ -109,7 +109,7 @@ def test_a_file_that_is_read_is_said_to_be_older_than_what_the_person_sees(desk:
 
 
 @pytest.mark.parametrize("program", oldest_and_newest())
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_another_program_writes_is_shown_while_claude_runs(desk: GuardedDesk, program: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, program=program)
@@ -138,7 +138,7 @@ def test_an_edit_brings_the_diagnostics_that_are_new(desk: GuardedDesk, program:
     assert "This does not rhyme" not in told, "it was there before"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_diagnostics_that_claude_gets_as_an_ide_are_not_told_again(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, plugin=True)

@@ -241,7 +241,7 @@ def hung_editor(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "hung.sock"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_an_editor_that_hangs_from_the_start_is_not_waited_for_forever(hung_editor: Path, locks: Path) -> None:
     code, output, errors = await run("ide", "--nvim", hung_editor)
     assert code == 3

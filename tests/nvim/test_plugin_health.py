@@ -126,7 +126,7 @@ def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
     assert ":DrawbridgeRestart writes it anew" in report
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_programs_that_hang_do_not_hold_the_report_up(tmp_path: Path) -> None:
     with in_a_project(programs.nvim(), tmp_path) as editor:
         program(tmp_path / "bin" / "claude", "exec sleep 60")

@@ -377,7 +377,7 @@ class TestMissing:
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
         assert len(editor.messages) == 1
 
-    @pytest.mark.slow
+    @pytest.mark.thorough
     def test_a_bridge_that_never_gets_ready_is_not_waited_for_long(self, tmp_path: Path) -> None:
         clis(tmp_path)
         with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:

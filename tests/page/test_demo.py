@@ -89,7 +89,7 @@ def test_the_page_is_opened_by_a_file_that_nobody_else_reads(browser: Browser, t
         process.stdout.close()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_real_agent_waits_for_the_person(browser: Browser) -> None:
     claude = programs.claude()
     with MessagesStub() as model:

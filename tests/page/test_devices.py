@@ -128,7 +128,7 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
     assert len(list(Devices(own_server.data))) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:

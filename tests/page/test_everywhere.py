@@ -64,7 +64,7 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
     raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.thorough)])
 async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
@@ -128,7 +128,7 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         person.sees(".finished")
 
 
-@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["light", "dark"])
 def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, address: str, dark: bool) -> None:
     axe = str(programs.axe())
     with browser.person(page_of(server), dark=dark) as person:

@@ -45,7 +45,7 @@ def called(log: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("guard")
-@pytest.mark.parametrize("scope", [pytest.param("user", marks=pytest.mark.slow), "project"])
+@pytest.mark.parametrize("scope", [pytest.param("user", marks=pytest.mark.thorough), "project"])
 def test_claude_calls_it(scope: str, setup: Setup, poem: Path, log: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     assert setup("claude", "--scope", scope, "--yes", "--log-file", log).code == 0
@@ -100,7 +100,7 @@ def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: 
     assert log.with_name("log.FileChanged").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_claude_holds_an_edit_back_where_the_guard_is_gone_if_that_is_wanted(
     setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -145,7 +145,7 @@ async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, 
 
 
 @pytest.mark.usefixtures("guard")
-@pytest.mark.parametrize("scope", ["user", pytest.param("project", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scope", ["user", pytest.param("project", marks=pytest.mark.thorough)])
 def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
     settings_of_gemini(home)
     assert setup("gemini", "--scope", scope, "--yes", "--log-file", log).code == 0

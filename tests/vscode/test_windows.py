@@ -56,7 +56,7 @@ def test_there_is_a_private_socket_for_each_folder_where_the_guard_looks(desk: D
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_window_s_socket_goes_with_it_and_no_other(desk: Desk, vscode: VSCode) -> None:
     folder = vscode.directory / "three"
     folder.mkdir()
@@ -69,7 +69,7 @@ def test_a_window_s_socket_goes_with_it_and_no_other(desk: Desk, vscode: VSCode)
     assert list(vscode.sockets.glob(".*")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_window_without_a_folder_guards_files_too_and_listens_for_the_home_directory(
     desk: Desk, vscode: VSCode
 ) -> None:

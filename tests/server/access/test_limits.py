@@ -348,7 +348,7 @@ async def newcomer(server: Server) -> ClientConnection:
                 continue
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

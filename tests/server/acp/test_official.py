@@ -48,7 +48,7 @@ async def test_who_wants_no_pieces_gets_none_and_a_message_of_one_piece_is_the_a
         assert not any(b"drawbridge" in line.data for line in warm.heard.all(Line))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_first_lines_tell_what_can_be_chosen_and_the_last_how_the_turn_ended(project: Path) -> None:
     async with session(official(), project) as warm:
         await told(warm, "say Hello")
@@ -86,7 +86,7 @@ async def test_an_answer_chooses_no_more_than_was_said(project: Path) -> None:
             assert poem.read_text() == after
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: Path) -> None:
     poem = project / "poem.txt"
     async with session(official(), project) as warm:
@@ -98,7 +98,7 @@ async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: P
             assert (await warm.ended()).ok
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/new.txt|text")
@@ -128,7 +128,7 @@ async def test_an_interrupt_takes_the_open_question_with_it(project: Path) -> No
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt("say Hello")
@@ -138,7 +138,7 @@ async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path
 
 
 @pytest.mark.parametrize(
-    "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.slow)], ids=["told-again", "resumed"]
+    "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["told-again", "resumed"]
 )
 async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
@@ -165,7 +165,7 @@ async def test_a_missing_login_is_said(project: Path) -> None:
         assert "Who are you?" in (done.error or "")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
         assert await told(warm, "mode_is") == ["auto-edit"]
@@ -178,7 +178,7 @@ async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
         assert await told(warm, "mode_is") == ["yolo"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="yolo")) as warm:
         done = await warm.turn("say Hello")
@@ -192,7 +192,7 @@ async def test_files_are_not_read_for_it(project: Path) -> None:
         assert "not found" in " ".join(await told(warm, "read /etc/passwd")).lower()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 async def test_what_a_turn_costs_is_the_difference(project: Path) -> None:
     async with session(official(), project) as warm:
         costs = [(await warm.turn(f"spend {total}")).cost_usd for total in (0.25, 0.75)]

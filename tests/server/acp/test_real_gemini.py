@@ -103,7 +103,7 @@ async def test_interrupts(project: Path, model: GeminiStub) -> None:
     assert not new.exists()
 
 
-@pytest.mark.slow  # its recording is played in every run
+@pytest.mark.thorough  # its recording is played in every run
 async def test_modes(project: Path, model: GeminiStub) -> None:
     """A mode from the start on, another between two prompts, and one that it does not know."""
     new = project / "new.txt"
@@ -119,7 +119,7 @@ async def test_modes(project: Path, model: GeminiStub) -> None:
         assert "[MODE_UPDATE] default" in words(warm.heard), "its way of saying so"
 
 
-@pytest.mark.slow  # its recording is played in every run
+@pytest.mark.thorough  # its recording is played in every run
 async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
     """No login."""
     environment = gemini_rig.environment(model)
@@ -131,7 +131,7 @@ async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
         assert "Gemini API key is missing" in (done.error or "")
 
 
-@pytest.mark.slow  # its recording is played in every run
+@pytest.mark.thorough  # its recording is played in every run
 async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
     """A conversation that it has forgotten."""
     gone = "00000000-0000-4000-8000-000000000000"
@@ -140,7 +140,7 @@ async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
         assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
 
 
-@pytest.mark.slow  # its recording is played in every run
+@pytest.mark.thorough  # its recording is played in every run
 async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
     """In a new process, in the minute in which it began; what it tells again is not heard twice."""
     model.will_say(text("I am Ada."), text("Ada, as I said."))

@@ -127,7 +127,7 @@ def test_ten_thousand_messages_fill_a_file(tmp_path: Path) -> None:
     assert [record["seq"] for record in read_independently(tmp_path)] == list(range(1, 10_002))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_hundred_megabytes_fill_a_file_and_lines_of_twenty_are_read_back(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     big = b'"' + b"x" * (20 * 1024 * 1024) + b'"'

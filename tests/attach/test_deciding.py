@@ -91,6 +91,7 @@ async def test_a_question_is_answered_in_ones_own_words(server: Server, director
         await person.hears("tar it is.")
 
 
+@pytest.mark.thorough
 async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")

@@ -14,6 +14,7 @@ from tests.server.processes import Server
 from .rig import attached
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (40, 16)], ids=lambda size: "x".join(map(str, size)))
 async def test_a_question_fits(server: Server, directory: Path, size: tuple[int, int]) -> None:
     (directory / "notes.md").write_text("".join(f"Line {number} of what is there.\n" for number in range(200)))

@@ -120,6 +120,7 @@ async def test_claude_in_neovim_is_answered_by_a_client(desk: ServedDesk, server
         neovim.wait_for_buffer(poem, ["one", "zwei"])
 
 
+@pytest.mark.thorough
 async def test_claude_in_neovim_is_answered_there_and_the_client_sees_it(desk: ServedDesk, server: Server) -> None:
     async with shown_twice(desk, server) as (neovim, _, phone, question, poem):
         neovim.command("2s/TWO/zwei/")
@@ -148,6 +149,7 @@ def geminis(home: Path) -> Iterator[gemini_desk.Desk]:
         yield desk
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", pytest.param("Neovim", marks=pytest.mark.thorough)])
 async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
     geminis: gemini_desk.Desk, server: Server, where: str

@@ -129,6 +129,7 @@ async def test_the_dialog_at_the_desk_waits_for_nobody(desk: ServedDesk, server:
         assert claude.pane.wait_for_exit() == 0
 
 
+@pytest.mark.thorough
 async def test_the_conversation_can_be_read_as_it_grows(desk: ServedDesk, server: Server) -> None:
     async with asked(desk, server, touch("made"), text("It is *done*.")) as (_, phone):
         question = await phone.question("Bash")

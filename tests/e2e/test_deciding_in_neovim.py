@@ -84,6 +84,7 @@ def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) ->
     assert "The user doesn't want to proceed with this tool use" in desk.model.requests[-1].told
 
 
+@pytest.mark.thorough
 def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
     song = desk.project / "song.txt"
     neovim = desk.neovim(desk.file("poem.txt", POEM))
@@ -100,6 +101,7 @@ def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
     assert song.read_bytes() == b"la\nla la\n"
 
 
+@pytest.mark.thorough
 def test_two_edits_come_one_after_the_other(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from .claude_rig import EDIT_DIALOG, NO, YES, Claude
 from .desk import Desk
 from .messages_stub import edit, read, text
@@ -39,6 +41,7 @@ def test_yes_in_the_terminal_writes_and_closes_the_view(desk: Desk) -> None:
     neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "TWO", "three"])
 
 
+@pytest.mark.thorough
 def test_no_in_the_terminal_closes_the_view_and_nothing_is_written(desk: Desk) -> None:
     neovim, claude, before = propose(desk, ("terminal-no", "An Edit, decided with No in the CLI's own dialog."))
 

@@ -11,6 +11,7 @@ from .messages_stub import edit, read, text
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -57,6 +58,7 @@ def test_unsaved_work_is_part_of_what_is_accepted(desk: Desk, eol: str) -> None:
     neovim.wait_for_buffer(poem, ["eins", "two", "THREE"])
 
 
+@pytest.mark.thorough
 def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

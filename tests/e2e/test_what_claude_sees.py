@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .claude_rig import TOOL_DIALOG, YES
 from .desk import Desk
 from .messages_stub import edit, read, text, tool_use
@@ -26,6 +28,7 @@ end })
 """A linter: one complaint now, another when Neovim has read the file again."""
 
 
+@pytest.mark.thorough
 def test_sent_lines_are_typed_into_the_prompt(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -40,6 +43,7 @@ def test_sent_lines_are_typed_into_the_prompt(desk: Desk) -> None:
     assert "2\ttwo\n3\tthree" in desk.model.requests[-1].told
 
 
+@pytest.mark.thorough
 def test_lines_sent_before_the_cli_is_there_are_not_lost(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -93,6 +97,7 @@ def test_the_model_gets_the_diagnostics_it_asks_for(desk: Desk) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_what_an_edit_broke_is_in_a_later_request(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -31,6 +31,7 @@ def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str,
     assert poem.read_text() == content
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "screen", "content"),
     [

@@ -77,6 +77,7 @@ def test_a_refused_proposal_is_not_written(desk: Desk, words: str, name: str) ->
     assert len(desk.model.requests) == 2, "the rejection alone asks the model nothing"
 
 
+@pytest.mark.thorough
 def test_a_new_file_is_shown_and_written(desk: Desk) -> None:
     song = desk.project / "song.txt"
     neovim = desk.neovim(desk.file("poem.txt", POEM))
@@ -137,6 +138,7 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> N
     assert neovim.buffer(poem) == ["one", "two", "three"]
 
 
+@pytest.mark.thorough
 def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -156,6 +158,7 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) ->
     assert neovim.buffer(poem) == ["one", "deux", "three"], "what the person has typed stays"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "after"),
     [

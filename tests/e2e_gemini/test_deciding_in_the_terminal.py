@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.e2e.neovim_rig import Neovim
 
 from .desk import Desk
@@ -40,6 +42,7 @@ def test_allow_once_writes_and_closes_the_view(desk: Desk) -> None:
     neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "TWO", "three"])
 
 
+@pytest.mark.thorough
 def test_allow_once_writes_what_the_person_made_of_the_proposal_in_neovim(desk: Desk) -> None:
     neovim, gemini, _ = propose(
         desk, ("terminal-yes-edited", "A replace, edited in Neovim, then Allow once in the CLI's dialog.")
@@ -55,6 +58,7 @@ def test_allow_once_writes_what_the_person_made_of_the_proposal_in_neovim(desk: 
     neovim.wait_for_buffer(desk.project / "poem.txt", ["one", "zwei", "three"])
 
 
+@pytest.mark.thorough
 def test_escape_closes_the_view_and_nothing_is_written(desk: Desk) -> None:
     neovim, gemini, before = propose(desk, ("terminal-no", "A replace, decided with Esc in the CLI's dialog."))
 

@@ -12,6 +12,7 @@ from .gemini_stub import replace, text
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.thorough
 def test_from_any_terminal_in_the_workspace(desk: Desk) -> None:
     neovim = desk.neovim(desk.file("poem.txt", POEM))
     below = desk.project / "verses"
@@ -56,6 +57,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("decision", "screen", "content"),
     [

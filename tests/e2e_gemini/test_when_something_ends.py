@@ -28,6 +28,7 @@ def propose(desk: Desk, gemini: Gemini, neovim: Neovim, poem: Path) -> None:
     gemini.pane.wait_for(EDIT_DIALOG)
 
 
+@pytest.mark.thorough
 def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -72,6 +73,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.thorough
 def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
@@ -89,6 +91,7 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", [pytest.param("DrawbridgeStop", marks=pytest.mark.thorough), "qa!"])
 def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -> None:
     poem = desk.file("poem.txt", POEM)

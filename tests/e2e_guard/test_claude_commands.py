@@ -23,6 +23,7 @@ def bash(command: str) -> Block:
     return tool_use("Bash", command=command, description="Runs")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
 def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
     desk: GuardedDesk, answer: str, expected: str
@@ -57,6 +58,7 @@ def test_without_anybody_to_ask_it_is_not_run(desk: GuardedDesk) -> None:
     assert "This command names it; nothing was run." in told
 
 
+@pytest.mark.thorough
 def test_a_command_that_names_none_is_run_unasked(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

@@ -92,6 +92,7 @@ def test_a_new_file_that_is_an_unsaved_buffer_is_not_written(desk: GuardedDesk) 
     is_told_in_one_line(neovim, "kept from changing new.txt")
 
 
+@pytest.mark.thorough
 def test_so_it_is_below_a_directory_that_is_a_link(desk: GuardedDesk) -> None:
     (desk.project / "real").mkdir()
     (desk.project / "link").symlink_to("real")
@@ -105,6 +106,7 @@ def test_so_it_is_below_a_directory_that_is_a_link(desk: GuardedDesk) -> None:
     assert "has unsaved changes" in told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", ["link/../poem.txt", "gone/../poem.txt"])
 def test_it_is_the_file_that_claude_means_by_two_dots(desk: GuardedDesk, path: str) -> None:
     """Claude Code strikes the step before the dots out, wherever a link leads; the kernel would go there."""
@@ -123,6 +125,7 @@ def test_it_is_the_file_that_claude_means_by_two_dots(desk: GuardedDesk, path: s
     assert (poem.read_text(), elsewhere.read_text()) == (POEM, POEM)
 
 
+@pytest.mark.thorough
 def test_a_notebook_is_kept_too(desk: GuardedDesk) -> None:
     content = json.dumps({"cells": [CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
     notebook = desk.file("book.ipynb", content)
@@ -158,6 +161,7 @@ def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_tol
     assert "W12" not in neovim.pane.screen
 
 
+@pytest.mark.thorough
 def test_a_policy_for_one_tool_keeps_what_is_not_in_front(desk: GuardedDesk) -> None:
     poem, other = desk.file("poem.txt", POEM), desk.file("other.txt", "x\n")
     neovim = desk.nvim(poem)
@@ -173,6 +177,7 @@ def test_a_policy_for_one_tool_keeps_what_is_not_in_front(desk: GuardedDesk) -> 
     assert neovim.buffer(poem) == MINE
 
 
+@pytest.mark.thorough
 def test_an_agent_in_a_sub_directory_is_kept_from_it_too(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     below = desk.project / "deep" / "down"
@@ -203,6 +208,7 @@ def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(desk:
 class TestTwoNeovimsOfOneDirectory:
     """Each is judged by itself, and both are told and refreshed."""
 
+    @pytest.mark.thorough
     def test_clean_in_front_of_one_and_modified_behind_in_the_other_is_nobodys_current_work(
         self, desk: GuardedDesk
     ) -> None:
@@ -220,6 +226,7 @@ class TestTwoNeovimsOfOneDirectory:
         assert second.buffer(poem) == MINE
         assert told.count("which were not touched") == 1
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("behind", [0, 1], ids=["behind-in-the-first", "behind-in-the-second"])
     def test_modified_behind_in_one_does_not_hide_that_it_is_worked_on_in_the_other(
         self, desk: GuardedDesk, behind: int
@@ -238,6 +245,7 @@ class TestTwoNeovimsOfOneDirectory:
         for neovim in both:
             is_told_in_one_line(neovim, KEPT)
 
+    @pytest.mark.thorough
     def test_what_claude_wrote_is_shown_in_both(self, desk: GuardedDesk) -> None:
         poem = desk.file("poem.txt", POEM)
         both = [desk.nvim(poem), desk.nvim(poem)]

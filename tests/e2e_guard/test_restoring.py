@@ -45,6 +45,7 @@ def test_a_number_of_the_list_is_put_back_and_shown(desk: GuardedDesk, poem: Pat
     assert len(desk.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
 
 
+@pytest.mark.thorough
 def test_of_a_file_the_newest_copy_is_put_back(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
     desk.drawbridge("hook", "--restore", "poem.txt")
 
@@ -52,6 +53,7 @@ def test_of_a_file_the_newest_copy_is_put_back(desk: GuardedDesk, poem: Path, ne
     neovim.wait_for_buffer(poem, ["one", "TWO", "three"])
 
 
+@pytest.mark.thorough
 def test_unsaved_changes_are_not_replaced(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
     type_a_line(neovim)
 

@@ -110,6 +110,7 @@ def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_p
     assert neovim.modified(poem)
 
 
+@pytest.mark.thorough
 def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
     desk.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)

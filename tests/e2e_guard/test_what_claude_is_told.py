@@ -96,6 +96,7 @@ def test_unsaved_files_are_named_when_a_session_begins_and_with_a_prompt(desk: G
     assert ".env" not in told
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_read_is_said_to_be_older_than_what_the_person_sees(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

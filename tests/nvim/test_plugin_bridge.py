@@ -147,6 +147,7 @@ class TestDying:
         assert not editor.is_stuck
         assert editor.messages == [], "what mends itself is no news"
 
+    @pytest.mark.thorough
     def test_a_bridge_that_dies_again_and_again_is_given_up_until_it_is_started_again(self, newest: Neovim) -> None:
         assert newest.setup(bridge_options("dies"))
         newest.says("drawbridge: the bridge keeps ending: the chains broke")

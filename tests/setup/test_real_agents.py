@@ -89,6 +89,7 @@ def run(settings):
 """
 
 
+@pytest.mark.thorough
 def test_claude_tells_of_files_that_the_guard_has_it_watch(setup: Setup, guard: Path, poem: Path, log: Path) -> None:
     (guard / "guard" / "hook.py").write_text(WATCHING)
     claude_rig.prepare_home(poem.parent)
@@ -144,6 +145,7 @@ async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, 
     assert "unsaved" in model.requests[2].tool_results[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("scope", ["user", pytest.param("project", marks=pytest.mark.thorough)])
 def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:

@@ -116,6 +116,7 @@ exit 1
     assert "ended with code 1: Extension is not compatible. Nothing else was changed." in said.errors
 
 
+@pytest.mark.thorough
 def test_a_real_vs_code_takes_it_and_gives_it_back(setup: Setup, version: str) -> None:
     server = programs.code_server()
     assert setup("vscode", "--program", server).code == 0

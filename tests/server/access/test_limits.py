@@ -375,7 +375,7 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
             waits.append(time.monotonic() - began)
             await asyncio.sleep(0.01)
         await coming
-        assert max(waits) < 2
+        assert max(waits) < PATIENCE
         assert len(server.door.connections) <= server.door.terms.connections
         another = await newcomer(server)
         await another.close()
@@ -407,7 +407,7 @@ async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_ke
         async with server.client(tls=trusted) as another:
             assert code_of(await another.ask("project_list")) == "project_list"
         assert code_of(await client.ask("project_list")) == "project_list"
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE
         for one in crowd:
             one.close()
         await until(lambda: acceptor.shaking == 0)

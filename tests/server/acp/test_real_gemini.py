@@ -84,6 +84,7 @@ async def test_questions(project: Path, model: GeminiStub) -> None:
         assert (project / "made2").exists()
 
 
+@pytest.mark.thorough
 async def test_interrupts(project: Path, model: GeminiStub) -> None:
     """A turn is interrupted while the model is silent, and another while a person is asked."""
     new = project / "new.txt"

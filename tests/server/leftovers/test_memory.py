@@ -27,6 +27,7 @@ async def grown(server: Server, seconds: float) -> int:
     return int(largest - first)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(180)])])
 async def test_a_flood_keeps_the_server_flat_also_with_a_client_that_does_not_read(
     tmp_path: Path, seconds: int

@@ -28,7 +28,9 @@ EVENTS: Final[Mapping[type[say.Command], str]] = {
 }
 """Whatever changes something; what only reads is left out."""
 
-SECURITY: Final = frozenset({"BUDGET_EXCEEDED", "OUT_OF_SCOPE", "PERMISSION_DENIED"})
+SECURITY: Final = frozenset(
+    {"BUDGET_EXCEEDED", "DISK_LIMIT", "OUT_OF_SCOPE", "PERMISSION_DENIED", "RESOURCE_LIMIT", "UNKNOWN_OPTION"}
+)
 """Refusals that are written down: somebody wanted more than the owner allows. Those of the entrance it writes itself."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
@@ -61,17 +63,13 @@ def done(command: say.Command, answer: Answer, asked: Asked | None) -> tuple[str
     return event, fields
 
 
-def refused(command: say.Command, error: ClientError) -> tuple[str, dict[str, Any]] | None:
+def refused(error: ClientError, command: say.Command | None) -> dict[str, Any] | None:
     """What to write of one that was refused; None where it is none of the owner's business."""
     if error.code not in SECURITY:
         return None
     project_id = getattr(command, "project_id", None) or None
-    return "denied", {
-        "code": error.code,
-        "command": say.TYPE_OF[type(command)],
-        "field": error.field,
-        "project_id": project_id,
-    }
+    kind = say.TYPE_OF[type(command)] if command is not None else None
+    return {"code": error.code, "command": kind, "field": error.field, "project_id": project_id}
 
 
 def _question(asked: Asked | None) -> dict[str, Any]:

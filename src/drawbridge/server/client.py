@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from drawbridge.server.audited import refused
 from drawbridge.server.messages import Answer, encode, error
 from drawbridge.server.outbox import Outbox, Writers
 from drawbridge.server.protocol import LOGINS, ClientError, Command, parse, request_id_of
@@ -58,6 +59,10 @@ class Serves(Protocol):
 
     def note(self, event: str, client: Client, **fields: Any) -> None:
         """Into the audit."""
+        ...
+
+    def denied(self, client: Client, **fields: Any) -> None:
+        """It has asked for what it may not: into the log and the audit."""
         ...
 
     def authenticated(self, client: Client) -> None: ...
@@ -169,6 +174,12 @@ class Client:
         if event is not None:
             self._server.note(event[0], self, **event[1])
 
+    def denied(self, error: ClientError, command: Command | None) -> None:
+        """Into the log and the audit, where the owner should know. ``command`` None: it could not be read."""
+        fields = refused(error, command)
+        if fields is not None:
+            self._server.denied(self, **fields)
+
     def wait_longer(self) -> None:
         """For somebody who has to type a passphrase, or to touch a key."""
         if self._timer is not None:
@@ -244,6 +255,7 @@ class Client:
         try:
             command = parse(text)
         except ClientError as failure:
+            self.denied(failure, None)
             self._fail(failure, correlation_id, request_id_of(text), None)
             return
         if not self._server.takes_long(command):

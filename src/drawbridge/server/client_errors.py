@@ -27,6 +27,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "VALIDATION_FAILED": Kind(
         "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
     ),
+    "UNKNOWN_OPTION": Kind("`data.options` has a field that is no option; `field` names it. Nothing was started."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
     # who asks
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),

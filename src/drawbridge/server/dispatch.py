@@ -158,7 +158,7 @@ class Dispatch:
             client.note(audited.done(command, answer, asked))
             return answer
         except ClientError as error:
-            client.note(audited.refused(command, error))
+            client.denied(error, command)
             raise
         except (HistoryNotWritten, HistoryUnreadable) as error:
             logger.error("%s", error)

@@ -32,6 +32,9 @@ FAILURES: Final = (10, 1 / 6)
 WRONG_CODES: Final = (10, 1 / 30)
 """Pairing codes that nobody has, of all addresses together: a code that lives for 10 minutes sees 30 guesses of 2**40."""
 
+DENIALS: Final = (30, 1 / 6)
+"""Of one device: lines about what it asked for and may not. Whoever floods the audit would wash out what it did before."""
+
 RETRY_SECONDS: Final = 30
 
 Found = TypeVar("Found")
@@ -58,6 +61,9 @@ class Entrance:
         self._failures = Buckets(*FAILURES)
         self._wrong_codes = Buckets(*WRONG_CODES)
         self._prompts = Buckets(crowd.prompts, crowd.prompts / 60)
+        self._denials = Buckets(*DENIALS)
+        self._turned_away = Buckets(1, 1 / RETRY_SECONDS)
+        """What an address is told at the door, each reason once in a while."""
         self._here: Counter[str] = Counter()
         self._all = 0
 
@@ -65,9 +71,9 @@ class Entrance:
         """Why this request may not enter; None where nothing speaks against it."""
         refusal = self._access.refusal(head)
         if refusal is not None:
+            self._turn_away(head, "FOREIGN_REQUEST")
             return refusal
-        address = self.address(head)
-        refusal = self._crowded(address) if upgrade else None
+        refusal = self._crowded(head) if upgrade else None
         if refusal is not None:
             return refusal
         try:
@@ -133,14 +139,44 @@ class Entrance:
         if not self._here[key]:
             del self._here[key]
 
-    def _crowded(self, address: str) -> Refusal | None:
+    def denied(self, identity: Identity, name: str, address: str, **fields: Any) -> None:
+        """``name`` has asked for what it may not: into the log and the audit. ``fields`` has its ``code``."""
+        refused = self._denials.take(identity.device_id or place(address), now())
+        if refused is None:
+            logger.warning("denied %s (%s): %s", address, name, fields.get("code"))
+            self.note("denied", **fields)
+        elif refused.first:
+            logger.warning("%s (%s) asks on and on for what it may not: no more is said of that for now", address, name)
+            self.note("limited", what="denials", device=name, address=address)
+
+    def _turn_away(self, head: Head, code: str) -> None:
+        """Into the log and the audit; a crowd that knocks on and on is one line."""
+        address = self.address(head)
+        if self._turned_away.take(f"{code} {place(address)}", now()) is None:
+            device = self._device(head)
+            logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", code)
+            self.note("refused", code=code, device=device, address=address)
+
+    def _device(self, head: Head) -> str | None:
+        """The name of whose token the head shows, where somebody is to be named who is not let in anyway."""
+        try:
+            identity = self._access.shown(head)
+        except ClientError as error:
+            return (error.details or {}).get("device")
+        return (identity.name or None) if identity is not None else None
+
+    def _crowded(self, head: Head) -> Refusal | None:
+        address = self.address(head)
         key, local = place(address), is_loopback(address)
         refused = None if local else self._handshakes.take(key, now())
         if refused is not None:
-            return as_refusal(self._too_often("handshakes", refused, address))
+            device = self._device(head) if refused.first else None
+            return as_refusal(self._too_often("handshakes", refused, address, device or ""))
         if self._all >= self._crowd.clients:
+            self._turn_away(head, "TOO_MANY_CLIENTS")
             return Refusal(503, "TOO_MANY_CLIENTS: This server has as many clients as it takes.", RETRY_SECONDS)
         if self._here[key] >= self._crowd.per_address and not local:
+            self._turn_away(head, "TOO_MANY_FROM_ADDRESS")
             return Refusal(429, "TOO_MANY_FROM_ADDRESS: Too many clients come from your address.", RETRY_SECONDS)
         return None
 

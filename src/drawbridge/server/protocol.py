@@ -290,6 +290,9 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
 }
 """``type`` → what its message carries."""
 
+LONGEST_NAME: Final = 80
+"""Characters of a name of a client's own that an error repeats."""
+
 LOGINS: Final = (Auth, Pair, SshChallenge, SshAuth)
 """What may be said before anything else."""
 
@@ -318,7 +321,7 @@ def parse(text: str) -> Command:
         raise _no_json() from None
     decoder = _data.get(envelope.type)
     if decoder is None:
-        shown = envelope.type[:80]
+        shown = envelope.type[:LONGEST_NAME]
         raise ClientError("UNKNOWN_TYPE", f"type: there is no message {shown!r}. Nothing was done.", "type")
     try:
         # Clients that follow the specification's own code send "data": null where there is nothing to say.
@@ -358,12 +361,16 @@ def _no_json() -> ClientError:
 
 def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     """msgspec says "Expected `str`, got `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
-    problem, _, where = str(error).partition(" - at `$")
+    problem, _, where = str(error).rpartition(" - at `$")
+    problem = problem if problem.isprintable() else ascii(problem)[1:-1]  # a client's own name of a field is in it
     field = place + where.rstrip("`")
-    named = re.search(r"(missing required|contains unknown) field `([^`]*)`", problem)
+    named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
     if named:
-        field += f".{named[2]}"
-        problem = "it is missing" if named[1] == "missing required" else "there is no such field"
+        missing = named[1] == "missing required"
+        field = f"{field}.{named[2][:LONGEST_NAME]}"
+        problem = "it is missing" if missing else "there is no such field"
+        if not missing and place and where == ".options`":
+            return ClientError("UNKNOWN_OPTION", f"{field}: there is no such option. Nothing was done.", field)
     elif not field:
         return _no_json()
     field = field.removeprefix(".")

@@ -158,9 +158,11 @@ class ServerSite:
         self.clients[client.id] = client
 
     def note(self, event: str, client: Client, **fields: Any) -> None:
-        device_id = client.identity.device_id if client.identity is not None else None
-        who = {"by": client.name, "device_id": device_id, "client": client.id, "address": client.address}
-        self._entrance.note(event, **who, **fields)
+        self._entrance.note(event, **_who(client), **fields)
+
+    def denied(self, client: Client, **fields: Any) -> None:
+        assert client.identity is not None
+        self._entrance.denied(client.identity, client.name, **_who(client), **fields)
 
     def count_prompt(self, client: Client) -> None:
         assert client.identity is not None
@@ -207,3 +209,8 @@ class ServerSite:
     def follows(self, topic: str) -> bool:
         """Whether anybody does."""
         return any(topic in client.topics for client in self.clients.values())
+
+
+def _who(client: Client) -> dict[str, Any]:
+    device_id = client.identity.device_id if client.identity is not None else None
+    return {"by": client.name, "device_id": device_id, "client": client.id, "address": client.address}

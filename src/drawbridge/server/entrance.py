@@ -139,15 +139,15 @@ class Entrance:
         if not self._here[key]:
             del self._here[key]
 
-    def denied(self, identity: Identity, name: str, address: str, **fields: Any) -> None:
-        """``name`` has asked for what it may not: into the log and the audit. ``fields`` has its ``code``."""
+    def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
+        """Somebody who is in has asked for what it may not: into the log and the audit. ``by``: the name it goes by."""
         refused = self._denials.take(identity.device_id or place(address), now())
         if refused is None:
-            logger.warning("denied %s (%s): %s", address, name, fields.get("code"))
-            self.note("denied", **fields)
+            logger.warning("denied %s (%s): %s", address, by, code)
+            self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
-            logger.warning("%s (%s) asks on and on for what it may not: no more is said of that for now", address, name)
-            self.note("limited", what="denials", device=name, address=address)
+            logger.warning("%s (%s) asks on and on for what it may not: no more is said of that for now", address, by)
+            self.note("limited", what="denials", device=by, address=address)
 
     def _turn_away(self, head: Head, code: str) -> None:
         """Into the log and the audit; a crowd that knocks on and on is one line."""

@@ -361,7 +361,8 @@ def _no_json() -> ClientError:
 
 def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     """msgspec says "Expected `str`, got `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
-    problem, _, where = str(error).rpartition(" - at `$")
+    problem, at, where = str(error).rpartition(" - at `$")
+    problem, where = (problem, where) if at else (where, "")
     problem = problem if problem.isprintable() else ascii(problem)[1:-1]  # a client's own name of a field is in it
     field = place + where.rstrip("`")
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)

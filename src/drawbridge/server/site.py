@@ -162,7 +162,7 @@ class ServerSite:
 
     def denied(self, client: Client, **fields: Any) -> None:
         assert client.identity is not None
-        self._entrance.denied(client.identity, client.name, **_who(client), **fields)
+        self._entrance.denied(client.identity, **_who(client), **fields)
 
     def count_prompt(self, client: Client) -> None:
         assert client.identity is not None

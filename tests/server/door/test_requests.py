@@ -175,8 +175,18 @@ WRONG = [
     ('{"type":"execute","project_id":"a","data":{"prompt":""}}', "VALIDATION_FAILED", "data.prompt"),
     (
         '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"modle":"m"}}}',
-        "VALIDATION_FAILED",
+        "UNKNOWN_OPTION",
         "data.options.modle",
+    ),
+    (
+        '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"' + "m" * 900_000 + '":1}}}',
+        "UNKNOWN_OPTION",
+        f"data.options.{'m' * 80}",
+    ),
+    (
+        '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"a\\nb`":1}}}',
+        "UNKNOWN_OPTION",
+        "data.options.a\\nb`",
     ),
     (
         '{"type":"execute","project_id":"a","data":{"prompt":"x","options":{"add_dirs":["/a",2]}}}',

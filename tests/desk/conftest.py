@@ -11,6 +11,7 @@ from tests import programs
 from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.e2e.messages_stub import MessagesStub
 from tests.e2e.tmux import Tmux
+from tests.page.conftest import browser  # noqa: F401 - a fixture
 from tests.server.processes import Server, serving
 
 from .rig import ServedDesk

@@ -245,6 +245,9 @@ class Core:
 
     async def execute(self, command: protocol.Execute, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
+        known = project.accepted_before(command.request_id, command.prompt)
+        if known is not None:
+            return known
         if command.agent is not None and command.agent not in self.house.agents:
             raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
         attachments = tuple(

@@ -117,9 +117,9 @@ class Project:
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer:
         """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
-        known = self.memory.run_of(order.request_id or "", order.prompt)
+        known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
-            return self._accepted(known)
+            return known
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
         if len(self.queue) >= self._house.limits.queue:
@@ -138,6 +138,11 @@ class Project:
         # The answer to this one is on its way before anything that follows from it.
         asyncio.get_running_loop().call_soon(self._next)
         return self._accepted(order.run_id, seq)
+
+    def accepted_before(self, request_id: str | None, prompt: str) -> Answer | None:
+        """The answer to a request that has begun its run already: whatever would be allowed now, that one was."""
+        known = self.memory.run_of(request_id or "", prompt)
+        return None if known is None else self._accepted(known)
 
     def _accepted(self, run_id: str, seq: int | None = None) -> Answer:
         waiting = [run.id for run in self.queue]
@@ -295,7 +300,7 @@ class Project:
 
     def question(self, run: Run, question: port.Question) -> None:
         run.ask()
-        self.approvals.ask(Asked(question, run.id, now()), run.order.agent or self.data.agent)
+        self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
         self._asking()
 
     def question_gone(self, question_id: str, reason: str) -> None:

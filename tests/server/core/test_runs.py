@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.errors import HistoryNotWritten
 from drawbridge.server.agents import port
+from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.history import History
 from drawbridge.server.house import Limits
@@ -122,6 +125,28 @@ async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_
         await settled()
         assert later["data"]["run_id"] == first["data"]["run_id"]
         assert server.agent.processes == []
+
+
+async def test_a_request_that_has_its_run_is_answered_whatever_is_allowed_now(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        server.blobs.kept["b1"] = b"text"
+        asked: dict[str, Any] = {"request_id": "r1", "options": {"model": "opus"}}
+        asked["attachments"] = [{"blob_id": "b1", "media_type": "text/plain"}]
+        first = await server.does(phone, "execute", project, prompt="once", **asked)
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        server.blobs.kept.clear()
+        hour = datetime.now().hour
+        for ceilings in (Ceilings(models=("haiku",)), Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))):
+            server.core.house.ceilings = ceilings
+            again = await server.does(phone, "execute", project, prompt="once", **asked)
+            assert again["data"]["run_id"] == first["data"]["run_id"]
+            with pytest.raises(ClientError):
+                await server.does(phone, "execute", project, prompt="another one", **asked)
+        server.agent.latest.ends()
+        await settled()
+        assert server.agent.latest.prompts == ["once"]
 
 
 async def test_a_kill_ends_the_run_once_and_keeps_what_was_said(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Final
 from drawbridge.server import running
 from drawbridge.server.addresses import bracketed, served
 from drawbridge.server.plan import Plan
+from drawbridge.server.site import PATH
 from drawbridge.server.tls import Certificate, authority_of
 from drawbridge.terminal import Terminal
 
-PATH: Final = "/ws"
 ADDRESSES: Final = ("page", "programs", "metrics")
 
 

@@ -21,12 +21,12 @@ from drawbridge.server.page import Page
 from drawbridge.server.protocol import Auth, ClientError, Command, Pair, SshAuth, SshChallenge
 from drawbridge.server.replies import Stats
 from drawbridge.server.scopes import Identity
-from drawbridge.server.screen import PATH
 from drawbridge.server.ssh_keys import challenge
 from drawbridge.server.subscriber import Frame, Subscriber
 from drawbridge.server.tls import authority_of
 from drawbridge.wire.gate import Head, Refusal
 
+PATH: Final = "/ws"
 HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
 """What a phone is to trust: the public part, for everybody."""

@@ -40,10 +40,10 @@ def nvim() -> Path:
 def each_nvim() -> list[Any]:
     """One parameter a Neovim, for ``pytest.mark.parametrize("nvim", each_nvim())`` or ``pytest.fixture(params=…)``.
 
-    The oldest and the newest in every run; those between them with ``make slow``, since they seldom know better.
+    The oldest and the newest in every run; those between them with ``make thorough``, since they seldom know better.
     """
     found = nvims()
-    between = [pytest.mark.slow]
+    between = [pytest.mark.thorough]
     parameters = [
         pytest.param(
             path, id="nvim-" + ".".join(map(str, nvim_version(path))), marks=between if path in found[1:-1] else []

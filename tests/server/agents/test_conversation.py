@@ -146,7 +146,7 @@ def test_no_bytes_break_it(lines: list[bytes], resumed: bool) -> None:
     play(lines, resumed)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=2_000)
 @given(STREAMS, some.booleans())

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.port import Exited, Line
 from drawbridge.server.agents.process import Times
 from tests.server.agents.rig import bad_agent, session
@@ -44,6 +45,16 @@ async def test_it_is_ended_all_the_same(tmp_path: Path) -> None:
         await agent.process.kill()
         assert not (await agent.ended()).ok
         assert (await agent.heard.next(Exited)).code < 0
+
+
+async def test_it_is_woken_and_ends_as_any_other(tmp_path: Path) -> None:
+    async with session(Demo(), tmp_path) as agent:
+        agent.process.prompt("/slow 60")
+        await agent.heard.next(Line)
+        os.kill(agent.process.pid, signal.SIGSTOP)
+        await agent.process.kill()
+        assert (await agent.ended()).interrupted
+        assert (await agent.heard.next(Exited)).code == 0
 
 
 @pytest.mark.slow

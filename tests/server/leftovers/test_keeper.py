@@ -83,9 +83,12 @@ async def test_a_server_that_is_killed_takes_with_it_what_its_agent_has_started(
         await eventually(lambda: not lives(killed.child) and not lives(killed.agent), "the end of both")
 
 
-async def test_an_agent_that_goes_when_it_is_asked_is_not_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["at work", "stopped"])
+async def test_an_agent_that_goes_when_it_is_asked_is_not_waited_for(tmp_path: Path, stopped: bool) -> None:
     async with server("half", tmp_path) as killed:
         keeper_of_it = killed.keeper
+        if stopped:
+            os.kill(killed.agent, signal.SIGSTOP)
         await killed.die()
         began = asyncio.get_running_loop().time()
         await until(lambda: not lives(keeper_of_it), "the end of the keeper")

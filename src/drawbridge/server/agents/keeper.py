@@ -98,7 +98,7 @@ def keep(control: int, woken: int, agent: int) -> int | None:
         ready = select.select(watched, [], [], left)[0]
         if control in ready:
             orders = hear(control)
-            for number in orders or [signal.SIGTERM]:
+            for number in orders or [signal.SIGTERM, signal.SIGCONT]:  # one that is stopped hears it then
                 if number == signal.SIGKILL:
                     return None
                 tell(agent, number)

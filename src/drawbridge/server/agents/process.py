@@ -178,11 +178,13 @@ class Process(asyncio.SubprocessProtocol):
         if self._conversation.turn_open:
             await self._kill()
             return
+        self._wake()
         self._stdin.close()
         if not await self._is_gone_within(self.times.leave_idle):
             await self._kill_by_signals(signal.SIGTERM)
 
     async def _kill(self) -> None:
+        self._wake()
         if self._conversation.turn_open:
             self.interrupt()
             with contextlib.suppress(TimeoutError):
@@ -193,6 +195,10 @@ class Process(asyncio.SubprocessProtocol):
             if await self._is_gone_within(self.times.leave):
                 return
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
+
+    def _wake(self) -> None:
+        """One that somebody has stopped (SIGSTOP) would hear nothing of what follows but the last blow."""
+        self._leash.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
         for number in numbers:

@@ -11,7 +11,7 @@ import platformdirs
 import pytest
 
 from drawbridge.errors import BadSetting
-from drawbridge.settings import IDE, Setting, add_flags, config_file, load
+from drawbridge.settings import IDE, SERVE, Setting, add_flags, config_file, load
 
 
 @pytest.fixture
@@ -140,6 +140,57 @@ def test_a_port_that_is_none_is_refused_from_a_flag_and_from_the_environment(por
 def test_a_port_of_the_file_must_be_a_number(file: Path, value: str) -> None:
     file.write_text(f"[ide]\nport = {value}\n")
     assert f"{file}: [ide] port must be a whole number" in problems(file)
+
+
+AMOUNTS_THAT_ARE_NONE = [
+    "x",
+    "",
+    "0",
+    "0.001",
+    "-1",
+    "-0.5",
+    "nan",
+    "inf",
+    "-inf",
+    "1e3",
+    "1.",
+    ".5",
+    "1,5",
+    "100001",
+    "9" * 5_000,
+]
+
+
+def served(file: Path, flags: dict[str, str] | None = None, **variables: str) -> dict[str, Any]:
+    environ = {"DRAWBRIDGE_CONFIG": str(file)} | {
+        f"DRAWBRIDGE_SERVE_{name}": value for name, value in variables.items()
+    }
+    return load("serve", SERVE, flags or {}, environ)
+
+
+@pytest.mark.parametrize(("given", "amount"), [("0.50", 0.5), ("5", 5.0), ("0.01", 0.01), ("99999.99", 99_999.99)])
+def test_an_amount_may_have_a_fraction_wherever_it_is_set(file: Path, given: str, amount: float) -> None:
+    file.write_text(f"[serve]\nmax_budget = {given}\n")
+    assert served(file)["max_budget"] == amount
+    assert served(file, {"max_budget_day": given})["max_budget_day"] == amount
+    assert served(file, MAX_BUDGET_PROJECT=given)["max_budget_project"] == amount
+
+
+@pytest.mark.parametrize("given", AMOUNTS_THAT_ARE_NONE)
+def test_what_is_no_amount_is_refused_from_a_flag_and_from_the_environment(file: Path, given: str) -> None:
+    file.write_text("")
+    with pytest.raises(BadSetting, match="--max-budget must"):
+        served(file, {"max_budget": given})
+    if given:
+        with pytest.raises(BadSetting, match="DRAWBRIDGE_SERVE_MAX_BUDGET must"):
+            served(file, MAX_BUDGET=given)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-0.5", "0.0", "1e9", "true", '"0.5"', "[1.5]"])
+def test_an_amount_of_the_file_must_be_one(file: Path, value: str) -> None:
+    file.write_text(f"[serve]\nmax_budget = {value}\n")
+    with pytest.raises(BadSetting, match="max_budget must"):
+        served(file)
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,8 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
 def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "number":
         return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+    if setting.kind == "amount":
+        return float(text) if re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text) else text
     if setting.kind == "switch":
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
     if setting.kind == "list":
@@ -220,11 +222,15 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
-    expected = {"number": "a whole number", "switch": "true or false", "list": "a list of texts, none empty"}.get(
-        setting.kind, "a text that is not empty"
-    )
+    expected = {
+        "number": "a whole number",
+        "amount": "an amount, as 5 or 0.50",
+        "switch": "true or false",
+        "list": "a list of texts, none empty",
+    }.get(setting.kind, "a text that is not empty")
     right = {
         "number": isinstance(value, int) and not isinstance(value, bool),
+        "amount": isinstance(value, int | float) and not isinstance(value, bool),
         "switch": isinstance(value, bool),
         "list": isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value),
     }.get(setting.kind, isinstance(value, str) and value != "")

@@ -8,6 +8,9 @@ from drawbridge.settings_table import LEVELS, Setting
 
 CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dontAsk")
 
+DOLLARS: Final = (0.01, 100_000)
+"""A run is not begun with less than a cent."""
+
 SERVE: Final = (
     Setting("spec_env", "switch", False, "read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR too"),
     Setting("host", "text", "127.0.0.1", "the address to listen at; 0.0.0.0 or :: for all", metavar="ADDRESS"),
@@ -131,22 +134,22 @@ SERVE: Final = (
         metavar="MODEL",
     ),
     Setting("max_turns", "number", None, "turns of an agent in one run, at most", metavar="N", range=(1, 100_000)),
-    Setting("max_budget", "number", None, "US dollars that one run may cost", metavar="USD", range=(1, 100_000)),
+    Setting("max_budget", "amount", None, "US dollars that one run may cost", metavar="USD", range=DOLLARS),
     Setting(
         "max_budget_project",
-        "number",
+        "amount",
         None,
         "US dollars that one project may cost in all",
         metavar="USD",
-        range=(1, 100_000),
+        range=DOLLARS,
     ),
     Setting(
         "max_budget_day",
-        "number",
+        "amount",
         None,
         "US dollars that all runs of a day may cost, from local midnight on",
         metavar="USD",
-        range=(1, 100_000),
+        range=DOLLARS,
     ),
     Setting("restricted", "switch", False, "every run without shell, code tools and the repository's settings"),
     Setting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-Kind: TypeAlias = Literal["text", "number", "switch", "list", "choice"]
+Kind: TypeAlias = Literal["text", "number", "amount", "switch", "list", "choice"]
 
 
 class Setting(NamedTuple):
@@ -20,7 +20,8 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     flag: str | None = None
-    range: tuple[int, int] | None = None
+    range: tuple[float, float] | None = None
+    """Of a number, or of an amount (which may have a fraction)."""
     pattern: str | None = None
     """Of a text or of each item of a list: what it has to look like; ``metavar`` says it to people."""
 

@@ -178,7 +178,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _dollars(amount: int | None) -> float | None:
+def _dollars(amount: float | None) -> float | None:
     return None if amount is None else float(amount)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from drawbridge.server.budgets import LEAST, Budgets, day_of
 from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.client_errors import ClientError
+from drawbridge.server.plan import Plan
 from drawbridge.server.records import Memory, event
+from drawbridge.settings import SERVE, load
 from tests.server.core.twin import Client, Process, Server, serving, settled
 
 NOW = datetime(2026, 11, 21, 12, 0).astimezone()
@@ -99,6 +102,13 @@ def test_the_records_say_what_was_spent_on_which_day(new_york: None) -> None:
     memory.take_event(event("run_finished", {"run_id": "r", "outcome": "killed"}), datetime(2026, 11, 23, tzinfo=UTC))
     assert memory.cost_usd == 15.5
     assert memory.days == {"2026-11-20": 1.0, "2026-11-21": 2.5, "2026-11-22": 4.0}
+
+
+def test_the_owners_cents_reach_the_ceilings() -> None:
+    given = {"max_budget": "0.50", "max_budget_project": "12.5", "max_budget_day": "3"}
+    ceilings = Plan(load("serve", SERVE, given, {"DRAWBRIDGE_CONFIG": os.devnull})).ceilings
+    amounts = (ceilings.max_budget_usd, ceilings.project_budget_usd, ceilings.day_budget_usd)
+    assert amounts == (0.5, 12.5, 3.0)
 
 
 # In a server.

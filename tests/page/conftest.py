@@ -12,6 +12,7 @@ from typing import IO, cast
 
 import pytest
 
+from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
 from tests.server.processes import COMMAND, Server, serving
 
 from .rig import Browser

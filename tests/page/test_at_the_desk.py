@@ -12,13 +12,18 @@ from tests import programs
 from tests.desk.rig import ServedDesk
 from tests.e2e import claude_rig
 from tests.e2e.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
-from tests.e2e.messages_stub import Block, MessagesStub, text, tool_use, write
+from tests.e2e.messages_stub import Block, MessagesStub, edit, read, text, tool_use, write
 from tests.e2e.tmux import Tmux
+from tests.e2e_gemini import desk as gemini_desk
+from tests.e2e_gemini.gemini_stub import GeminiStub, replace
+from tests.e2e_gemini.gemini_stub import text as gemini_text
+from tests.e2e_guard.desk import wait_for_text
 from tests.server.processes import Server, serving
 
 from .conftest import page_of
 from .rig import Browser, Person
 
+POEM = "one\ntwo\nthree\n"
 QUESTION = {
     "question": "Which one?",
     "header": "Choice",
@@ -43,6 +48,13 @@ async def desk_server(desk: ServedDesk, home: Path) -> AsyncIterator[Server]:
     options = ("--no-tls", "--agent-path", f"claude={programs.claude()}")
     async with serving(home / "data", *options, **claude_rig.environment(desk.model)) as server:
         yield server
+
+
+@pytest.fixture
+def geminis(browser: Browser, home: Path) -> Iterator[gemini_desk.Desk]:
+    programs.tmux()
+    with GeminiStub() as model, Tmux.server() as tmux, gemini_desk.Desk(home / "project", model, tmux) as desk:
+        yield desk
 
 
 @contextlib.contextmanager
@@ -126,3 +138,70 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
         assert len(person.reads(".project")) == 2
     assert new.read_text() == "theirs\n"
     assert "Do it" in str(desk.model.requests[-1].body["messages"]), "it knows what was said before"
+
+
+# With a Neovim beside: what the agent shows there as a diff is the same question.
+
+
+@pytest.mark.thorough
+async def test_what_claude_shows_in_neovim_is_answered_in_the_page_or_there(
+    browser: Browser, desk: ServedDesk, desk_server: Server
+) -> None:
+    poem = desk.file("poem.txt", POEM)
+    desk.set_up()
+    neovim = desk.neovim(poem)
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), edit(poem, "zwei", "deux"), text("All **done**."))
+    with browser.person(f"{page_of(desk_server)}#token={desk_server.token}") as person:
+        person.sees(".side .empty", "No project yet")
+        claude = desk.claude()
+        person.clicks(".project:has(.at-desk)")
+        claude.prompt("Shout")
+        person.sees(".approval .line.added", "TWO")
+        neovim.wait_for_proposal(1)
+        claude.pane.wait_for(EDIT_DIALOG)
+        accepts(person, "one\nzwei\nthree\n")
+        neovim.wait_until_closed(1)
+        wait_for_text(poem, "one\nzwei\nthree\n")
+        person.sees(".approval .line.added", "deux")
+        neovim.wait_for_proposal(2)
+        neovim.command("w")
+        person.sees(".settled-line", "Accepted by Neovim")
+        person.loses(".approval")
+        person.sees(".said strong", "done")
+        assert len(person.reads(".settled-line")) == 2, "one question is one card"
+        assert len(person.reads(".project")) == 1
+    assert poem.read_text() == "one\ndeux\nthree\n"
+
+
+@pytest.mark.thorough
+async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
+    browser: Browser, geminis: gemini_desk.Desk, home: Path
+) -> None:
+    poem = geminis.file("poem.txt", POEM)
+    async with serving(home / "data", "--no-tls") as server:
+        with browser.person(f"{page_of(server)}#token={server.token}") as person:
+            neovim = geminis.neovim(poem)
+            gemini = geminis.gemini()
+            turns = [replace(poem, "two", "TWO"), replace(poem, "zwei", "deux")]
+            geminis.model.will_say(*turns, gemini_text("It is done."))
+            gemini.prompt("Shout")
+            person.clicks(".project:has(.at-desk)")
+            person.sees(".approval h3", "Gemini wants to write poem.txt")
+            person.sees(".approval .line.added", "TWO")
+            neovim.wait_for_proposal(1)
+            accepts(person, "one\nzwei\nthree\n")
+            neovim.wait_until_closed(1)
+            wait_for_text(poem, "one\nzwei\nthree\n")
+            person.sees(".approval .line.added", "deux")
+            neovim.wait_for_proposal(2)
+            neovim.command("w")
+            person.sees(".settled-line", "Accepted by Neovim")
+            person.loses(".approval")
+            gemini.pane.wait_for("It is done")
+    assert poem.read_text() == "one\ndeux\nthree\n"
+
+
+def accepts(person: Person, edited: str) -> None:
+    person.clicks(".approval button:has-text('Edit')")
+    person.fills(".approval textarea", edited)
+    person.clicks("text=Accept with my edits")

@@ -3,7 +3,8 @@ it back.
 
 Only in a git work tree. A checkpoint is a commit that nothing but a private ref points to
 (``refs/drawbridge/<project>/<run>/before`` and ``…/after``); it is made with an index of its own, so the person's
-index, branches and stash are never touched, and no hook runs. What git ignores is not part of it.
+index, branches and stash are never touched, and no hook runs. What git ignores is not part of it, nor are other
+repositories inside (submodules too); what of it there was before a run stays as it is, also where a run has git take it in.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
 
 from drawbridge.server.messages import ChangedFile, RunChanges
 
 GIT_SECONDS: Final = 30.0
 LARGEST_DIFF: Final = 400_000
-"""Bytes of a diff that is shown; the files are always told."""
+"""Bytes of a diff that is shown, and"""
+
+LARGEST_LIST: Final = 200_000
+"""of the list of files, so that both fit a frame, """
+
+ESCAPED: Final = 600_000
+"""a diff full of control characters too, each of which takes six bytes there."""
 
 KEPT_RUNS: Final = 50
 """Of a project; the checkpoints of older runs are dropped, and git collects them in its own time."""
@@ -41,9 +50,18 @@ QUIET: Final = (
     "gc.auto=0",
     "-c",
     "core.quotePath=off",
+    "-c",
+    "apply.ignoreWhitespace=no",
 )
+PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all", "--no-ext-diff", "--no-textconv")
+"""The plumbing: what a person has set for their own eyes (colours, prefixes) is none of a patch's business."""
 
-_NAMES = {"A": "added", "M": "changed", "D": "deleted", "T": "changed"}
+_NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
+    "A": "added",
+    "M": "changed",
+    "D": "deleted",
+    "T": "changed",
+}
 
 
 class NoCheckpoint(Exception):
@@ -70,6 +88,8 @@ class Checkpoints:
         self._refs = f"refs/drawbridge/{project_id}"
         self._busy = asyncio.Lock()
         """One after the other: what a run that has just ended changed is asked for while that is still being looked at."""
+        self._outside: tuple[str, frozenset[str]] = ("", frozenset())
+        """The run that was looked at last before it began, and what was there then that is no part of a checkpoint."""
 
     async def take(self, run_id: str, when: Literal["before", "after"]) -> bool:
         """False where the project is in no git work tree (or there is no git). Raises ``GitFailed``."""
@@ -85,7 +105,12 @@ class Checkpoints:
             if (git_directory / "index").exists():
                 shutil.copyfile(git_directory / "index", index)  # what git knows of unchanged files is not read again
             own = {"GIT_INDEX_FILE": str(index)}
-            await self._git("add", "--all", "--", ".", environment=own)
+            await self._add_all(own)
+            if when == "before":
+                others = await self._git("ls-files", "--others", "--directory", "-z", "--", ".", environment=own)
+                self._outside = run_id, frozenset(others.split("\0"))
+            else:
+                await self._even_out(run_id, own)
             tree = (await self._git("write-tree", environment=own)).strip()
         commit = (await self._git("commit-tree", tree, "-m", f"{run_id} {when}", environment=AUTHOR)).strip()
         await self._git("update-ref", f"{self._refs}/{run_id}/{when}", commit)
@@ -93,21 +118,56 @@ class Checkpoints:
             await self._drop_old()
         return True
 
-    async def changes(self, run_id: str) -> RunChanges:
-        """What the run changed."""
-        async with self._busy:
-            return await self._changes(run_id)
+    async def _add_all(self, own: dict[str, str]) -> None:
+        code, _, complaint = await self._run(("add", "--all", "--ignore-errors", "--", "."), own)
+        if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
+            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
 
-    async def _changes(self, run_id: str) -> RunChanges:
-        before, after = await self._both(run_id)
-        listed = await self._git("diff", "--name-status", "--no-renames", "-z", "--relative", before, after, "--", ".")
-        words = listed.split("\0")
-        files = tuple(
-            ChangedFile(path, "added" if _NAMES[mark] == "added" else "deleted" if mark == "D" else "changed")
-            for mark, path in zip(words[::2], words[1::2], strict=False)
-        )
-        diff = await self._git("diff", "--no-renames", "--no-ext-diff", "--relative", before, after, "--", ".")
-        return RunChanges(run_id, files, diff[:LARGEST_DIFF], len(diff) > LARGEST_DIFF)
+    async def _even_out(self, run_id: str, own: dict[str, str]) -> None:
+        """A run may change what git ignores: what was part of the checkpoint before it is still, what was not is not."""
+        before = f"{self._refs}/{run_id}/before"
+        if self._outside[0] != run_id or (await self._run(("rev-parse", "--verify", "--quiet", before)))[0]:
+            return
+        options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        listed = _marked(await self._git("diff-index", *options, before, "--", ".", environment=own))
+        for flag, paths in (
+            ("--force-remove", [path for mark, path in listed if mark == "A" and self._was_outside(path)]),
+            ("--add", [path for mark, path in listed if mark == "D" and self._is_there(path)]),
+        ):
+            if paths:
+                await self._git("update-index", flag, "-z", "--stdin", environment=own, stdin="\0".join(paths))
+
+    def _was_outside(self, path: str) -> bool:
+        names = path.split("/")
+        above = ("/".join(names[:depth]) + "/" for depth in range(1, len(names)))
+        return path in self._outside[1] or any(directory in self._outside[1] for directory in above)
+
+    def _is_there(self, path: str) -> bool:
+        """As itself: not behind a directory that has become a link."""
+        found = self._directory / path
+        return os.path.lexists(found) and found.parent.resolve() == self._directory.resolve() / Path(path).parent
+
+    async def changes(self, run_id: str) -> RunChanges:
+        """What the run changed, as far as one message holds it."""
+        async with self._busy:
+            before, after = await self._both(run_id)
+            return await self._shown(run_id, await self._changed(before, after), before, after)
+
+    async def _changed(self, before: str, after: str) -> list[tuple[str, str]]:
+        """Marks and paths, relative to the project."""
+        return _marked(await self._git(*PATCH, "--name-status", "--relative", "-z", before, after, "--", "."))
+
+    async def _shown(self, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
+        with tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
+            patch = Path(folder) / "patch"
+            await self._git(*PATCH, "-p", "--relative", f"--output={patch}", before, after, "--", ".")
+            with patch.open("rb") as file:
+                start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
+        diff = start
+        while len(msgspec.json.encode(diff)) > ESCAPED:
+            diff = diff[: len(diff) * 3 // 4]
+        files = tuple(_fitting(ChangedFile(_words(path), _NAMES[mark]) for mark, path in listed))
+        return RunChanges(run_id, files, diff, more or diff != start or len(files) < len(listed))
 
     async def revert(self, run_id: str) -> RunChanges:
         """Takes back exactly what the run changed, and tells it. Raises ``Changed``, with nothing touched."""
@@ -115,20 +175,25 @@ class Checkpoints:
             return await self._revert(run_id)
 
     async def _revert(self, run_id: str) -> RunChanges:
-        changes = await self._changes(run_id)
         before, after = await self._both(run_id)
-        options = ("--binary", "--full-index", "--no-renames", "--no-ext-diff")
-        patch = await self._git("diff", *options, after, before, "--", ".")
-        if not patch:
-            return changes
-        check = await self._run(("apply", "--check", "--whitespace=nowarn", "-"), stdin=patch)
-        if check[0]:
-            named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", check[2], re.MULTILINE)
-            known = {file.path for file in changes.files}
-            prefix = (await self._git("rev-parse", "--show-prefix")).strip()
-            raise Changed(sorted({name.removeprefix(prefix) for name in named} & known) or sorted(known))
-        await self._git("apply", "--whitespace=nowarn", "-", stdin=patch)
-        return changes
+        listed = await self._changed(before, after)
+        with tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
+            patch = Path(folder) / "patch"
+            await self._git(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", after, before, "--", ".")
+            if patch.stat().st_size:
+                apply = ("apply", "--whitespace=nowarn")
+                code, _, complaint = await self._run((*apply, "--check", str(patch)))
+                if code:
+                    raise Changed(await self._named(complaint, [path for _, path in listed]))
+                await self._git(*apply, str(patch))
+        return await self._shown(run_id, listed, before, after)
+
+    async def _named(self, complaint: str, known: list[str]) -> list[str]:
+        """Which files git complains of; all that the run changed, where it can't be said."""
+        named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
+        prefix = (await self._git("rev-parse", "--show-prefix")).strip()
+        words = [_words(path) for path in known]
+        return sorted({name.removeprefix(prefix) for name in named} & set(words)) or sorted(words)
 
     async def _both(self, run_id: str) -> tuple[str, str]:
         if await self._git_directory() is None:
@@ -185,3 +250,23 @@ class Checkpoints:
             raise
         assert process.returncode is not None
         return process.returncode, out.decode(errors="surrogateescape"), complaint.decode(errors="replace")
+
+
+def _marked(listed: str) -> list[tuple[str, str]]:
+    """Of ``--name-status -z``."""
+    words = listed.split("\0")
+    return list(zip(words[::2], words[1::2], strict=False))
+
+
+def _words(path: str) -> str:
+    """For people: what is no UTF-8 can't be sent."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _fitting(files: Iterable[ChangedFile]) -> Iterable[ChangedFile]:
+    room = LARGEST_LIST
+    for file in files:
+        room -= len(msgspec.json.encode(file)) + 1
+        if room < 0:
+            return
+        yield file

@@ -197,7 +197,7 @@ class ChangedFile(Struct, frozen=True):
 
 
 class RunChanges(Struct, frozen=True):
-    """``diff``: unified; ``truncated`` where there is more of it, ``files`` are always all."""
+    """``diff``: unified; ``truncated`` where there is more of it than fits a message, or more ``files``."""
 
     run_id: str
     files: tuple[ChangedFile, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import Changed, Checkpoints, NoCheckpoint
+from drawbridge.server.messages import FRAME_BYTES, Answer, encode
 
 RUN = "run_1"
 
@@ -179,6 +181,120 @@ async def test_names_with_spaces_umlauts_and_line_breaks(project: Path) -> None:
     assert {file.path for file in (await checkpoints.changes(RUN)).files} == set(names)
     await checkpoints.revert(RUN)
     assert [name for name in names if (project / name).exists()] == []
+
+
+async def test_what_was_ignored_before_a_run_is_never_taken_away(project: Path) -> None:
+    """A run that has git take it in did not make it."""
+    (project / "build").mkdir()
+    (project / "build" / "result.log").write_text("mine\n")
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    (project / ".gitignore").write_text("")
+    (project / "made.log").write_text("by the run\n")
+    git(project, "add", "-f", "noise.log")
+    await checkpoints.take(RUN, "after")
+    changed = {(file.path, file.change) for file in (await checkpoints.revert(RUN)).files}
+    assert changed == {(".gitignore", "changed"), ("made.log", "added")}
+    assert (project / "noise.log").read_text() == "noise\n"
+    assert (project / "build" / "result.log").read_text() == "mine\n"
+    assert not (project / "made.log").exists()
+
+
+async def test_what_a_run_has_git_ignore_is_restored_all_the_same(project: Path) -> None:
+    before = everything(project)
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    (project / ".gitignore").write_text("mine.txt\n")
+    (project / "mine.txt").write_text("not mine any more\n")
+    await checkpoints.take(RUN, "after")
+    assert {file.path for file in (await checkpoints.revert(RUN)).files} == {".gitignore", "mine.txt"}
+    assert everything(project) == before
+
+
+async def test_repositories_inside_are_left_alone_and_stop_nothing(project: Path, tmp_path: Path) -> None:
+    for name in ("sub", "new"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q")
+        (tmp_path / name / "text").write_text("text\n")
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "-q", "-m", "one")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "sub"), "sub")
+    (project / "empty").mkdir()
+    git(project / "empty", "init", "-q")
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take(RUN, "before")
+    (project / "sub" / "text").write_text("changed\n")
+    git(project / "sub", "commit", "-q", "-a", "-m", "two")
+    (tmp_path / "new").rename(project / "new")
+    (project / "poem.txt").write_text("changed\n")
+    assert await checkpoints.take(RUN, "after")
+    assert [file.path for file in (await checkpoints.revert(RUN)).files] == ["poem.txt"]
+    assert (project / "poem.txt").read_text().startswith("line 1\n")
+    assert (project / "sub" / "text").read_text() == "changed\n"
+    assert (project / "new" / "text").read_text() == "text\n"
+
+
+async def test_what_a_person_has_set_for_their_own_eyes_changes_nothing(project: Path) -> None:
+    for name, value in {
+        "diff.noprefix": "true",
+        "color.ui": "always",
+        "diff.upper.textconv": "tr a-z A-Z <",
+        "diff.external": "false",
+        "apply.whitespace": "error",
+    }.items():
+        git(project, "config", name, value)
+    (project / ".gitattributes").write_text("poem.txt diff=upper\n")
+    before = everything(project)
+    checkpoints = await a_run(project)
+    assert "-line 3\n+LINE 3\n" in (await checkpoints.changes(RUN)).diff
+    await checkpoints.revert(RUN)
+    assert everything(project) == before
+
+
+async def test_what_is_no_utf8_is_told_as_far_as_it_can_be_and_restored_exactly(project: Path) -> None:
+    name, other = os.fsencode(project) + b"/\xfcbung", os.fsencode(project) + b"/\xe4nderung"
+    for path in (name, other):
+        Path(os.fsdecode(path)).write_bytes(b"\xe4 one\n")
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    for path in (name, other):
+        Path(os.fsdecode(path)).write_bytes(b"\xe4 two\n")
+    await checkpoints.take(RUN, "after")
+    changes = await checkpoints.changes(RUN)
+    assert "\N{REPLACEMENT CHARACTER} two".encode() in encode(Answer(type="run_changes", data=changes))
+    Path(os.fsdecode(other)).write_bytes(b"mine\n")
+    with pytest.raises(Changed) as refused:
+        await checkpoints.revert(RUN)
+    encode(Answer(type="error", data=refused.value.paths))
+    Path(os.fsdecode(other)).write_bytes(b"\xe4 two\n")
+    await checkpoints.revert(RUN)
+    assert Path(os.fsdecode(name)).read_bytes() == b"\xe4 one\n"
+
+
+async def test_more_than_a_message_holds_is_told_in_part_and_taken_back_whole(project: Path) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    before = everything(project)
+    await checkpoints.take(RUN, "before")
+    (project / "many").mkdir()
+    for number in range(3_000):
+        (project / "many" / f"{number:060}").write_text("\x01" * 150)
+    await checkpoints.take(RUN, "after")
+    changes = await checkpoints.revert(RUN)
+    assert changes.truncated
+    assert 1_000 < len(changes.files) < 3_000
+    assert len(encode(Answer(type="run_changes", data=changes))) < FRAME_BYTES
+    assert everything(project) == before
+    assert not (project / "many").exists()
+
+
+async def test_without_git_there_is_none_and_that_is_said(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    checkpoints = Checkpoints(project, "proj_1")
+    assert not await checkpoints.take(RUN, "before")
+    with pytest.raises(NoCheckpoint):
+        await checkpoints.revert(RUN)
 
 
 async def test_outside_of_git_there_is_none_and_that_is_said(tmp_path: Path) -> None:

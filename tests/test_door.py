@@ -437,8 +437,10 @@ async def test_plain_connections_are_timed_too(house: House, sent: bytes) -> Non
     await until(lambda: not house.door.connections)
 
 
-@pytest.mark.usefixtures("short_times")
-async def test_a_last_answer_that_nobody_reads_is_not_kept_forever(house: House) -> None:
+async def test_a_last_answer_that_nobody_reads_is_not_kept_forever(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "CLOSING_SECONDS", 0.1)
     client = await house.client()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     client.send(plain("/echo", b"x" * 20_000_000).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))

@@ -50,7 +50,7 @@ def environment(stub: MessagesStub) -> dict[str, str]:
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 
 
-def wait_for_lock(*, timeout: float = 10) -> Path:
+def wait_for_lock(*, timeout: float = 30) -> Path:
     """The lock file of the one bridge that has announced itself in the test's home."""
     folder = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
 

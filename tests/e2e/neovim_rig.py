@@ -89,7 +89,7 @@ class Neovim:
                     return event.result
         raise ConnectionError("Neovim closed its socket")
 
-    def wait_for(self, condition: str, *, what: str, timeout: float = 10) -> None:
+    def wait_for(self, condition: str, *, what: str, timeout: float = 30) -> None:
         """Until the Lua chunk ``condition`` returns something true."""
 
         def met() -> bool | None:
@@ -111,7 +111,7 @@ class Neovim:
         """The view of the ``number``-th proposal is gone."""
         self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
 
-    def wait_for_agents(self, number: int = 1, *, timeout: float = 10) -> None:
+    def wait_for_agents(self, number: int = 1, *, timeout: float = 30) -> None:
         """So many agents are connected."""
         condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)

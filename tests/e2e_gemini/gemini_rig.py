@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ EDIT_DIALOG = r"Apply this change\?"
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
 """What the CLI's footer says once the editor has told it what is open."""
+
+LOST_SECONDS = 4.0
+"""After which an Enter that has done nothing was not heard."""
 
 PLACES = ("PATH", "HOME", "TMPDIR")
 QUIET = {
@@ -55,7 +59,7 @@ def discovery_folder() -> Path:
     return Path(os.environ["TMPDIR"]) / "gemini" / "ide"
 
 
-def wait_for_discovery(*, timeout: float = 10) -> Path:
+def wait_for_discovery(*, timeout: float = 30) -> Path:
     """The discovery file of the one bridge that has announced itself in the test's home."""
 
     def announced() -> Path | None:
@@ -99,15 +103,19 @@ class Gemini:
         self.pane.wait_for(typed)
 
         self.pane.press("Enter")
+        pressed = time.monotonic()
         broken = rf"> {re.escape(words)} *\n\s*\n▀+[^▀╭]*\Z"
 
         def sent() -> bool | None:
+            nonlocal pressed
             screen = self.pane.screen
-            if re.search(broken, screen):
-                # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends. Never
-                # because it merely takes its time: that one would answer the question that comes next.
+            # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends. While it
+            # starts it may hear none at all. One that comes too early answers the question that comes next.
+            lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
+            if lost or re.search(broken, screen):
                 self.pane.press("Enter")
+                pressed = time.monotonic()
                 return None
             return None if re.search(typed, screen) else True
 
-        wait_until(sent, timeout=10)
+        wait_until(sent, timeout=30)

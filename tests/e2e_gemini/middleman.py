@@ -84,7 +84,7 @@ class Middleman(contextlib.AbstractContextManager["Middleman"]):
                     self._stream.shutdown(socket.SHUT_RDWR)
                 self._stream = None
 
-    def wait_for_event(self, fits: Callable[[Any], bool], *, timeout: float = 5) -> None:
+    def wait_for_event(self, fits: Callable[[Any], bool], *, timeout: float = 15) -> None:
         """Until a message that fits has come by an event stream."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(map(fits, self.events)), timeout):

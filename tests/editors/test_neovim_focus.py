@@ -50,7 +50,7 @@ async def screen_desk(program: Path, folder: Path) -> AsyncIterator[ScreenDesk]:
 
 
 async def sees(pane: Pane, *patterns: str) -> str:
-    return await asyncio.to_thread(pane.wait_for, *patterns, timeout=5)
+    return await asyncio.to_thread(pane.wait_for, *patterns, timeout=15)
 
 
 async def proposes(desk: Desk) -> None:
@@ -97,7 +97,7 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     await showing
     assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]
     await desk.person.until(SHOWN)
-    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
 
 
 async def test_someone_who_goes_on_typing_in_normal_mode_is_left_alone(screen: ScreenDesk) -> None:
@@ -120,7 +120,7 @@ async def test_review_opens_what_waits_at_once(screen: ScreenDesk) -> None:
     await sees(pane, NOTICE)
     await desk.person.lua("require('drawbridge.review').open()")
     assert await desk.person.lua(SHOWN) is True
-    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
     await desk.person.types(":q<CR>")
     assert await desk.decided() == Rejected()
 
@@ -134,7 +134,7 @@ async def test_the_notice_can_not_be_entered_and_goes_with_the_proposal(screen: 
     await desk.person.types("<C-o><C-w>w")
     assert await desk.person.lua("return vim.api.nvim_get_current_win()") == window
     await desk.editor.withdraw("1")
-    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=5)
+    await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
     assert await desk.person.lua("return #vim.api.nvim_list_wins()") == 1
 
 
@@ -171,7 +171,7 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> Non
     await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, OLD + "four\n"))
     await sees(pane, "four")
     await desk.person.types("ggdd")
-    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^one", timeout=5)
+    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^one", timeout=15)
     await sees(pane, r"(?m)^one *\n *two *\n *three *\n *four")
 
 

@@ -20,7 +20,7 @@ from drawbridge.wire.msgpack_rpc import Connection, Response
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_BRIDGE = Path(__file__).with_name("fake_bridge.py")
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds a wait may take: 5 on a machine of one's own, twice that on a busy one."""
 
 

@@ -20,7 +20,7 @@ from drawbridge.errors import EditorGone
 from drawbridge.text import hunks
 from tests.e2e.tmux import Pane, Tmux
 
-PATIENCE = 5.0
+PATIENCE = 15.0
 """Seconds a wait may take."""
 
 POLL = 0.01

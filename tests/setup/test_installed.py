@@ -25,7 +25,7 @@ def copied() -> list[Path]:
 
 
 def run(command: list[str], payload: object) -> str:
-    ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=10, check=True)
+    ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=30, check=True)
     assert ended.stderr == ""
     return ended.stdout
 
@@ -47,7 +47,7 @@ def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup:
         "print(hook.__file__, hook.__cached__)"
     )
     python = installed.fast_command("claude")[0]
-    said = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=10, check=True)
+    said = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=30, check=True)
     source, cached = said.stdout.split()
     assert Path(source).is_relative_to(copy)
     assert Path(cached).exists(), "its bytecode is there from the start"
@@ -191,7 +191,7 @@ def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=30,
         check=True,
     )
     assert said.stdout.split() == [found.tag, "True"]

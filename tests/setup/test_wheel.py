@@ -45,7 +45,7 @@ def test_the_guard_answers_after_the_package_is_gone(site: Path) -> None:
     command = setup(site, "claude")["command"]
     shutil.rmtree(site)
     call = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
-    ended = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, timeout=10, check=True)
+    ended = subprocess.run(command, input=json.dumps(call), capture_output=True, text=True, timeout=30, check=True)
     assert (ended.stdout, ended.stderr) == ("{}\n", "")
 
 

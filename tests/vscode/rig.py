@@ -30,7 +30,7 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 EXTENSION = HERE.parent.parent / "extensions" / "vscode"
 
-PATIENCE = 5.0
+PATIENCE = 15.0
 START_PATIENCE = 30.0
 """Seconds: for what a running VS Code does, and for starting one on a busy machine."""
 

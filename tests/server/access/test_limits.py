@@ -67,7 +67,7 @@ async def status(
     fields |= {"Authorization": f"Bearer {token}"} if token is not None else {}
 
     def ask() -> tuple[int, http.client.HTTPMessage, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
         connection.request("GET", "/ws", headers=fields)
         answer = connection.getresponse()
         body = answer.read().decode() if answer.status != 101 else ""

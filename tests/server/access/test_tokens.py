@@ -47,7 +47,7 @@ async def refusal(server: Server, token: str) -> tuple[str, int | None]:
 
 
 def handshake(server: Server, token: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
     connection.request("GET", "/health", headers={"Authorization": f"Bearer {token}"})
     answer = connection.getresponse()
     body = answer.read().decode()

@@ -22,7 +22,7 @@ OUTCOMES = ("completed", "failed", "killed", "timeout", "interrupted")
 
 def fetched(url: str, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, str]:
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=5)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=15)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()

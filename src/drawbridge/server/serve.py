@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from drawbridge.door import Door, Terms
-from drawbridge.errors import DrawbridgeError, NoPort, ServerRunning
+from drawbridge.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.private_files import make_private_directory
 from drawbridge.server import logs, messages, metrics_port, upgrade
 from drawbridge.server.access import Access, OwnNames, owner_token
@@ -198,12 +198,16 @@ def _own_data(directory: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             pid = os.read(file, 32).decode("ascii", "replace").strip()
             raise ServerRunning(
                 f"Another server{f' (process {pid})' if pid.isdigit() else ''} works with the data in {directory}. "
                 "Nothing was started; end that one, or choose another directory with --data-dir."
             ) from None
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            text = f"{directory} can't be locked against a second server ({why}): its file system has no locks."
+            raise NotWritable(f"{text} Nothing was started; choose another directory with --data-dir.") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         yield

@@ -2,7 +2,7 @@
 local M = {}
 
 --- Of what the two halves say to each other; the same number stands in `editors/neovim.py`. Raise it when that changes.
-M.REVISION = 1
+M.REVISION = 2
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
 
@@ -129,6 +129,9 @@ function handlers.attach(params)
   require('drawbridge.buffers_save').start()
   require('drawbridge.view_focus').watch()
   each_callback()
+  if package.loaded['drawbridge.terminal'] then
+    require('drawbridge.terminal').report()
+  end
   return { pid = vim.fn.getpid() }
 end
 
@@ -186,6 +189,7 @@ local MODULES = {
   buffers_open = { 'open' },
   buffers_save = { 'save' },
   buffers_written = { 'written' },
+  prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'put_back', 'proposed', 'withdraw' },
 }
 for name, methods in pairs(MODULES) do

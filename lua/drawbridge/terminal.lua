@@ -5,8 +5,21 @@ local say = require('drawbridge.say')
 
 local M = {}
 
-local sessions = {} ---@type table<string, {buffer: integer, job: integer}> By agent.
+local sessions = {} ---@type table<string, {buffer: integer, job: integer, pid: integer}> By agent.
 local opening = {} ---@type table<string, boolean>
+
+--- Tells the bridge in which terminals a `claude` can be sent a prompt, each by the process that was started in it.
+function M.report()
+  local claude = sessions.claude
+  require('drawbridge.link').send('terminals', { pids = claude and { claude.pid } or {} })
+end
+
+---@param pid integer As reported.
+---@return {buffer: integer, job: integer, pid: integer}?
+function M.session_of(pid)
+  local claude = sessions.claude
+  return claude and claude.pid == pid and vim.api.nvim_buf_is_valid(claude.buffer) and claude or nil
+end
 
 local function extent(size, whole)
   return math.max(1, size < 1 and math.floor(whole * size + 0.5) or math.min(size, whole))
@@ -95,6 +108,7 @@ end
 local function ended(agent, buffer, code)
   if sessions[agent] and sessions[agent].buffer == buffer then
     sessions[agent] = nil
+    M.report()
   end
   if vim.v.dying > 0 or vim.v.exiting ~= vim.NIL or not vim.api.nvim_buf_is_valid(buffer) then
     return
@@ -130,7 +144,8 @@ local function run(agent, words, bridge)
     return say.answer(('%s: %s: %s'):format(cli.agents[agent].command, words[1], reason), 'error')
   end
   vim.bo[buffer].bufhidden = 'hide'
-  sessions[agent] = { buffer = buffer, job = job }
+  sessions[agent] = { buffer = buffer, job = job, pid = vim.fn.jobpid(job) }
+  M.report()
   enter()
 end
 

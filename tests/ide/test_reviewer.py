@@ -81,7 +81,7 @@ class Bridge:
         self.editor = Memory()
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
-        self.reviewer = Reviewer(self.reviews, lambda: self.about, self._known_as)
+        self.reviewer = Reviewer(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
         self.reviews.arbiter = self.reviewer
 
     def _known_as(self, owner: Hashable) -> tuple[int | None, str]:

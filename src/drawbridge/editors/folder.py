@@ -159,6 +159,9 @@ class Folder:
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         self._say(f"{self._shown(path)} is written.", "dim")
 
+    async def type_prompt(self, terminal: int, text: str) -> None:
+        raise Refused("There is no terminal here in which an agent runs. Nothing was typed.")
+
     async def tell(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)

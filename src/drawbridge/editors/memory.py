@@ -39,6 +39,7 @@ from drawbridge.editors.port import (
     Selection,
     SelectionChanged,
     Tab,
+    TerminalsChanged,
 )
 from drawbridge.errors import EditorGone, EditorHung, Refused
 from drawbridge.text import split, utf16_length
@@ -72,6 +73,7 @@ class Memory:
         self.told: list[tuple[str, Level]] = []
         self.announced: list[BridgeState] = []
         self.opened: list[OpenRequest] = []
+        self.terminals: dict[int, list[str]] = {}
         self.hung = False
         """While it is True every call raises ``EditorHung``."""
         self._folders = tuple(folders)
@@ -111,6 +113,11 @@ class Memory:
     def change_folders(self, *folders: str) -> None:
         self._folders = folders
         self._report(FoldersChanged(folders))
+
+    def open_terminal(self, pid: int) -> None:
+        """An agent is started in a terminal; ``terminals`` has its prompts."""
+        self.terminals[pid] = []
+        self._report(TerminalsChanged(tuple(self.terminals)))
 
     def leave(self) -> None:
         """End, as an editor does that is quit or killed."""
@@ -215,6 +222,12 @@ class Memory:
         buffer = self.buffers.get(path)
         if buffer is not None and (not buffer.modified or self._before.get(proposal_id) == buffer.text):
             buffer.text = buffer.saved = text
+
+    async def type_prompt(self, terminal: int, text: str) -> None:
+        self._answer()
+        if terminal not in self.terminals:
+            raise Refused("The terminal is closed. Nothing was typed.")
+        self.terminals[terminal].append(text)
 
     async def tell(self, message: str, level: Level = "info") -> None:
         self._answer()

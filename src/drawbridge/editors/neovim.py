@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from drawbridge.editors.port import (
     SelectionChanged,
     Severity,
     Tab,
+    TerminalsChanged,
 )
 from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
 
@@ -52,11 +54,21 @@ return require('drawbridge.link').REVISION
 """
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
-REVISION: Final = 1
+REVISION: Final = 2
 """Of what the two halves say to each other; the same number stands in ``link.lua``."""
+
+NOT_SHOWN: Final = (
+    "The agent's terminal did not show the prompt as it was sent: somebody may have typed there. "
+    "It was taken out again and not sent. Try again later."
+)
 
 CLOSE_SECONDS: Final = 1.0
 """How long a busy Neovim is waited for at the end; it also sees the connection close."""
+
+PASTE_SECONDS: Final = 2.0
+"""That an agent in a terminal may take to show what was pasted: 0.1 to 0.3 s on a quiet machine."""
+
+PASTE_LOOK_SECONDS: Final = 0.03
 
 SEVERITIES: Final[dict[int, Severity]] = {1: "Error", 2: "Warning", 3: "Info", 4: "Hint"}
 
@@ -182,6 +194,15 @@ class Neovim:
     async def tell(self, message: str, level: Level = "info") -> None:
         await self._ask("tell", message=message, level=level)
 
+    async def type_prompt(self, terminal: int, text: str) -> None:
+        await self._ask("paste", pid=terminal, text=text)
+        until = time.monotonic() + PASTE_SECONDS
+        while not await self._ask("submit", pid=terminal):
+            if time.monotonic() > until:
+                await self._ask("take_back", pid=terminal)
+                raise Refused(NOT_SHOWN)
+            await asyncio.sleep(PASTE_LOOK_SECONDS)
+
     async def _ask(self, method: str, **params: Any) -> Any:
         """One call of the Lua half. What is None is left out."""
         given = {name: value for name, value in params.items() if value is not None}
@@ -208,6 +229,8 @@ class Neovim:
         elif event == "mentioned":
             lines = (payload["first"], payload["last"]) if "first" in payload else None
             self._listener(Mentioned(payload["path"], lines))
+        elif event == "terminals":
+            self._listener(TerminalsChanged(tuple(payload["pids"])))
         elif event == "folders":
             self._listener(FoldersChanged(tuple(payload["folders"])))
         elif (decided := self._reviews.heard(event, payload)) is not None:

@@ -174,6 +174,12 @@ class FoldersChanged(Struct, frozen=True):
     folders: tuple[str, ...]
 
 
+class TerminalsChanged(Struct, frozen=True):
+    """The editor's own terminals whose agent takes prompts by ``type_prompt``: the process that was started in each."""
+
+    pids: tuple[int, ...]
+
+
 class Decided(Struct, frozen=True):
     """The person decided the proposal ``proposal_id`` in this editor. Sent at most once for each; its view is closed."""
 
@@ -185,7 +191,7 @@ class Gone(Struct, frozen=True):
     """The editor ended or its connection broke. The last event."""
 
 
-EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | Decided | Gone
+EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | Gone
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
@@ -264,6 +270,14 @@ class Editor(Protocol):
 
         An unmodified buffer is reloaded. A buffer with unsaved changes takes ``text`` over only if it is still what it
         was when the proposal was shown (whose ``new_text`` contained those changes); otherwise it is left alone.
+        """
+        ...
+
+    async def type_prompt(self, terminal: int, text: str) -> None:
+        """Send a prompt to the agent in a terminal, named by its process, as if the person had typed it; focus and mode stay.
+
+        Control characters are left out, but for line ends and tabs. Raises ``Refused`` where nothing was sent: the terminal
+        is gone, shows no prompt, or the person has begun to type in it.
         """
         ...
 

@@ -19,6 +19,7 @@ from drawbridge.editors.port import (
     Level,
     Mentioned,
     SelectionChanged,
+    TerminalsChanged,
 )
 from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.claude import ClaudeClients
@@ -83,6 +84,7 @@ class Bridge:
         self._editor = editor
         self._stop = stop
         self._fixed_folders = bool(values["workspace"])
+        self._terminals: tuple[int, ...] = ()
         patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
         self.workspace = Workspace(editor, folders, Privacy(patterns, context=values["context"]))
         hosts = LOOPBACK_HOSTS.union(name.lower() for name in values["host"])
@@ -104,9 +106,13 @@ class Bridge:
         self._reviewer = Reviewer(
             self.workspace.reviews,
             lambda: wire.Bridge(
-                editor.name, tuple(self.workspace.folders) if folders_offered else (), tuple(self.claude.pids)
+                editor.name,
+                tuple(self.workspace.folders) if folders_offered else (),
+                tuple(self.claude.pids),
+                self._terminals,
             ),
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
+            editor.type_prompt,
         )
         self.workspace.reviews.arbiter = self._reviewer
         self._reviewing: asyncio.Task[None] | None = None
@@ -149,6 +155,9 @@ class Bridge:
                     self.workspace.folders = folders
                     self._write_files()
                     self._reviewer.changed()
+            case TerminalsChanged(pids):
+                self._terminals = pids
+                self._reviewer.changed()
             case Decided():
                 self.workspace.reviews.decided(event)
             case Gone():

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 from drawbridge import private_socket
@@ -30,22 +30,28 @@ logger = logging.getLogger("drawbridge.reviewer")
 
 
 class Reviewer:
-    """``about``: the editor as the server is to know it. ``known_as``: an agent's process and session, by its connection."""
+    """``about``: the editor as the server is to know it. ``known_as``: an agent's process and session, by its connection.
+
+    ``type_prompt``: the editor's.
+    """
 
     def __init__(
         self,
         reviews: Reviews,
         about: Callable[[], wire.Bridge],
         known_as: Callable[[Hashable], tuple[int | None, str]],
+        type_prompt: Callable[[int, str], Awaitable[None]],
     ) -> None:
         self._reviews = reviews
         self._about = about
         self._known_as = known_as
+        self._type_prompt = type_prompt
         self._writer: asyncio.StreamWriter | None = None
         self._told: wire.Bridge | None = None
         self._open: dict[str, wire.Proposed] = {}
         self._rulings: dict[str, asyncio.Future[bool]] = {}
         self._offered: dict[str, asyncio.Task[None]] = {}
+        self._typing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -157,10 +163,11 @@ class Reviewer:
         for ruling in self._rulings.values():
             if not ruling.done():
                 ruling.set_result(True)
-        offered, self._offered = list(self._offered.values()), {}
-        for task in offered:
+        open_tasks = [*self._offered.values(), *self._typing]
+        self._offered.clear()
+        for task in open_tasks:
             task.cancel()
-        await asyncio.gather(*offered, return_exceptions=True)
+        await asyncio.gather(*open_tasks, return_exceptions=True)
 
     def _send(self, said: wire.FromPeer) -> None:
         if self._writer is not None:
@@ -177,10 +184,23 @@ class Reviewer:
             case wire.Answer(id, by, text):
                 self._open.pop(id, None)
                 self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
+            case wire.Prompt():
+                typing = asyncio.get_running_loop().create_task(self._type(said))
+                self._typing.add(typing)
+                typing.add_done_callback(self._typing.discard)
             case wire.Ruling(id, won):
                 ruling = self._rulings.get(id)
                 if ruling is not None and not ruling.done():
                     ruling.set_result(won)
+
+    async def _type(self, prompt: wire.Prompt) -> None:
+        try:
+            await self._type_prompt(prompt.pid, prompt.text)
+        except DrawbridgeError as error:
+            logger.info("a prompt was not sent: %s", error)
+            self._send(wire.Untyped(prompt.id, str(error)))
+        else:
+            self._send(wire.Typed(prompt.id))
 
     async def _show(self, offer: wire.Offer) -> None:
         """Another agent's change, until it is decided here or elsewhere."""

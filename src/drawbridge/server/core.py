@@ -33,6 +33,7 @@ from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 from drawbridge.server.run import Order
 from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.terminals import ABOVE
 from drawbridge.server.upkeep import Retention, Upkeep
 
 logger = logging.getLogger("drawbridge.server")
@@ -244,6 +245,8 @@ class Core:
     # Runs.
 
     async def execute(self, command: protocol.Execute, client: Subscriber) -> Answer:
+        if session := self.desk.find(command.project_id):
+            return await self.desk.execute(session, command, client, lambda: self._check_typed(session))
         project = self.projects.get(command.project_id)
         known = project.accepted_before(command.request_id, command.prompt)
         if known is not None:
@@ -263,6 +266,12 @@ class Core:
             attachments=attachments,
         )
         return project.execute(order, client, queue=command.queue)
+
+    def _check_typed(self, session: DeskSession) -> None:
+        """An agent at a desk is as its person has started it: it is prompted where a run might be like that."""
+        path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
+        if not self._usable(path) or self._allowed(now, Options()) != self.house.granted(path, now):
+            raise ClientError("PERMISSION_DENIED", ABOVE)
 
     def _allowed(self, options: Options, usual: Options) -> Options:
         """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the

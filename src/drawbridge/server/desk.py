@@ -20,11 +20,15 @@ from msgspec import Struct
 
 from drawbridge.errors import DrawbridgeError
 from drawbridge.private_files import make_private_directory, process_alive, write_private
-from drawbridge.server import desk_events, messages, metadata, records, transcript
+from drawbridge.server import desk_events, messages, metadata, protocol, records, transcript
+from drawbridge.server.desk_prompts import Sent
 from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.history import FsyncPolicy, History
 from drawbridge.server.house import House
+from drawbridge.server.messages import Answer
 from drawbridge.server.shown import now
+from drawbridge.server.subscriber import Subscriber
+from drawbridge.server.terminals import Terminals
 from drawbridge.server.transcript_file import NotItsFile, TranscriptFile, checked
 
 logger = logging.getLogger("drawbridge.server")
@@ -48,6 +52,7 @@ class Facts(Struct):
     pid: int | None = None
     transcript: str = ""
     permission_mode: str | None = None
+    sent: Sent | None = None
 
 
 class Follower:
@@ -57,6 +62,7 @@ class Follower:
         self.session = session
         self.directory = directory
         self.facts = facts
+        session.prompts.sent, session.prompts.save = facts.sent, self.save
         self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
         self._file: TranscriptFile | None = None
         self._seen = False
@@ -78,11 +84,18 @@ class Follower:
             self.save()
 
     def save(self) -> None:
+        self.facts.sent = self.session.prompts.sent
         try:
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.session.id, error)
         self.session.journal.save()
+
+    async def up_to_date(self) -> None:
+        """What was told so far has been worked on."""
+        done = asyncio.Event()
+        self.soon(done.set)
+        await done.wait()
 
     def _open_file(self) -> None:
         if self._file is not None or not self.facts.transcript:
@@ -172,6 +185,17 @@ class Desk:
     def find(self, id: str) -> DeskSession | None:
         follower = self._followers.get(id)
         return follower.session if follower else None
+
+    @property
+    def terminals(self) -> Terminals:
+        return self._house.terminals
+
+    async def execute(
+        self, session: DeskSession, command: protocol.Execute, client: Subscriber, check: Callable[[], None]
+    ) -> Answer:
+        """A prompt for its agent, if ``check`` has nothing against it. Raises ``ClientError``."""
+        await self._followers[session.id].up_to_date()
+        return await session.prompts.execute(command, client, check)
 
     def load(self) -> None:
         """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""

@@ -8,9 +8,11 @@ bridge's proposal is the question.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import uuid
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
@@ -64,6 +66,7 @@ class Bridges:
     def __init__(self, desk: Desk, reviewers: Reviewers) -> None:
         self._desk = desk
         self._reviewers = reviewers
+        self._terminals = desk.terminals
         self._lines: dict[tuple[int, str], BridgeLine] = {}
         self._sessions: dict[tuple[int, str], DeskSession] = {}
 
@@ -97,12 +100,15 @@ class Bridges:
     def _said(self, editor: Editor, said: wire.FromPeer) -> None:
         match said:
             case wire.Bridge():
-                editor.about = said
-                self._reviewers.came(editor)
+                self._came(editor, said)
             case wire.Answered(id, text):
                 self._reviewers.answered(editor, id, text)
             case wire.Declined(id):
                 self._reviewers.declined(editor, id)
+            case wire.Typed(id):
+                self._terminals.answered(editor, id, None)
+            case wire.Untyped(id, reason):
+                self._terminals.answered(editor, id, reason)
             case wire.Proposed():
                 self._proposed(editor, said)
             case wire.Decided(id, text):
@@ -113,12 +119,29 @@ class Bridges:
             case wire.Hook():
                 raise ValueError("a hook's line at a bridge's connection")
 
+    def _came(self, editor: Editor, about: wire.Bridge) -> None:
+        with self._terminals_change():
+            editor.about = about
+            self._terminals.came(editor)
+        self._reviewers.came(editor)
+
     def _went(self, editor: Editor) -> None:
         self._reviewers.went(editor)
+        with self._terminals_change():
+            self._terminals.went(editor)
         for key in [key for key in self._lines if key[0] == _key(editor)]:
             self._gone(self._lines.pop(key), settled=False)
         for key in [key for key in self._sessions if key[0] == _key(editor)]:
             self._sessions.pop(key).end()
+
+    @contextlib.contextmanager
+    def _terminals_change(self) -> Iterator[None]:
+        """Clients are told afterwards which sessions take prompts now, and which no more."""
+        before = {session.id: session.prompts.taken for session in self._desk}
+        yield
+        for session in self._desk:
+            if session.prompts.taken != before[session.id]:
+                session.publish_state()
 
     def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
         shown = self._lines[_key(editor), said.id] = BridgeLine(editor, said)

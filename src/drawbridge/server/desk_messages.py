@@ -16,9 +16,11 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal of the server's machine.
 
     ``state`` "waiting": for an answer; "finished": for the person's next prompt, at the desk; "ended": its program has ended.
-    ``permission_mode`` is the agent's word; in some nothing is asked (``asks`` false).
+    ``permission_mode`` is the agent's word; in some nothing is asked (``asks`` false). ``prompts``: it takes them by
+    ``execute``, since its terminal is one of an editor of ours.
     """
 
     state: DeskState
     permission_mode: str | None = None
     asks: bool = True
+    prompts: bool = False

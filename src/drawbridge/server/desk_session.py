@@ -23,6 +23,7 @@ from drawbridge.server.agents.program import read_file
 from drawbridge.server.approvals import Approvals
 from drawbridge.server.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
 from drawbridge.server.desk_outcome import Outcomes
+from drawbridge.server.desk_prompts import Prompts
 from drawbridge.server.history import History
 from drawbridge.server.house import House
 from drawbridge.server.journal import Journal
@@ -34,9 +35,6 @@ from drawbridge.server.subscriber import Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 ELSEWHERE = "answered elsewhere"
-AT_DESK = "desk"
-"""Who says what is said there."""
-
 CALLS_REMEMBERED = 100
 """Calls of the agent whose result is still to come."""
 
@@ -80,12 +78,17 @@ class DeskSession:
         self._lines: dict[str, list[Line]] = {}
         self._calls: OrderedDict[str, transcript.Call] = OrderedDict()
         self.outcomes = Outcomes(read_file)
+        self.prompts = Prompts(self, house.terminals)
 
     # What clients see.
 
     @property
     def questions(self) -> Questions:
         return self.approvals.questions
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
 
     @property
     def state(self) -> DeskState:
@@ -113,7 +116,9 @@ class DeskSession:
             "approvals": self.approvals.waiting(),
             "first_message_time": instant(self.history.first_time),
             "last_message_time": instant(self.history.last_time),
-            "desk": DeskInfo(state=self.state, permission_mode=mode, asks=mode not in ASKS_NOTHING),
+            "desk": DeskInfo(
+                state=self.state, permission_mode=mode, asks=mode not in ASKS_NOTHING, prompts=self.prompts.taken
+            ),
         }
 
     def snapshot(self) -> messages.ProjectJoined:
@@ -157,7 +162,7 @@ class DeskSession:
             case "SessionStart" if event.source != "compact":
                 self._finish("completed", quiet=True)
             case "UserPromptSubmit":
-                self._begin(event.prompt_id, event.prompt)
+                self._begin(event.prompt_id, self.prompts.begun(event.prompt_id, event.prompt))
             case "PermissionRequest" if line is not None:
                 self._begin(event.prompt_id)
                 return self._ask(event, line, proposal)
@@ -263,8 +268,8 @@ class DeskSession:
             case transcript.Prompt():
                 if self.turn is None or self.turn.id != entry.turn:
                     self._finish("completed", quiet=True)
-                self._keep("client", transcript.prompt_record(entry, AT_DESK))
-                self._begin(entry.turn, entry.text)
+                self._keep("client", self.prompts.record(entry))
+                self._begin(entry.turn, self.prompts.recorded(entry))
             case transcript.Said():
                 self._keep("claude", entry.data)
                 self.last_text = entry.text or self.last_text
@@ -294,5 +299,6 @@ class DeskSession:
             self.approvals.withdraw(asked, reason)
             for line in self._lines.pop(asked.approval.id, ()):
                 line.settled()
+        self.prompts.close()
         self.journal.save()
         self.history.close()

@@ -17,6 +17,7 @@ from drawbridge.server import protocol as say
 from drawbridge.server.blobs import Blobs, no_blob, piece
 from drawbridge.server.client import Client
 from drawbridge.server.client_errors import ClientError, not_written
+from drawbridge.server.desk import PREFIX
 from drawbridge.server.messages import Answer
 from drawbridge.server.notify_push import Subscriptions
 from drawbridge.server.places import allowed
@@ -289,7 +290,9 @@ class Dispatch:
 
 
 def takes_long(command: say.Command) -> bool:
-    return isinstance(command, TAKE_LONG)
+    return isinstance(command, TAKE_LONG) or (
+        isinstance(command, say.Execute) and command.project_id.startswith(PREFIX)  # typed into a terminal
+    )
 
 
 def _identity(client: Client) -> scopes.Identity:

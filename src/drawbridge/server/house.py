@@ -24,6 +24,7 @@ from drawbridge.server.orphans import Running
 from drawbridge.server.replies import DiskWarning
 from drawbridge.server.reviewers import Reviewers
 from drawbridge.server.subscriber import Frame, Subscriber, one_by_one
+from drawbridge.server.terminals import Terminals
 from drawbridge.server.warm import Warm
 
 
@@ -91,6 +92,7 @@ class House:
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.metrics = Metrics()
         self.reviewers = Reviewers()
+        self.terminals = Terminals()
         self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits.warm_processes, limits.warm_seconds)

@@ -149,11 +149,11 @@ def _fate(found: _Line) -> Fate:
     return "rejected" if found.tool_denial_kind == REJECTED else "denied"
 
 
-def prompt_record(prompt: Prompt, by: str) -> bytes:
-    """As ``records.prompt``, with where it stands in the file."""
-    return _encode(
-        {"type": "user", "message": {"prompt": prompt.text}, "run_id": prompt.turn, "by": by, "uuid": prompt.uuid}
-    )
+def prompt_record(prompt: Prompt, by: str, *, text: str | None = None, request_id: str | None = None) -> bytes:
+    """As ``records.prompt``, with where it stands in the file. ``text``: what was said, where the file has more round it."""
+    words = prompt.text if text is None else text
+    said = {"type": "user", "message": {"prompt": words}, "run_id": prompt.turn, "by": by, "uuid": prompt.uuid}
+    return _encode(said if request_id is None else said | {"request_id": request_id})
 
 
 class _Place(Struct):

@@ -27,11 +27,15 @@ class Hook(Struct, tag="hook", frozen=True):
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
-    """A bridge's first line, and again at each change. ``pids``: those agents that are connected to it, as far as known."""
+    """A bridge's first line, and again at each change. ``pids``: those agents that are connected to it, as far as known.
+
+    ``terminals``: the processes that its editor has started in terminals whose agent takes prompts.
+    """
 
     editor: str
     folders: tuple[str, ...]
     pids: tuple[int, ...] = ()
+    terminals: tuple[int, ...] = ()
 
 
 class Proposed(Struct, tag="proposed", frozen=True):
@@ -77,7 +81,20 @@ class Declined(Struct, tag="declined", frozen=True):
     id: str
 
 
-FromPeer: TypeAlias = Hook | Bridge | Proposed | Decided | Gone | Answered | Declined
+class Typed(Struct, tag="typed", frozen=True):
+    """The prompt stands in the agent's terminal, and Enter was pressed."""
+
+    id: str
+
+
+class Untyped(Struct, tag="untyped", frozen=True):
+    """It was not sent. ``reason``: sentences for people."""
+
+    id: str
+    reason: str
+
+
+FromPeer: TypeAlias = Hook | Bridge | Proposed | Decided | Gone | Answered | Declined | Typed | Untyped
 
 
 # What it says.
@@ -120,7 +137,15 @@ class Ruling(Struct, tag="ruling", frozen=True):
     won: bool
 
 
-ToBridge: TypeAlias = Offer | Withdraw | Answer | Ruling
+class Prompt(Struct, tag="prompt", frozen=True):
+    """To a bridge: send this to the agent in the terminal of the process ``pid``. ``Typed`` or ``Untyped`` answers."""
+
+    id: str
+    pid: int
+    text: str
+
+
+ToBridge: TypeAlias = Offer | Withdraw | Answer | Ruling | Prompt
 
 _from_peer: Final = msgspec.json.Decoder(FromPeer)
 _to_bridge: Final = msgspec.json.Decoder(ToBridge)

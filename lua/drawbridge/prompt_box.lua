@@ -1,0 +1,97 @@
+--- The prompt box of a `claude` in a terminal of ours: what stands in it, and a prompt that somebody elsewhere sends.
+---
+--- As Claude Code 2.1.329 draws it: between the last two rules of the screen, ❯ before its first line. What the person has typed
+--- has the cursor's blank behind it; what the CLI suggests there has none, and goes with the first key. A paste of some lines
+--- is shown as [Pasted text #1 +9 lines].
+local M = {}
+
+local PASTE, PASTED = '\27[200~', '\27[201~'
+local ENTER, UNDO = '\r', '\31'
+local LOOKED_AT = 200 -- lines of a screen, at most
+
+local pasted = {} ---@type table<integer, string> What stands in the box until it is submitted, by the terminal's process.
+
+local function refuse(message)
+  error({ code = 'REFUSED', message = message })
+end
+
+--- Without blanks: lines are wrapped. Nor what joins letters to one sign, nor [⧉ In a.txt], which the CLI puts there.
+local function squeezed(text)
+  text = text:gsub('%s', ''):gsub('\194\160', ''):gsub('\226\128\141', ''):gsub('\239\184\143', '')
+  return (text:gsub('%[⧉[^%]]*%]', ''))
+end
+
+--- Nothing in a text ends the paste, or is a key: of the control characters only line ends and tabs are left.
+local function harmless(text)
+  text = text:gsub('\r\n?', '\n'):gsub('\194[\128-\159]', '')
+  return (text:gsub('[%z\1-\8\11-\31\127]', ''))
+end
+
+--- What stands in the box, squeezed, and whether the person has typed it. nil: the CLI shows no box, or is at work.
+local function content(buffer)
+  local lines = vim.api.nvim_buf_get_lines(buffer, -LOOKED_AT - 1, -1, false)
+  local rules = {}
+  for number, line in ipairs(lines) do
+    if vim.startswith(line, '───') then
+      table.insert(rules, number)
+    end
+  end
+  local top, bottom = rules[#rules - 1], rules[#rules]
+  if not top or not vim.startswith(lines[top + 1], '❯') then
+    return nil
+  end
+  local below = table.concat(lines, '\n', bottom + 1)
+  if below:find('❯', 1, true) or below:find('esc to interrupt', 1, true) then
+    return nil -- the choices of a dialog; a turn that goes on
+  end
+  local shown = squeezed((table.concat(lines, '', top + 1, bottom - 1):gsub('^❯', '')))
+  return shown, shown ~= '' and lines[bottom - 1]:sub(-1) == ' '
+end
+
+local function session_of(pid)
+  local session = require('drawbridge.terminal').session_of(pid)
+  if not session then
+    refuse('The terminal is closed. Nothing was typed.')
+  end
+  return session
+end
+
+--- Puts a prompt into the empty box. Neither windows nor modes change.
+---@param params {pid: integer, text: string}
+function M.paste(params)
+  local session = session_of(params.pid)
+  local shown, typed = content(session.buffer)
+  if not shown then
+    refuse('The agent takes no prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.')
+  elseif typed then
+    refuse('Somebody has begun to type a prompt there. Nothing was typed. Try again later.')
+  end
+  local text = harmless(params.text)
+  pasted[params.pid] = squeezed(text)
+  vim.api.nvim_chan_send(session.job, PASTE .. text .. PASTED)
+end
+
+--- Presses Enter, once the box shows what was pasted and nothing else; whether it did.
+---@param params {pid: integer}
+function M.submit(params)
+  local session = session_of(params.pid)
+  local shown = content(session.buffer)
+  if not shown or (shown ~= pasted[params.pid] and not shown:find('^%[Pastedtext#%d+[^%]]*%]$')) then
+    return false
+  end
+  pasted[params.pid] = nil
+  vim.api.nvim_chan_send(session.job, ENTER)
+  return true
+end
+
+--- Takes out of the box what was pasted.
+---@param params {pid: integer}
+function M.take_back(params)
+  local session = session_of(params.pid)
+  pasted[params.pid] = nil
+  if (content(session.buffer) or '') ~= '' then
+    vim.api.nvim_chan_send(session.job, UNDO)
+  end
+end
+
+return M

@@ -56,10 +56,18 @@ local function session_of(pid)
   return session
 end
 
+--- While Neovim waited for a key the bridge has given up.
+local function in_time(params)
+  if os.time() > params.before then
+    refuse('Neovim was busy for too long.')
+  end
+end
+
 --- Puts a prompt into the empty box. Neither windows nor modes change.
----@param params {pid: integer, text: string}
+---@param params {pid: integer, text: string, before: number}
 function M.paste(params)
   local session = session_of(params.pid)
+  in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
     refuse('The agent takes no prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.')
@@ -72,9 +80,10 @@ function M.paste(params)
 end
 
 --- Presses Enter, once the box shows what was pasted and nothing else; whether it did.
----@param params {pid: integer}
+---@param params {pid: integer, before: number}
 function M.submit(params)
   local session = session_of(params.pid)
+  in_time(params)
   local shown = content(session.buffer)
   if not shown or (shown ~= pasted[params.pid] and not shown:find('^%[Pastedtext#%d+[^%]]*%]$')) then
     return false

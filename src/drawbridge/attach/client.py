@@ -64,7 +64,8 @@ class Client:
 
     @property
     def may_steer(self) -> bool:
-        return self.may("execute") and not self.at_desk
+        project = self.project or {}
+        return self.may("execute") and (not self.at_desk or bool(project["desk"].get("prompts")))
 
     @property
     def project(self) -> Project | None:

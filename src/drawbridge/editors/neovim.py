@@ -195,9 +195,9 @@ class Neovim:
         await self._ask("tell", message=message, level=level)
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        await self._ask("paste", pid=terminal, text=text)
+        await self._ask("paste", pid=terminal, text=text, before=_soon())
         until = time.monotonic() + PASTE_SECONDS
-        while not await self._ask("submit", pid=terminal):
+        while not await self._ask("submit", pid=terminal, before=_soon()):
             if time.monotonic() > until:
                 await self._ask("take_back", pid=terminal)
                 raise Refused(NOT_SHOWN)
@@ -241,6 +241,11 @@ class Neovim:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener(Gone())
+
+
+def _soon() -> float:
+    """The time, since 1970, up to which a call may be carried out: earlier than the call is given up."""
+    return time.time() + neovim_rpc.CALL_SECONDS - 1
 
 
 def _position(value: dict[str, Any]) -> Position:

@@ -33,7 +33,6 @@ from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 from drawbridge.server.run import Order
 from drawbridge.server.subscriber import Frame, Subscriber
-from drawbridge.server.terminals import ABOVE
 from drawbridge.server.upkeep import Retention, Upkeep
 
 logger = logging.getLogger("drawbridge.server")
@@ -71,7 +70,7 @@ class Core:
         self.house = House(agents, limits, ceilings, data)
         self.projects = Projects(data, roots, self.house, fsync)
         self.desk = Desk(data, self.house, fsync)
-        self.upkeep = Upkeep(self.house, self.projects, retention)
+        self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
         self._blobs = blobs
         self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -246,7 +245,7 @@ class Core:
 
     async def execute(self, command: protocol.Execute, client: Subscriber) -> Answer:
         if session := self.desk.find(command.project_id):
-            return await self.desk.execute(session, command, client, lambda: self._check_typed(session))
+            return await self.desk.execute(session, command, client, lambda: self._as_a_run(session))
         project = self.projects.get(command.project_id)
         known = project.accepted_before(command.request_id, command.prompt)
         if known is not None:
@@ -267,11 +266,10 @@ class Core:
         )
         return project.execute(order, client, queue=command.queue)
 
-    def _check_typed(self, session: DeskSession) -> None:
-        """An agent at a desk is as its person has started it: it is prompted where a run might be like that."""
+    def _as_a_run(self, session: DeskSession) -> bool:
+        """Whether a run might be as the person has started this agent. Raises ``ClientError`` that says why not."""
         path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
-        if not self._usable(path) or self._allowed(now, Options()) != self.house.granted(path, now):
-            raise ClientError("PERMISSION_DENIED", ABOVE)
+        return self._usable(path) and self._allowed(now, Options()) == self.house.granted(path, now)
 
     def _allowed(self, options: Options, usual: Options) -> Options:
         """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the

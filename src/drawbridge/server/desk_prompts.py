@@ -20,7 +20,7 @@ from drawbridge.server.desk_messages import DeskState
 from drawbridge.server.messages import Answer
 from drawbridge.server.records import Memory, request_key
 from drawbridge.server.subscriber import Subscriber
-from drawbridge.server.terminals import ELSEWHERE, Terminals, typeable
+from drawbridge.server.terminals import ABOVE, ELSEWHERE, Terminals, typeable
 
 AT_DESK: Final = "desk"
 """Who says what is said there."""
@@ -81,15 +81,15 @@ class Prompts:
         """Whether clients can send some."""
         return not self._session.ended and self._terminals.hold(self._session.pid)
 
-    async def execute(self, command: protocol.Execute, client: Subscriber, check: Callable[[], None]) -> Answer:
+    async def execute(self, command: protocol.Execute, client: Subscriber, allowed: Callable[[], bool]) -> Answer:
         """Accepted when the agent has begun with it. A repeated ``request_id`` is answered, nothing is typed again.
 
-        ``check`` raises ``ClientError`` for what the owner does not allow.
+        ``allowed``: whether a client might have started the agent as it is.
         """
         sent = Sent(typeable(command.prompt), client.name, command.request_id)
         turn = self._session.memory.run_of(sent.request_id or "", sent.text)
         if turn is None:
-            turn = await asyncio.shield(self._again(sent) or self._first(sent, command, check))
+            turn = await asyncio.shield(self._again(sent) or self._first(sent, command, allowed))
         return Answer(type="accepted", project_id=self._session.id, data=messages.Accepted(turn, 0))
 
     def _again(self, asked: Sent) -> asyncio.Future[str] | None:
@@ -101,11 +101,12 @@ class Prompts:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return sending
 
-    def _first(self, sent: Sent, command: protocol.Execute, check: Callable[[], None]) -> asyncio.Future[str]:
+    def _first(self, sent: Sent, command: protocol.Execute, allowed: Callable[[], bool]) -> asyncio.Future[str]:
         if self._sending is not None and not self._sending.done():
             raise ClientError("PROCESS_ACTIVE", "Another prompt is just being typed there. Nothing was typed.")
         self._check(command)
-        check()
+        if not allowed():
+            raise ClientError("PERMISSION_DENIED", ABOVE)
         self._sending = asyncio.get_running_loop().create_task(self._send(sent))
         self._sending.add_done_callback(_seen)
         return self._sending

@@ -60,7 +60,7 @@ export class ConversationView {
     this._drawHead();
     this.composer.element.hidden = !this._may('execute');
     this.composer.sees = this._may('blob_put') && Boolean(this.client.hello?.pictures?.includes(this._project?.agent));
-    this._rights.hidden = this._may('execute');
+    this._rights.hidden = this._may('execute') && !this._project?.desk;
     fill(this._rights, ...this._instead());
     for (const card of this._cards.values()) card.redraw();
     this._shownStatus = undefined;
@@ -69,14 +69,22 @@ export class ConversationView {
 
   /** Whether it is possible here, and allowed to this device: a session in a terminal is steered there. */
   _may(/** @type {string} */ type) {
-    return this.client.may(type) && (!this._project?.desk || AT_THE_DESK.includes(type));
+    const desk = this._project?.desk;
+    return this.client.may(type) && (!desk || AT_THE_DESK.includes(type) || (type === 'execute' && Boolean(desk.prompts)));
   }
 
-  /** What stands where the prompt box would. @returns {(Node | string)[]} */
+  /** When this changes, what can be done here does too. */
+  get _look() {
+    const desk = this._project?.desk;
+    return `${desk?.state} ${desk?.prompts}`;
+  }
+
+  /** What stands where the prompt box would, or above it. @returns {(Node | string)[]} */
   _instead() {
     const project = this._project;
     if (!project?.desk) return [this.client.may('permission_response') ? 'This device may answer questions and stop runs, and no more.' : 'This device may watch, and no more.'];
-    const words = project.desk.state === 'ended' ? 'This session has ended.' : 'Prompts are typed at the desk, in the terminal of this session.';
+    const typed = this._may('execute') ? 'What you send is typed into the terminal of this session.' : 'Prompts are typed at the desk, in the terminal of this session.';
+    const words = project.desk.state === 'ended' ? 'This session has ended.' : typed;
     const fork = this.client.canFork(project) && button({ label: 'Go on from here', icon: 'fork', onclick: () => this.world.fork(project) });
     return [h('span', { text: words }), ...(fork ? [fork] : [])];
   }
@@ -104,7 +112,7 @@ export class ConversationView {
     this._drawLive(conversation);
     this._drawCards(conversation);
     this._drawPending(conversation);
-    if (this._project && this.drawn !== `${this._project.desk?.state}`) this.redraw();
+    if (this._project && this.drawn !== this._look) this.redraw();
     this.tick();
     this._drawMode(conversation);
     const kept = this._project?.first_seq ?? 1;
@@ -155,7 +163,7 @@ export class ConversationView {
   _drawHead() {
     const project = this._project;
     if (!project) return;
-    this.drawn = `${project.desk?.state}`;
+    this.drawn = this._look;
     const may = (/** @type {string} */ type) => this._may(type);
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
     this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...Object.entries(MODES).map(([value, text]) => h('option', { value, text })));

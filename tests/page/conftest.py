@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,11 +15,17 @@ from typing import IO, cast
 import pytest
 
 from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
-from tests.server.processes import COMMAND, Server, serving
+from tests.server import processes
+from tests.server.processes import Server
 
 from .rig import Browser
 
 ENDING_SECONDS = 15.0
+
+COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.exit(agent.serve())", "serve"]
+"""``drawbridge serve`` with a demo agent that does not keep tests waiting."""
+
+serving = functools.partial(processes.serving, command=COMMAND)
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +42,7 @@ def lasting() -> Iterator[Server]:
         root = Path(place)
         (root / "work").mkdir()
         arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", root / "data", "--allow", root / "work"]
+        arguments.append("--continue-limited")
         command = [*COMMAND, *map(str, arguments)]
         with (root / "errors").open("w+b") as errors:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)

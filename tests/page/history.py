@@ -10,10 +10,12 @@ from typing import Any
 from drawbridge.server.history import History
 
 
-def write_history(data: Path, project: str, said: Iterable[dict[str, Any]]) -> None:
-    """Lines of an agent, behind what is in the project's history already."""
+def write_history(data: Path, project: str, said: Iterable[dict[str, Any]], *, kept: int | None = None) -> None:
+    """Lines of an agent, behind what is in the project's history already. ``kept``: bytes; what is older is dropped."""
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")
     for line in said:
         history.append("claude", json.dumps(line).encode())
+    if kept is not None:
+        assert history.drop(None, kept)
     history.close()

@@ -71,6 +71,7 @@ def watched(browser: Browser, desk: ServedDesk, server: Server, *turns: Block) -
         yield claude, person
 
 
+@pytest.mark.thorough
 async def test_its_questions_are_answered_in_the_page(browser: Browser, desk: ServedDesk, desk_server: Server) -> None:
     new = desk.project / "new.txt"
     turns = [
@@ -108,6 +109,7 @@ async def test_its_questions_are_answered_in_the_page(browser: Browser, desk: Se
     assert new.read_text() == "mine\n"
 
 
+@pytest.mark.thorough
 async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_goes_on_there(
     browser: Browser, desk: ServedDesk, desk_server: Server
 ) -> None:

@@ -8,9 +8,11 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.server.processes import Server, serving
+import pytest
 
-from .conftest import page_of, project_in
+from tests.server.processes import Server
+
+from .conftest import page_of, project_in, serving
 from .rig import Browser, Person
 
 SAID = "[...document.querySelectorAll('.said:not(.live)')].map((one) => one.innerText)"
@@ -116,6 +118,7 @@ async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
             person.sees(".said", "Done.")
 
 
+@pytest.mark.thorough
 async def test_a_prompt_that_the_server_never_heard_runs_once_after_the_reload(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
@@ -143,6 +146,10 @@ async def test_another_person_removes_the_project(browser: Browser, server: Serv
             await other.hear("project_deleted")
         person.sees(".toast", "somebody removed it")
         person.sees(".side .empty", "No project yet")
+        person.loses("h2:has-text('blog')")
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as late:
+        late.sees(".toast", "not there any more")
+        late.until("location.hash === '#/'")
 
 
 async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, tmp_path: Path, directory: Path) -> None:

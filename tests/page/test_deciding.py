@@ -89,7 +89,13 @@ FINISHED = (
 """What comes behind the last word about a round. Of a long conversation only the end is in the page."""
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(1, marks=pytest.mark.thorough),
+        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+    ],
+)
 def test_two_browsers_answer_in_the_same_moment_and_one_of_them_counts(
     browser: Browser, address: str, directory: Path, rounds: int
 ) -> None:

@@ -60,14 +60,9 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
     assert left() == []
 
 
-def test_a_signal_ends_it_as_well(demo: subprocess.Popen[str]) -> None:
-    address_in(demo)
-    demo.terminate()
-    assert demo.wait(15) == 0
-    assert left() == []
-
-
-def test_the_page_is_opened_by_a_file_that_nobody_else_reads(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves_nothing(
+    browser: Browser, tmp_path: Path
+) -> None:
     """What a program is started with, everybody on the machine can read: the token is not among it."""
     opened, program = tmp_path / "opened", tmp_path / "browser"
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n')
@@ -82,11 +77,13 @@ def test_the_page_is_opened_by_a_file_that_nobody_else_reads(browser: Browser, t
         assert address.split("#")[0] in file.read_text()
         with browser.person(file.as_uri()) as person:
             person.sees(".approval h3", "README.md")
+            assert len(left()) == 1
     finally:
         process.terminate()
         assert process.wait(20) == 0
         assert process.stdout is not None
         process.stdout.close()
+    assert left() == []
 
 
 @pytest.mark.thorough

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server import history
 from tests import programs
-from tests.server.processes import Server, serving
+from tests.server.processes import Server
 
-from .conftest import page_of, project_in
+from .conftest import page_of, project_in, serving
 from .history import write_history
 from .rig import Browser, Person
 
@@ -64,7 +65,7 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
     raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.thorough)])
 async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
@@ -75,7 +76,7 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", f"Message {count}:")
-            scrolls_up_to(person, count - 600)
+            scrolls_up_to(person, count - 300)
             seqs = person.runs(SEQS)
             assert seqs == list(range(seqs[0], seqs[-1] + 1)), "in order, without a gap"
             assert len(seqs) <= 100, "the rest is not in the page"
@@ -93,18 +94,42 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
             person.loses(".jump")
 
 
-async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand(
+async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_said(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     data, text = tmp_path / "data", "a long text " * 100_000 + "and its end"
+    another = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 450_000}]}}
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
         project = await project_in(server, directory)
-    write_history(data, project, [{"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}])
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    long = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+    write_history(data, project, [another, long])
+    async with serving(data, "--no-tls", "--allow", directory.parent, "--max-history", "2") as server:
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.clicks("button:has-text('Cut here: show all (1.2 MB)')")
             person.sees("pre.whole")
             assert person.runs("document.querySelector('pre.whole').textContent") == text
+            assert person.reads(".toast") == []
+            person.prompts("/lines 100")
+            person.sees(".toast.problem", "The history of blog takes 1 MB of 2 MB")
+            person.clicks(".toast button")
+            person.loses(".toast")
+
+
+async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
+    browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_RECORDS", 10)
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    write_history(data, project, (says(number) for number in range(1, 36)), kept=10_000)
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".said", "Message 35:")
+            person.runs("document.querySelector('.scroller').scrollTop = 0")
+            person.sees(".divider", "What was said before is not kept any more")
+            assert min(numbers := person.runs(SEQS)) > 1
+            assert numbers == list(range(numbers[0], 36)), "what is left is all there"
 
 
 def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Server, address: str) -> None:

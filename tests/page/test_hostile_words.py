@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.processes import Server, serving
+from tests.server.processes import Server
 
-from .conftest import page_of, project_in
+from .conftest import page_of, project_in, serving
 from .history import write_history
 from .rig import Browser
 

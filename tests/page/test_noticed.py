@@ -25,6 +25,8 @@ SUBSCRIBE = f"""(() => {{
 }})()"""
 """Chromium's own service is not to be had in a test; what the page and the server make of it is."""
 
+NO_SERVICE = "PushManager.prototype.subscribe = async () => { throw new DOMException('no service', 'AbortError') };"
+
 REMEMBER_NOTICES = """(() => {
   self.told = [];
   const show = ServiceWorkerRegistration.prototype.showNotification;
@@ -77,13 +79,18 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
         assert person.runs("self.told") == [["blog waits for you", "A question about Edit", project, f"/#/p/{project}"]]
 
 
-async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back(
+async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_can_not(
     browser: Browser, server: Server
 ) -> None:
     with browser.person(page_of(server) + f"#token={server.token}") as person:
         person.sees(".side .empty", "No project yet")
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person.runs(NO_SERVICE)
+        switches(person, "while this page is closed")
+        person.sees("dialog .problem", "no service")
+        assert person.runs("localStorage.getItem('drawbridge.push')") is None
+        assert person.runs("document.querySelectorAll('dialog input:checked').length") == 0
         person.runs(SUBSCRIBE)
         switches(person, "while this page is closed")
         person.until("localStorage.getItem('drawbridge.push') === 'yes'")
@@ -93,22 +100,6 @@ async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_b
         person.until("localStorage.getItem('drawbridge.push') === null")
         person.until("!document.querySelector('dialog input:disabled')")
         assert json.loads((server.data / "push.json").read_text())["subscriptions"] == []
-
-
-async def test_a_browser_without_a_push_service_says_so_and_the_switch_stays_off(
-    browser: Browser, server: Server
-) -> None:
-    with browser.person(page_of(server) + f"#token={server.token}") as person:
-        person.sees(".side .empty", "No project yet")
-        person("allow", what=["notifications"], url=page_of(server))
-        person.runs("navigator.serviceWorker.ready.then(() => true)")
-        person.runs(
-            "PushManager.prototype.subscribe = async () => { throw new DOMException('no service', 'AbortError') }"
-        )
-        switches(person, "while this page is closed")
-        person.sees("dialog .problem", "no service")
-        assert person.runs("localStorage.getItem('drawbridge.push')") is None
-        assert person.runs("document.querySelectorAll('dialog input:checked').length") == 0
 
 
 async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browser, server: Server) -> None:

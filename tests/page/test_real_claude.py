@@ -7,6 +7,8 @@ from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import Block, MessagesStub, ModelRequest, edit, read, text, tool_use
@@ -75,6 +77,7 @@ async def working(
                 yield person, model
 
 
+@pytest.mark.thorough
 async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:

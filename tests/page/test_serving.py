@@ -18,7 +18,7 @@ LONGEST_MODULE = 350
 
 
 def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection(server.url.split("/")[2], timeout=5)
+    connection = HTTPConnection(server.url.split("/")[2], timeout=15)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()

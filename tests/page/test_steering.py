@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
-from tests.server.processes import Server, serving
+from tests.server.processes import Server
 
-from .conftest import page_of, project_in
+from .conftest import page_of, project_in, serving
 from .rig import Browser
 
 WEB = Path(str(files("drawbridge") / "web"))
@@ -33,6 +34,20 @@ def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
         person.prompts("/fail")
         person.sees(".finished .problem", "The demo agent failed, as it was told to.")
         person.sees(".project .state", "Last run failed")
+
+
+def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_person_says_no(
+    browser: Browser, address: str
+) -> None:
+    lifted = datetime.now(UTC) + timedelta(hours=2)
+    with browser.person(address) as person:
+        person.prompts(f"/limit {lifted.timestamp()}")
+        person.sees(".finished .problem", f"{lifted:%H:%M}.")
+        person.sees(".project .state", "Goes on at")
+        person.sees(".run .state", f"{lifted:%H:%M}")
+        person.clicks("button:has-text('Do not go on')")
+        person.sees(".project .state", "Last run failed")
+        person.loses("button:has-text('Do not go on')")
 
 
 def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, directory: Path) -> None:

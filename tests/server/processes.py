@@ -10,7 +10,7 @@ import signal
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -66,9 +66,11 @@ class Server:
         return self._errors.read().decode()
 
 
-async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
+async def start(
+    errors: BinaryIO, *arguments: str | Path, command: Sequence[str] = COMMAND, **variables: str
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *command,
         *map(str, arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -78,10 +80,14 @@ async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> a
 
 
 @contextlib.asynccontextmanager
-async def serving(data: Path, *arguments: str | Path, **variables: str) -> AsyncIterator[Server]:
+async def serving(
+    data: Path, *arguments: str | Path, command: Sequence[str] = COMMAND, **variables: str
+) -> AsyncIterator[Server]:
     """On a free port of 127.0.0.1; ended as a person would, unless the test has done so."""
     with tempfile.TemporaryFile() as errors:
-        process = await start(errors, "--json", "--port", "0", "--data-dir", data, *arguments, **variables)
+        process = await start(
+            errors, "--json", "--port", "0", "--data-dir", data, *arguments, command=command, **variables
+        )
         assert process.stdout is not None
         try:
             async with asyncio.timeout(STARTING):

@@ -136,6 +136,12 @@ function said(/** @type {string} */ text, kind = '') {
   setTimeout(() => toast.remove(), 6000);
 }
 
+/** What somebody has to do something about: it stays until it was read. */
+function warn(/** @type {string} */ text) {
+  const toast = h('p', { class: 'toast problem', text }, button({ label: 'Close', icon: 'cross', bare: true, class: 'quiet', onclick: () => toast.remove() }));
+  toasts.append(toast);
+}
+
 const failed = (/** @type {any} */ error) => said(error?.message ?? String(error), 'problem');
 
 function showHelp() {
@@ -168,8 +174,8 @@ client.addEventListener('change', (event) => {
   draw(what !== 'conversation');
 });
 client.addEventListener('message', (event) => {
-  const { type, data } = /** @type {CustomEvent} */ (event).detail;
-  if (type === 'update' && data.update_type === 'disk_warning') said(data.data.message, 'problem');
+  const { type, project_id, data } = /** @type {CustomEvent} */ (event).detail;
+  if (type === 'update' && data.update_type === 'disk_warning') warn(client.projects.named(data.data.message, project_id));
 });
 client.addEventListener('refused', (event) => {
   const { prompt, project, error } = /** @type {CustomEvent} */ (event).detail;

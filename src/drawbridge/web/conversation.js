@@ -49,6 +49,12 @@ export class Conversation {
     return this.last >= this.cursor;
   }
 
+  /** Whether the oldest record that the server has is here, and there were others before it. @param {any} project */
+  beginsLate(project) {
+    const kept = project?.first_seq ?? 1;
+    return kept > 1 && this.first <= kept;
+  }
+
   /** How an approval was settled, as far as that was heard. @param {string} id */
   answerTo(id) {
     return this._answers.get(id);

@@ -32,6 +32,11 @@ export function clock(/** @type {string} */ time, now = new Date()) {
   return when.toDateString() === now.toDateString() ? hours : `${when.toLocaleDateString(undefined, { weekday: 'short' })} ${hours}`;
 }
 
+/** What is known about a limit of the agent's account. @param {string} until */
+export function liftedWords(until, now = new Date()) {
+  return Date.parse(until) > now.getTime() ? `The limit is lifted at ${clock(until, now)}.` : 'The limit is lifted by now.';
+}
+
 /** "Claude" of what the server calls claude. */
 export function agentName(/** @type {string} */ agent) {
   const own = /** @type {Record<string, string>} */ ({ claude: 'Claude', gemini: 'Gemini', codex: 'Codex' })[agent];

@@ -1,5 +1,7 @@
 // What is known of all projects, made from messages of the server. Pure.
 
+import { baseName } from './dom.js';
+
 /** A project as the server tells it, with `joined`-independent facts only. @typedef {any} Project */
 
 export class Projects {
@@ -13,7 +15,7 @@ export class Projects {
   /** What one message changes; whether it changed anything. @param {any} message @returns {boolean} */
   take({ type, project_id: id, data }) {
     if (type === 'project_list') {
-      this.all = new Map(data.projects.map((/** @type {Project} */ one) => [one.id, { ...this.all.get(one.id), ...one }]));
+      this.all = new Map(data.projects.map((/** @type {Project} */ one) => [one.id, one]));
       this.known = true;
       return true;
     }
@@ -22,14 +24,13 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, { ...this.all.get(told.id), queued: 0, ...told });
+      this.all.set(told.id, told); // all of it: what it does not have any more is not said
       return true;
     }
     if (what === 'project_deleted') return this.all.delete(told.project_id);
     if (what === 'permission_resolved' || what === 'permission_withdrawn') {
       return this._change(id, (project) => (project.approvals = project.approvals.filter((/** @type {any} */ one) => one.approval_id !== told.approval_id)));
     }
-    if (what === 'run_finished') return this._change(id, (project) => (project.outcome = told.outcome));
     return false;
   }
 
@@ -52,6 +53,12 @@ export class Projects {
     return sum;
   }
 
+  /** `text` with a project's id as the name that people know. @param {string} text @param {string | undefined} id */
+  named(text, id) {
+    const project = this.all.get(id ?? '');
+    return id && project ? text.replace(id, baseName(project.path)) : text;
+  }
+
   /** @param {string | undefined} id @param {(project: Project) => void} change */
   _change(id, change) {
     const project = this.all.get(id ?? '');
@@ -65,6 +72,12 @@ function waits(/** @type {Project} */ project, /** @type {any} */ { approval_id,
   if (!project.approvals.some((/** @type {any} */ one) => one.approval_id === approval_id)) {
     project.approvals = [...project.approvals, { approval_id, tool_name, created_at }];
   }
+}
+
+/** Whether the answer to a question can be the person's own text. @param {any} request @returns {boolean} */
+export function canBeEdited(request) {
+  const { proposal, truncated, changeable = true } = request;
+  return Boolean(proposal) && changeable && !truncated && editedInput(request, '') !== undefined;
 }
 
 /**

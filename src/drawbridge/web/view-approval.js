@@ -5,7 +5,7 @@ import { ago, button, fill, h, icon, shownPath, size } from './dom.js';
 import * as kept from './kept.js';
 import { code } from './markdown.js';
 import { QuestionForm } from './view-question.js';
-import { alwaysWords, editedInput } from './store.js';
+import { alwaysWords, canBeEdited, editedInput } from './store.js';
 
 const TITLES = { Edit: 'wants to change', MultiEdit: 'wants to change', Write: 'wants to write', NotebookEdit: 'wants to change', Bash: 'wants to run a command', WebFetch: 'wants to read a web page' };
 
@@ -43,8 +43,7 @@ export class ApprovalCard {
   }
 
   get canEdit() {
-    const { proposal, truncated, changeable = true } = this.request;
-    return this.canAnswer && Boolean(proposal) && changeable && !truncated && editedInput(this.request, '') !== undefined;
+    return this.canAnswer && canBeEdited(this.request);
   }
 
   accept() {

@@ -35,6 +35,7 @@ export class ConversationView {
     this._status = h('div', { class: 'run' });
     this._words = h('span', { class: 'state' });
     this._stop = button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: () => this.stop() });
+    this._stay = button({ label: 'Do not go on', icon: 'cross', class: 'stop', onclick: () => this.stop() });
     this._status.append(this._words);
     /** What stands there. @type {string | undefined} */
     this._shownStatus = undefined;
@@ -115,8 +116,7 @@ export class ConversationView {
     if (this._project && this.drawn !== this._look) this.redraw();
     this.tick();
     this._drawMode(conversation);
-    const kept = this._project?.first_seq ?? 1;
-    this._dropped.hidden = kept <= 1 || conversation.first > kept;
+    this._dropped.hidden = !conversation.beginsLate(this._project);
     this._empty.hidden = !conversation.joined || conversation.cursor > 0 || this._pending.childElementCount > 0;
     this._moved();
     this.list.settle();
@@ -130,13 +130,16 @@ export class ConversationView {
     const { run, queue, thinking } = conversation;
     const { kind, words } = standing(project);
     const text = [thinking && kind === 'working' ? 'Thinking' : words, since(run), queue.length ? `${queue.length} queued` : '', project.cost_usd ? money(project.cost_usd) : ''].filter(Boolean).join(' · ');
-    const shown = `${kind} ${Boolean(run)} ${text}`;
+    const shown = `${kind} ${Boolean(run)} ${Boolean(project.continues_at)} ${text}`;
     if (this._shownStatus === shown) return;
     this._shownStatus = shown;
     this._words.className = `state ${kind}`;
     fill(this._words, h('i', { class: 'dot' }), h('span', { text }));
-    if (run && this._may('agent_interrupt')) this._status.append(this._stop);
+    const may = this._may('agent_interrupt');
+    if (run && may) this._status.append(this._stop);
     else this._stop.remove();
+    if (!run && project.continues_at && may) this._status.append(this._stay);
+    else this._stay.remove();
   }
 
   async _send(/** @type {string} */ text, /** @type {import('./pictures.js').Picture[]} */ pictures) {

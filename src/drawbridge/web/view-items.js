@@ -3,6 +3,7 @@
 import { diffView } from './diff-view.js';
 import { button, duration, h, icon, money, shownPath, size } from './dom.js';
 import { code, markdown } from './markdown.js';
+import { liftedWords } from './project-words.js';
 import { settledWords } from './view-approval.js';
 import { changesView } from './view-changes.js';
 
@@ -86,9 +87,9 @@ function questionView(/** @type {any} */ { request, answer }, /** @type {any} */
 
 const OUTCOMES = { completed: 'Finished', failed: 'Failed', killed: 'Ended by force', timeout: 'Took too long and was ended', interrupted: 'Interrupted' };
 
-function finishedView(/** @type {any} */ { run_id: run, outcome, duration_ms: ms, cost_usd: cost, error }, /** @type {any} */ world) {
+function finishedView(/** @type {any} */ { run_id: run, outcome, duration_ms: ms, cost_usd: cost, error, retry_at: until }, /** @type {any} */ world) {
   const words = [OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (outcome)] ?? outcome, typeof ms === 'number' ? duration(ms) : '', cost ? money(cost) : ''].filter(Boolean);
-  return h('div', { class: `finished ${outcome}` }, h('p', { text: words.join(' · ') }), error && h('p', { class: 'problem', text: error }), world.changes && changesView(run, world));
+  return h('div', { class: `finished ${outcome}` }, h('p', { text: words.join(' · ') }), error && h('p', { class: 'problem', text: until ? `${error} ${liftedWords(until)}` : error }), world.changes && changesView(run, world));
 }
 
 function noticeView(/** @type {any} */ { text }) {

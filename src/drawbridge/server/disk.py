@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +75,11 @@ class Disk:
         with self._changing:
             self._total -= self._histories.pop(id, ("", 0))[1]
             self._crossed = {key for key in self._crossed if key[0] != id}
+
+    def forget_others(self, ids: Collection[str]) -> None:
+        """Those that are neither projects nor sessions at desks any more."""
+        for id in [id for id in self._histories if id not in ids]:
+            self.gone(id)
 
     def _size(self, id: str) -> int:
         return self._histories.get(id, ("", 0))[1]
@@ -155,9 +160,9 @@ class Disk:
 
 
 def _files(data: Path) -> Iterator[Path]:
-    """All but the histories of projects, which are known."""
+    """All but the histories of projects and of sessions at desks, which are known."""
     for directory, folders, files in os.walk(data):
-        if Path(directory).parent == data / "projects":
+        if Path(directory).parent in (data / "projects", data / "desk"):
             folders[:] = [name for name in folders if name != "logs"]
         yield from (Path(directory, name) for name in files)
 

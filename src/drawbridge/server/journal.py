@@ -31,6 +31,10 @@ class Journal:
     def memory(self) -> records.Memory:
         return self.data.memory
 
+    def has_room(self, more: int) -> bool:
+        """Whether the owner's limits leave room for so many bytes of an agent's."""
+        return self._house.disk.refusal(self.data.id, more) is None
+
     def write(self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
         record = self.history.append(direction, message)
         self._house.disk.now(self.data.id, self.data.path, self.history.size)

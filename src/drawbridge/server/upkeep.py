@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import records
+from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.house import House
 from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
@@ -32,10 +34,15 @@ class Retention(Struct, frozen=True):
 
 
 class Upkeep:
-    def __init__(self, house: House, projects: Projects, retention: Retention) -> None:
+    """``desk``: agents in terminals; their histories count and are dropped as the projects' are."""
+
+    def __init__(
+        self, house: House, projects: Projects, retention: Retention, desk: Iterable[DeskSession] = ()
+    ) -> None:
         self._house = house
         self._projects = projects
         self._retention = retention
+        self._desk = desk
 
     async def run(self, every: float = EVERY_SECONDS, seldom: float = SELDOM_SECONDS) -> None:
         """Until it is cancelled. A fault is in the log, and the next round comes."""
@@ -52,6 +59,9 @@ class Upkeep:
             await asyncio.sleep(every)
 
     async def look(self) -> None:
+        for session in self._desk:
+            self._house.disk.now(session.id, str(session.path), session.history.size)
+        self._house.disk.forget_others({one.id for one in [*self._projects, *self._desk]})
         await asyncio.to_thread(self._house.disk.measure)
         self._house.disk.look()
         if self._house.disk.too_much:
@@ -63,10 +73,10 @@ class Upkeep:
 
     async def clean(self) -> None:
         await asyncio.to_thread(self._projects.empty_trash)
-        for project in list(self._projects):
-            await self._drop(project)
+        for one in [*self._projects, *self._desk]:
+            await self._drop(one)
 
-    async def _drop(self, project: Project) -> None:
+    async def _drop(self, project: Project | DeskSession) -> None:
         days = self._retention.days
         before = None if days is None else datetime.now(UTC) - timedelta(days=days)
         try:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from drawbridge import private_socket
-from drawbridge.guard import find
+from drawbridge.guard import desk, find
 
 from . import processes
 from .conftest import Guard
@@ -82,9 +82,8 @@ class Server:
                 if not connection.recv(1):
                     self.gone.set()
                     return
-        if self.decision is not None:
-            connection.settimeout(None)
-            connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
+        connection.settimeout(None)
+        connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
 
     def end(self) -> None:
         self._go_on.set()
@@ -245,7 +244,7 @@ def test_a_hung_server_is_given_up_after_a_moment(guard: Guard) -> None:
         assert guard.log == []
 
 
-@pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b'{"decision": 1}\n', b'{"decision"\n', b'{"decision": {}}', b""])
+@pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b'{"decision": 1}\n', b'{"decision"\n'])
 def test_nonsense_of_a_server_is_no_opinion(guard: Guard, line: bytes) -> None:
     with private_socket.listening() as listener:
         listener.setblocking(True)
@@ -262,26 +261,110 @@ def test_nonsense_of_a_server_is_no_opinion(guard: Guard, line: bytes) -> None:
         thread.join(5)
 
 
-def waiting(guard: Guard, home: Path, server: Server) -> subprocess.Popen[bytes]:
-    """A question's process, at the moment when the server has heard of it."""
-    words = processes.fast_form(home, guard.settings)
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(processes.as_json(ASKED))
-    process.stdin.close()
-    assert server.asked.wait(5)
-    return process
+@contextlib.contextmanager
+def waiting(guard: Guard, home: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A question's process."""
+    words = [*before, *processes.fast_form(home, guard.settings)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(processes.as_json(ASKED))
+        process.stdin.close()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_question_goes_when_the_agent_ends_its_process(guard: Guard, home: Path, server: Server) -> None:
-    with waiting(guard, home, server) as process:
+    with waiting(guard, home) as process:
+        assert server.asked.wait(5)
         process.send_signal(signal.SIGTERM)
         assert server.gone.wait(5)
 
 
 def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, server: Server) -> None:
-    with waiting(guard, home, server) as process:
+    with waiting(guard, home) as process:
+        assert server.asked.wait(5)
         assert process.stdout is not None
         process.stdout.close()  # nobody reads there any more
         assert server.gone.wait(5)
         assert process.wait(5) == 0
+
+
+# A question outlives its server.
+
+
+def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str, Any]:
+    """What the next one says who comes to a server that then ends with these words."""
+    listener.settimeout(5)
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rb") as lines:
+        said: dict[str, Any] = json.loads(lines.readline())
+        connection.sendall(last_words)
+    return said
+
+
+@pytest.mark.parametrize(
+    "last_words", [b"", b'{"decision": {"behavi'], ids=["without a word", "in the middle of its answer"]
+)
+def test_a_question_whose_server_ends_is_the_same_one_at_the_next(guard: Guard, home: Path, last_words: bytes) -> None:
+    with waiting(guard, home) as process:
+        with private_socket.listening() as listener:
+            first = question_to(listener, last_words=last_words)
+        with private_socket.listening() as listener:
+            assert question_to(listener, last_words=b'{"decision": {"behavior": "allow"}}\n') == first
+        assert process.stdout is not None
+        output = process.stdout.read()
+    assert first["question"]
+    assert json.loads(output)["hookSpecificOutput"]["decision"] == ALLOW
+
+
+def test_no_two_questions_are_known_as_the_same(guard: Guard, server: Server) -> None:
+    server.answer(ALLOW)
+    guard.say(ASKED)
+    guard.say(ASKED)
+    assert len({each["question"] for each in server.heard}) == 2
+
+
+def test_who_had_no_server_waits_for_none(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_left_alone", never)
+    left_behind(f"{1:013d}-1.sock")
+    assert guard.say(ASKED) == {}
+
+
+def never(seconds: float) -> bool:
+    raise AssertionError("it waits")
+
+
+def test_a_server_is_looked_for_ever_less_often(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def left_alone(seconds: float) -> bool:
+        listener.close()
+        pauses.append(seconds)
+        return len(pauses) == 7
+
+    monkeypatch.setattr(desk, "_left_alone", left_alone)
+    with private_socket.listening() as listener:
+        thread = threading.Thread(target=question_to, args=[listener])
+        thread.start()
+        assert guard.say(ASKED) == {}
+        thread.join(5)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    assert guard.log == []
+
+
+@pytest.mark.parametrize("how", ["reads no more", "is gone"])
+def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Path, how: str) -> None:
+    """Gone also where something else holds its end of the pipe."""
+    agent = ["sh", "-c", 'echo $$; exec 3<&0; "$@" <&3 & wait', "agent"] if how == "is gone" else []
+    with waiting(guard, home, *agent) as process:
+        with private_socket.listening() as listener:
+            question_to(listener)
+        assert process.stdout is not None
+        if how == "is gone":
+            process.kill()
+            assert process.stdout.read().endswith(b"\n{}\n")  # to the end: nobody holds it any more
+        else:
+            process.stdout.close()
+            assert process.wait(5) == 0

@@ -137,7 +137,7 @@ async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
     task = bridge.propose(file)
     proposal = await bridge.shown()
     said = await server.hears(wire.Proposed)
-    assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812)
+    assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=said.question)
     await bridge.reviews.close("claude", "tab")
     assert isinstance(await decided(task), Withdrawn)
     assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=True)
@@ -150,6 +150,19 @@ async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, f
         assert (await server.hears(wire.Proposed)).id == proposal.id
         server.says(wire.Answer(proposal.id, "phone", NEW))
         assert await decided(task) == Accepted(NEW)
+
+
+async def test_what_is_open_when_a_server_ends_is_the_same_question_at_the_next(bridge: Bridge, file: Path) -> None:
+    another = file.with_name("b.py")
+    tasks = [bridge.propose(file, "one"), bridge.propose(another, "two")]
+    async with Server().listening() as server:
+        first = [await server.hears(wire.Proposed, number) for number in (1, 2)]
+    async with Server().listening() as server:
+        assert [await server.hears(wire.Proposed, number) for number in (1, 2)] == first
+        assert len({said.question for said in first} - {""}) == 2
+        for said in first:
+            server.says(wire.Answer(said.id, "phone", None))
+        assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
 async def test_unsaved_work_is_in_what_would_be_written_and_not_in_what_the_agent_wants(

@@ -1,7 +1,8 @@
 """A plain ``claude`` tells the agent server of this machine what it does, and a question of its waits there for an answer.
 
 Only where a server listens. It never holds the agent up: what is told is sent and forgotten, and while a question waits the
-CLI's own dialog stays as it is; who answers first decides (measured on 2.1.329). The lines are those of ``wire.desk``.
+CLI's own dialog stays as it is; who answers first decides (measured on 2.1.329). A question outlives its server: it is said
+again to the next one, as the same question. The lines are those of ``wire.desk``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import posix
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from select import POLLIN, poll
 
-from drawbridge.guard import agents, json_text
+from drawbridge.guard import agents, find, json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ MARK = b"DRAWBRIDGE_AGENT"
 
 PATIENCE = 0.3
 """Seconds for a server to take what it is told."""
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+"""Seconds between two looks for a server, once the one that had the question is gone; each is twice the one before."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -52,9 +57,28 @@ def report(
 
 
 def _told(connected: socket, call: agents.Call, environ: Mapping[bytes, bytes]) -> Any:
+    """The decision. None: there is none."""
+    line, waits = _line(call, environ), call.event == agents.ASKS
+    parent, pause = posix.getppid(), FIRST_PAUSE
+    heard = _talk(connected, line, waits=waits)
+    while heard == b"":
+        if _left_alone(pause) or posix.getppid() != parent:
+            return None
+        pause = min(2 * pause, LONGEST_PAUSE)
+        try:
+            again = _connect(find.servers(environ))
+            heard = heard if again is None else _talk(again, line, waits=waits)
+        except OSError:
+            continue  # it is gone already, or not ready to listen
+    answer = json_text.parse(heard) if heard else None
+    return answer.get("decision") if isinstance(answer, dict) else None
+
+
+def _talk(connected: socket, line: bytes, *, waits: bool) -> bytes | None:
+    """What the server says to it. ``b""``: the server has ended. None: nothing is waited for, or the agent has gone."""
     try:
-        connected.sendall(_line(call, environ))
-        return _wait(connected) if call.event == agents.ASKS else None
+        connected.sendall(line)
+        return _wait(connected) if waits else None
     finally:
         connected.close()
 
@@ -83,11 +107,14 @@ def _line(call: agents.Call, environ: Mapping[bytes, bytes]) -> bytes:
     process = environ.get(b"CLAUDE_PID", b"")
     pid = int(process) if process.isdigit() else posix.getppid()
     payload = {name: value for name, value in call.input.items() if name not in LEFT_OUT}
-    return json_text.dump({"type": "hook", "pid": pid, "payload": payload}).encode() + b"\n"
+    said = {"type": "hook", "pid": pid, "payload": payload}
+    if call.event == agents.ASKS:
+        said["question"] = posix.urandom(16).hex()
+    return json_text.dump(said).encode() + b"\n"
 
 
-def _wait(connected: socket) -> Any:
-    """The decision, for as long as it takes. None: it was settled at the desk, or the server or the agent has gone."""
+def _wait(connected: socket) -> bytes | None:
+    """A line, for as long as it takes; see ``_talk``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # it reports only that nobody reads there any more
@@ -95,10 +122,21 @@ def _wait(connected: socket) -> Any:
         ready = [number for number, _ in waiting.poll()]
         if STANDARD_OUTPUT in ready:
             return None
-        data = connected.recv(PORTION)
+        try:
+            data = connected.recv(PORTION)
+        except ConnectionError:
+            data = b""
         received += data
-        if not data or len(received) > LARGEST_ANSWER:
+        if len(received) > LARGEST_ANSWER:
             return None
         if received.endswith(b"\n"):
-            answer = json_text.parse(received)
-            return answer.get("decision") if isinstance(answer, dict) else None
+            return received
+        if not data:
+            return b""
+
+
+def _left_alone(seconds: float) -> bool:
+    """Whether the agent goes within that time."""
+    reader = poll()
+    reader.register(STANDARD_OUTPUT, 0)
+    return bool(reader.poll(int(seconds * 1000)))

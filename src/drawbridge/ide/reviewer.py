@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
@@ -96,6 +97,7 @@ class Reviewer:
             new_text=drafted.new_text,
             pid=pid,
             agent_text=None if new_text == drafted.new_text else new_text,
+            question=uuid.uuid4().hex,
         )
         if len(drafted.old_text) + len(drafted.new_text) + len(new_text) < wire.LINE_BYTES // 8:
             self._open[id] = said

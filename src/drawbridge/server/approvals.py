@@ -37,16 +37,32 @@ class Approvals:
         if offered:
             self._reviewers.offer(asked, agent, self._answering, besides)
 
+    def carry_on(self, asked: Asked, agent: str, *, besides: int | None, offered: bool) -> None:
+        """A question of before a restart, of which everybody was told; one that is settled is known to be."""
+        self.questions.add(asked)
+        if offered and self.questions.find(asked.approval.id):
+            self._reviewers.offer(asked, agent, self._answering, besides)
+
+    def let_go(self) -> None:
+        """The server ends: what is open stays so in the history."""
+        self.questions = Questions()
+
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
         """The first answer: it is in the history and told to the others. Raises ``ClientError`` for any other."""
         asked = self.questions.answer(approval_id, decision, by.name)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
-        resolved = messages.PermissionResolved(
-            approval_id=approval_id, by=by.name, decision=word, message=decision.message
+        resolved = records.Resolved(
+            approval_id=approval_id,
+            by=by.name,
+            decision=word,
+            message=decision.message,
+            updated_input=records.NOTHING if decision.updated_input is None else decision.updated_input,
+            remember=decision.remember,
         )
         seq = self._journal.event(records.RESOLVED, resolved, by, topic="approvals")
         self._reviewers.settled(approval_id, written=decision.allow)
-        return asked, messages.updated(records.RESOLVED, resolved, self._project_id, seq)
+        told = messages.PermissionResolved(approval_id=approval_id, by=by.name, decision=word, message=decision.message)
+        return asked, messages.updated(records.RESOLVED, told, self._project_id, seq)
 
     def withdraw(self, asked: Asked, reason: str) -> bool:
         """Whether it was still open."""

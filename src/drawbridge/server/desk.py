@@ -21,6 +21,7 @@ from msgspec import Struct
 from drawbridge.errors import DrawbridgeError
 from drawbridge.private_files import make_private_directory, process_alive, write_private
 from drawbridge.server import desk_events, messages, metadata, protocol, records, transcript
+from drawbridge.server.desk_carried import Carried, carried
 from drawbridge.server.desk_prompts import Sent
 from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.history import FsyncPolicy, History
@@ -39,6 +40,9 @@ MOST: Final = 50
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
 """Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
+
+RETURN_SECONDS: Final = 20.0
+"""After its start, in which a hook or a bridge comes again to a server; they look every 2 s."""
 
 RECORD_SECONDS: Final = 1.0
 """That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
@@ -191,15 +195,16 @@ class Desk:
         return self._house.terminals
 
     async def execute(
-        self, session: DeskSession, command: protocol.Execute, client: Subscriber, check: Callable[[], None]
+        self, session: DeskSession, command: protocol.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer:
-        """A prompt for its agent, if ``check`` has nothing against it. Raises ``ClientError``."""
+        """A prompt for its agent, where the owner of this server allows it. Raises ``ClientError``."""
         await self._followers[session.id].up_to_date()
-        return await session.prompts.execute(command, client, check)
+        return await session.prompts.execute(command, client, allowed)
 
     def load(self) -> None:
         """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""
         make_private_directory(str(self._place))
+        loop = asyncio.get_running_loop()
         for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
             try:
                 data = metadata.load(directory)
@@ -210,10 +215,21 @@ class Desk:
                 shutil.rmtree(directory, ignore_errors=True)
                 continue
             session = DeskSession(directory, data, history, self._house)
-            session.journal.recover()
             session.pid, session.permission_mode = facts.pid, facts.permission_mode
-            session.ended = facts.pid is None or not process_alive(facts.pid)
-            self._followers[session.id] = Follower(session, directory, facts)
+            self._recover(session)
+            follower = self._followers[session.id] = Follower(session, directory, facts)
+            if session.approvals:
+                loop.call_later(RETURN_SECONDS, follower.soon, session.await_no_longer)
+
+    def _recover(self, session: DeskSession) -> None:
+        """All is over, but for the questions of agents that live; of who has no process known it is seen whether they come."""
+        session.journal.catch_up()
+        going_on = Carried([], [])
+        if session.pid is None or process_alive(session.pid):
+            going_on = carried(session.history, session.journal.memory.approvals)
+        session.journal.recover([asked.approval.id for asked in going_on.asked])
+        session.carry_on(going_on)
+        session.ended = not (session.approvals if session.pid is None else process_alive(session.pid))
 
     def hook(self, event: desk_events.HookEvent, pid: int) -> Follower | None:
         """The session that a hook tells of: a new one, where it was not known. None: there is no more room."""
@@ -268,8 +284,9 @@ class Desk:
             await self._discard(follower)
 
     async def _discard(self, follower: Follower) -> None:
-        session = follower.session
-        await follower.close("it was taken from the list")
+        session, reason = follower.session, "it was taken from the list"
+        session.settle_all(reason)
+        await follower.close(reason)
         await asyncio.to_thread(shutil.rmtree, follower.directory, ignore_errors=True)
         gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
         for subscriber in session.journal.subscribers.values():

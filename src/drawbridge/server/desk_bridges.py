@@ -21,7 +21,8 @@ from drawbridge.server import desk_events
 from drawbridge.server.agents.port import Decision, Proposal, Question
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.desk import Desk
-from drawbridge.server.desk_session import DeskSession, Line
+from drawbridge.server.desk_lines import Line
+from drawbridge.server.desk_session import DeskSession
 from drawbridge.server.questions import Asked
 from drawbridge.server.reviewers import Editor, Person, Reviewers, decision
 from drawbridge.wire import desk as wire
@@ -39,6 +40,7 @@ class BridgeLine:
 
     def __init__(self, editor: Editor, said: wire.Proposed) -> None:
         self.pid = said.pid
+        self.question = said.question
         self.editor = editor
         self.said = said
         self.session: DeskSession | None = None
@@ -69,6 +71,8 @@ class Bridges:
         self._terminals = desk.terminals
         self._lines: dict[tuple[int, str], BridgeLine] = {}
         self._sessions: dict[tuple[int, str], DeskSession] = {}
+        self.ending = False
+        """The server ends: bridges go on, and come to the next one with what is open."""
 
     # The hook's question.
 
@@ -95,7 +99,8 @@ class Bridges:
             while line := await reader.readline():
                 self._said(editor, wire.told_server(line))
         finally:
-            self._went(editor)
+            if not self.ending:
+                self._went(editor)
 
     def _said(self, editor: Editor, said: wire.FromPeer) -> None:
         match said:
@@ -163,6 +168,9 @@ class Bridges:
         session = self._session_of(editor, said, agent)
         if session is None:
             return
+        shown.session, shown.asked = session, session.heard_again(shown)
+        if shown.asked is not None:
+            return
         given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
         question = Question(
             question_id=uuid.uuid4().hex,
@@ -171,13 +179,17 @@ class Bridges:
             suggestions=Raw(b"[]"),
             proposal=Proposal(said.path, said.old_text, said.new_text),
         )
-        shown.session, shown.asked = session, session.ask(question, shown)
+        shown.asked = session.ask(question, shown)
 
     def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> DeskSession | None:
         key = (_key(editor), said.session)
         known = self._sessions.get(key)
         if known is not None and self._desk.find(known.id) is known:
             return known
+        for session in self._desk:
+            if said.question and session.knows(said.question):
+                self._sessions[key] = session
+                return session
         folders = editor.about.folders if editor.about else ()
         path = next((folder for folder in folders if said.path.startswith(folder.rstrip("/") + "/")), None)
         follower = self._desk.begin(self._desk.new_id(), path or os.path.dirname(said.path), agent, "")

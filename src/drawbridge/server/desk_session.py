@@ -10,23 +10,26 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Raw, Struct
 
+from drawbridge.approval import State
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import desk_events, messages, metadata, records, transcript
 from drawbridge.server.agents.port import Decision, Proposal, Question
 from drawbridge.server.agents.program import read_file
 from drawbridge.server.approvals import Approvals
+from drawbridge.server.desk_carried import Carried
+from drawbridge.server.desk_lines import Awaited, Line
 from drawbridge.server.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
 from drawbridge.server.desk_outcome import Outcomes
 from drawbridge.server.desk_prompts import Prompts
 from drawbridge.server.history import History
 from drawbridge.server.house import House
 from drawbridge.server.journal import Journal
+from drawbridge.server.latest import Latest
 from drawbridge.server.messages import Answer
 from drawbridge.server.questions import Asked, Questions
 from drawbridge.server.shown import SHOWN_PROMPT, instant, now
@@ -35,22 +38,6 @@ from drawbridge.server.subscriber import Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 ELSEWHERE = "answered elsewhere"
-CALLS_REMEMBERED = 100
-"""Calls of the agent whose result is still to come."""
-
-
-class Line(Protocol):
-    """One way in which a question was heard of: the agent is reached by it."""
-
-    pid: int | None
-    in_editor: bool
-    """The question is shown in an editor anyway."""
-
-    def answer(self, asked: Asked, decision: Decision, by: str) -> None: ...
-
-    def settled(self) -> None:
-        """The question is no more."""
-        ...
 
 
 class Turn(Struct):
@@ -76,7 +63,8 @@ class DeskSession:
         self.last_text = ""
         """What the agent has said last."""
         self._lines: dict[str, list[Line]] = {}
-        self._calls: OrderedDict[str, transcript.Call] = OrderedDict()
+        self._known: Latest[str, Asked] = Latest()
+        self._calls: Latest[str, transcript.Call] = Latest()
         self.outcomes = Outcomes(read_file)
         self.prompts = Prompts(self, house.terminals)
 
@@ -164,6 +152,8 @@ class DeskSession:
             case "UserPromptSubmit":
                 self._begin(event.prompt_id, self.prompts.begun(event.prompt_id, event.prompt))
             case "PermissionRequest" if line is not None:
+                if asked := self.heard_again(line):
+                    return asked
                 self._begin(event.prompt_id)
                 return self._ask(event, line, proposal)
             case "PostToolUse" | "PostToolUseFailure":
@@ -215,7 +205,9 @@ class DeskSession:
 
     def ask(self, question: Question, line: Line) -> Asked:
         """A question; ``line`` reaches who has asked it."""
-        asked = Asked(question, self.turn.id if self.turn else "", now())
+        asked = Asked.new(question, self.turn.id if self.turn else "", now(), line.question)
+        if line.question:
+            self._known[line.question] = asked
         self.outcomes.asked_again(asked)
         self._lines[asked.approval.id] = [line]
         self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=not line.in_editor)
@@ -224,19 +216,65 @@ class DeskSession:
 
     def join(self, asked: Asked, line: Line) -> None:
         """The same question was heard of in another way too."""
-        self._lines[asked.approval.id].append(line)
+        if asked.approval.id in self._lines:
+            self._lines[asked.approval.id].append(line)
+
+    # What was asked before a restart.
+
+    def carry_on(self, carried: Carried) -> None:
+        """What waited then waits still, for an answer and for who has asked. Nobody is told anew."""
+        for call in carried.calls:
+            self._calls[call.id] = call
+        for asked in carried.asked:
+            self._known[asked.record.known_as] = asked
+            awaited = Awaited(self.pid)
+            self.approvals.carry_on(asked, self.data.agent, besides=self.pid, offered=not awaited.in_editor)
+            if asked.approval.state is State.OPEN:
+                self._lines[asked.approval.id] = [awaited]
+                if asked.record.run_id:
+                    self.turn = Turn(asked.record.run_id, "", time.monotonic())
+
+    def knows(self, question: str) -> bool:
+        return question in self._known
+
+    def heard_again(self, line: Line) -> Asked | None:
+        """The question that ``line`` comes with, if it was asked before: it waits on, or hears how it ended."""
+        asked = self._known.get(line.question)
+        if asked is None:
+            return None
+        self.ended = False
+        given, by = asked.approval.answer_given, asked.approval.answered_by
+        if lines := self._lines.get(asked.approval.id):
+            lines[0] = line
+        elif asked.approval.state is State.ANSWERED and given is not None and by is not None:
+            self.outcomes.add(asked, given)
+            line.answer(asked, given, by)
+        else:
+            line.settled()
+        self._changed()
+        return asked
+
+    def await_no_longer(self) -> None:
+        """Who has not come again by now has no question any more; should it come after all, it asks anew."""
+        missed = [asked for asked in self.approvals if isinstance(self._lines[asked.approval.id][0], Awaited)]
+        for asked in missed:
+            self._known.pop(asked.record.known_as, None)
+            self.settle(asked)
+        if missed and self.pid is None and not self.approvals:
+            self.ended = True
+        self._changed()
 
     # How questions end at the desk.
 
-    def settle(self, asked: Asked) -> None:
-        """It was answered there."""
-        if self.approvals.withdraw(asked, ELSEWHERE):
+    def settle(self, asked: Asked, reason: str = ELSEWHERE) -> None:
+        """It was answered there, or ``reason``."""
+        if self.approvals.withdraw(asked, reason):
             for line in self._lines.pop(asked.approval.id, ()):
                 line.settled()
 
-    def settle_all(self) -> None:
+    def settle_all(self, reason: str = ELSEWHERE) -> None:
         for asked in self.approvals:
-            self.settle(asked)
+            self.settle(asked, reason)
 
     def gone(self, line: Line) -> None:
         """The agent hears nothing by this line any more: its dialog is closed, or the program is gone."""
@@ -275,8 +313,6 @@ class DeskSession:
                 self.last_text = entry.text or self.last_text
                 for call in entry.calls:
                     self._calls[call.id] = call
-                    if len(self._calls) > CALLS_REMEMBERED:
-                        self._calls.popitem(last=False)
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, as_run=False)
@@ -284,7 +320,9 @@ class DeskSession:
                     self._finish("interrupted", quiet=quiet)
 
     def _keep(self, direction: Any, message: bytes) -> None:
-        if not self.journal.has_room(len(message)):  # it was said as the limit was reached; the agent keeps its own record
+        if not self.journal.has_room(
+            len(message)
+        ):  # it was said as the limit was reached; the agent keeps its own record
             return
         try:
             self.journal.write(direction, message)
@@ -296,11 +334,14 @@ class DeskSession:
         self.publish_state()
 
     def close(self, reason: str) -> None:
-        """The server ends: the agent goes on, and its questions are open at the desk only."""
+        """The server ends: the agent goes on. A question that is heard of again waits for that, others are open at the desk
+        only.
+        """
         for asked in self.approvals:
-            self.approvals.withdraw(asked, reason)
-            for line in self._lines.pop(asked.approval.id, ()):
-                line.settled()
+            if not asked.record.known_as:
+                self.settle(asked, reason)
         self.prompts.close()
         self.journal.save()
+        self.approvals.let_go()
+        self.turn = None
         self.history.close()

@@ -52,8 +52,9 @@ class HookLine:
 
     in_editor = False
 
-    def __init__(self, peer: Peer, pid: int) -> None:
-        self.pid: int | None = pid
+    def __init__(self, peer: Peer, said: wire.Hook) -> None:
+        self.pid: int | None = said.pid
+        self.question = said.question
         self._peer = peer
 
     def answer(self, asked: Asked, decision: Decision, by: str) -> None:
@@ -64,6 +65,8 @@ class HookLine:
         self._peer.hang_up()
 
     def settled(self) -> None:
+        if self.question:
+            self._peer.send(wire.Verdict())
         self._peer.hang_up()
 
 
@@ -95,6 +98,7 @@ class DeskSocket:
         self._talks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
+        self._bridges.ending = True
         for talk in self._talks:
             talk.cancel()
         await asyncio.gather(*self._talks, return_exceptions=True)
@@ -121,15 +125,20 @@ class DeskSocket:
             writer.close()
 
     async def _hook(self, peer: Peer, said: wire.Hook, reader: asyncio.StreamReader) -> None:
-        event = desk_events.read(said.payload)
+        line = HookLine(peer, said)
+        try:
+            event = desk_events.read(said.payload)
+        except ValueError:
+            line.settled()
+            raise
         follower = self._desk.hook(event, said.pid)
         if follower is None:
+            line.settled()
             return
         if event.hook_event_name != "PermissionRequest":
             text = event.last_assistant_message if event.hook_event_name == "Stop" else ""
             follower.soon(lambda: _told(follower, event), text)
             return
-        line = HookLine(peer, said.pid)
         proposed = _proposal(event)
         follower.soon(lambda: self._bridges.asked(follower.session, event, line, proposed))
         await reader.read(1)  # nothing more comes: it waits, or it is gone

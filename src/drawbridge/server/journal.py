@@ -5,6 +5,7 @@ remembered.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,20 @@ class Journal:
         except (DrawbridgeError, OSError) as error:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
-    def recover(self) -> None:
-        """After a restart: what the history has beyond the metadata is taken in, what was at work is over, all is at rest."""
+    def catch_up(self) -> None:
+        """After a restart: what the history has beyond the metadata is taken in."""
         for record in self.history.after(self.memory.seq):
             try:
                 self.memory.take(record.line)
             except records.NOT_OURS:
                 logger.warning("%s: record %d of its history is none of ours; it was left", self.data.id, record.seq)
-        approvals, runs = list(self.memory.approvals), list(self.memory.unfinished)
+
+    def recover(self, carried_on: Collection[str] = ()) -> None:
+        """The same, and what was at work is over, all is at rest; but for these approvals and the runs that they are of."""
+        self.catch_up()
+        going_on = {self.memory.approvals.get(approval_id) for approval_id in carried_on}
+        approvals = [approval_id for approval_id in self.memory.approvals if approval_id not in carried_on]
+        runs = [run_id for run_id in self.memory.unfinished if run_id not in going_on]
         for approval_id in approvals:
             self.event(records.WITHDRAWN, messages.PermissionWithdrawn(approval_id, "the server was restarted"))
         for run_id in runs:

@@ -8,7 +8,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from drawbridge.approval import Approval
+from drawbridge.approval import Approval, State
 from drawbridge.server import records
 from drawbridge.server.agents.port import Decision, Question
 from drawbridge.server.client_errors import ClientError
@@ -19,21 +19,27 @@ SETTLED_KEPT = 200
 class Asked:
     """A question: the approval, what the history keeps of it, and the agent's own number for it."""
 
-    def __init__(self, question: Question, run_id: str, created_at: str) -> None:
-        self.approval: Approval[Decision] = Approval(f"appr_{uuid.uuid4().hex}")
-        self.question_id = question.question_id
-        self.changeable = question.changeable
+    def __init__(self, record: records.Asked, question_id: str, created_at: str, seq: int = 0) -> None:
+        self.approval: Approval[Decision] = Approval(record.approval_id)
+        self.question_id = question_id
+        self.changeable = record.changeable
         self.created_at = created_at
-        self.seq = 0
-        self.record = records.Asked(
-            approval_id=self.approval.id,
+        self.seq = seq
+        self.record = record
+
+    @classmethod
+    def new(cls, question: Question, run_id: str, created_at: str, known_as: str = "") -> Asked:
+        record = records.Asked(
+            approval_id=f"appr_{uuid.uuid4().hex}",
             run_id=run_id,
             tool_name=question.tool_name,
             input=question.input,
             suggestions=question.suggestions,
             proposal=question.proposal,
             changeable=question.changeable,
+            known_as=known_as,
         )
+        return cls(record, question.question_id, created_at)
 
 
 class Questions:
@@ -50,7 +56,10 @@ class Questions:
         return len(self._open)
 
     def add(self, asked: Asked) -> None:
+        """A new one, or one of before a restart, however it stands."""
         self._open[asked.approval.id] = asked
+        if asked.approval.state is not State.OPEN:
+            self._settle(asked)
 
     def find(self, approval_id: str) -> Asked | None:
         """One that is open."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -24,6 +24,8 @@ from drawbridge.server.preview import shortened
 from drawbridge.server.subscriber import Frame
 
 REMEMBERED_REQUESTS: Final = 500
+
+NOTHING: Final = Raw(b"null")
 
 QUESTION: Final = "permission_request"
 RESOLVED: Final = "permission_resolved"
@@ -103,7 +105,7 @@ class _OfServer(Struct):
 
 
 class Asked(Struct, omit_defaults=True):
-    """What the history keeps of a question."""
+    """What the history keeps of a question. ``known_as``: by that it is the same one when it is said again."""
 
     approval_id: str
     run_id: str
@@ -112,6 +114,18 @@ class Asked(Struct, omit_defaults=True):
     suggestions: Raw
     proposal: Proposal | None = None
     changeable: bool = True
+    known_as: str = ""
+
+
+class Resolved(Struct, omit_defaults=True):
+    """What the history keeps of an answer: all of it, for an agent that has not heard it yet."""
+
+    approval_id: str
+    by: str
+    decision: Literal["allow", "deny"]
+    message: str | None = None
+    updated_input: Raw = NOTHING
+    remember: bool = False
 
 
 def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
@@ -119,7 +133,14 @@ def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
         asked = msgspec.json.decode(bytes(said.message), type=Asked)
         data: Any = question(project_id, asked, written.timestamp, written.seq)
         return messages.encode(Answer(type=QUESTION, project_id=project_id, seq=written.seq, data=data))
-    return messages.update(said.subtype, said.message, project_id, written.seq)
+    return messages.update(said.subtype, _shown(said), project_id, written.seq)
+
+
+def _shown(said: _OfServer) -> Any:
+    """An update as clients are shown it: of an answer not the input, which may be too large for a frame."""
+    if said.subtype == RESOLVED:
+        return msgspec.json.decode(bytes(said.message), type=messages.PermissionResolved)
+    return said.message
 
 
 def question(project_id: str, asked: Asked, created_at: str, seq: int) -> Any:
@@ -148,12 +169,12 @@ def line_frame(project_id: str, data: bytes, session_id: str) -> Frame:
 
 def unkept_frame(project_id: str, what: str, message: bytes) -> Frame:
     """An ``event`` that the history did not take: as it would have been, without a number."""
-    fields: Any = msgspec.json.decode(message, type=_OfServer).message
+    said = msgspec.json.decode(message, type=_OfServer)
     if what == QUESTION:
-        asked = msgspec.json.decode(bytes(fields), type=Asked)
+        asked = msgspec.json.decode(bytes(said.message), type=Asked)
         fields = question(project_id, asked, "", 0)
         return Frame(messages.encode(Answer(type=QUESTION, project_id=project_id, data=fields)), project_id=project_id)
-    return update_frame(project_id, what, fields)
+    return update_frame(project_id, what, _shown(said))
 
 
 def update_frame(project_id: str, what: str, fields: Any) -> Frame:

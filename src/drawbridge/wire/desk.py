@@ -2,7 +2,9 @@
 
 Two kinds of programs of this user come there. The hook of a plain ``claude`` says one line and goes or, with a question,
 waits for one line. A bridge stays: it tells of the changes that its own agents propose in its editor, and shows there what
-other agents propose. A change is decided once: where both sides can, the bridge asks before it obeys its editor.
+other agents propose. Where the connection ends without a word the server has ended: what is open is said again to the next.
+
+A change is decided once: where both sides can, the bridge asks before it obeys its editor.
 """
 
 from __future__ import annotations
@@ -16,14 +18,20 @@ LINE_BYTES: Final = 64 * 1024 * 1024
 """Of one line, at most: a proposal with both its texts."""
 
 
+NOTHING: Final = Raw(b"null")
+
 # What the server is told.
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """The hook of an agent was called. ``payload`` is what the agent gave it; ``pid`` is the agent's process."""
+    """The hook of an agent was called. ``payload`` is what the agent gave it; ``pid`` is the agent's process.
+
+    ``question``: what the question is known by, however often it is said. Empty: it is said once.
+    """
 
     pid: int
     payload: Raw
+    question: str = ""
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
@@ -42,6 +50,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
     """An agent of this bridge proposes a change, and the editor shows it. ``session``: one agent's, by any name.
 
     ``new_text`` is what would be written; ``agent_text`` what the agent itself proposed, where that is another text.
+    ``question`` as a hook's; ``id`` is of this connection.
     """
 
     id: str
@@ -52,6 +61,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
     new_text: str
     pid: int | None = None
     agent_text: str | None = None
+    question: str = ""
 
 
 class Decided(Struct, tag="decided", frozen=True):
@@ -101,9 +111,9 @@ FromPeer: TypeAlias = Hook | Bridge | Proposed | Decided | Gone | Answered | Dec
 
 
 class Verdict(Struct, frozen=True):
-    """To a hook: the answer to its question, in the agent's own words. It is hung up on where there is none."""
+    """To a hook: the answer to its question, in the agent's own words; without, the question is settled at the desk."""
 
-    decision: Raw
+    decision: Raw = NOTHING
 
 
 class Offer(Struct, tag="offer", frozen=True):

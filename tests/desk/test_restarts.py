@@ -1,0 +1,312 @@
+"""A server dies or restarts while an agent at a desk waits: one question stays one card, and its answer is heard once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server import desk as desk_module
+from drawbridge.server import desk_carried
+from tests.waiting import until
+
+from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+from .test_sessions import ANOTHER, COMMAND, result, said, used
+
+KNOWN_AS = "0123456789abcdef"
+HOW = pytest.mark.parametrize("how", ["ended", "killed"])
+
+
+@contextlib.asynccontextmanager
+async def first_server(folder: Path, how: str) -> AsyncIterator[SocketDesk]:
+    """It ends in good order; or its data are what they were when it was killed."""
+    data, kept = folder / "data", folder / "as-it-was"
+    async with socket_desk(folder) as desk:
+        yield desk
+        if how == "killed":
+            shutil.copytree(data, kept, symlinks=True)
+    if how == "killed":
+        shutil.rmtree(data)
+        kept.rename(data)
+
+
+def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bash") -> None:
+    """As often as it is said, it is the same question."""
+    payload = session.payload("PermissionRequest", tool_name=tool, tool_input=given)
+    hook.say(type="hook", pid=session.pid, payload=payload, question=KNOWN_AS)
+
+
+@contextlib.asynccontextmanager
+async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketDesk, Session, Line, Message]]:
+    """A question at the first server, which is gone afterwards; its hook has heard no word."""
+    async with contextlib.AsyncExitStack() as longer:
+        async with first_server(folder, how) as desk:
+            session = Session(desk)
+            await session.tells("UserPromptSubmit", prompt="Go")
+            hook = await longer.enter_async_context(Line.open())
+            ask(hook, session)
+            await until(lambda: desk.questions, "the question")
+            yield desk, session, hook, desk.questions[0]
+        assert await hook.hear() is None
+
+
+async def comes_again(later: SocketDesk, session: Session, hook: Line) -> None:
+    ask(hook, session)
+    await until(lambda: later.server.core.desk.find(session.project), "the session")
+    await later.idle()
+
+
+async def open_in(desk: SocketDesk, session: Session) -> list[str]:
+    return [one["approval_id"] for one in (await desk.info(session))["approvals"]]
+
+
+async def recorded(desk: SocketDesk, session: Session, *subtypes: str) -> list[Message]:
+    answer = await desk.does("get_messages", session.project, after_seq=0)
+    records = [record["message"] for record in answer["data"]["messages"] if record["direction"] == "server"]
+    return [one["message"] for one in records if one["subtype"] in subtypes]
+
+
+@HOW
+async def test_the_same_card_is_there_before_and_after_its_hook_comes_again(tmp_path: Path, how: str) -> None:
+    async with asked(tmp_path, how) as (_, session, _, question):
+        pass
+    async with socket_desk(tmp_path) as later, Line.open() as hook:
+        info = await later.info(session)
+        assert (info["state"], info["desk"]["state"]) == ("EXECUTING", "waiting")
+        joined = (await later.does("project_join", session.project))["data"]["data"]
+        assert joined["open_approvals"] == [question]
+        await comes_again(later, session.at(later), hook)
+        assert await open_in(later, session) == [question["approval_id"]]
+        assert await hook.hears_nothing()
+        await later.answers(question, updated_input=ANOTHER)
+        assert await hook.hear() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
+        assert await hook.hear() is None
+        assert later.questions == []
+        assert await recorded(later, session, "permission_withdrawn", "run_finished") == []
+        assert len(await recorded(later, session, "permission_request", "run_started")) == 2
+
+
+@HOW
+async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(tmp_path: Path, how: str) -> None:
+    async with asked(tmp_path, how) as (_, session, _, question):
+        pass
+    async with socket_desk(tmp_path) as later:
+        await later.answers(question, "deny", message="not now")
+        async with Line.open() as hook:
+            await comes_again(later, session, hook)
+            assert await hook.hear() == {"decision": {"behavior": "deny", "message": "not now"}}
+        error = await later.refusal(
+            "permission_response", session.project, approval_id=question["approval_id"], decision="allow"
+        )
+        assert error.code == "APPROVAL_RESOLVED"
+
+
+async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_server(tmp_path: Path) -> None:
+    """Killed between the two; with its input, its rules and whatever else it was."""
+    async with asked(tmp_path, "killed") as (desk, session, _, question):
+        (deaf,) = desk.server.core.desk.find(session.project)._lines.values()  # type: ignore[union-attr]
+        deaf[0].answer = lambda *_: None  # type: ignore[method-assign]
+        await desk.answers(question, updated_input=ANOTHER)
+    async with socket_desk(tmp_path) as later:
+        assert await open_in(later, session) == []
+        for _ in range(2):  # it may be said again as long as it was not heard
+            async with Line.open() as again:
+                await comes_again(later, session, again)
+                assert await again.hear() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
+        error = await later.refusal(
+            "permission_response", session.project, approval_id=question["approval_id"], decision="deny"
+        )
+        assert (error.code, error.details) == ("APPROVAL_RESOLVED", {"by": "phone", "decision": "allow"})
+        assert later.questions == later.client.updates("permission_resolved") == []
+
+
+@HOW
+async def test_what_was_answered_at_the_desk_while_no_server_ran_is_settled(tmp_path: Path, how: str) -> None:
+    async with asked(tmp_path, how) as (_, session, _, question):
+        session.writes(used("t1", COMMAND))
+        await session.tells("Notification")
+    session.writes(result("t1"))
+    async with socket_desk(tmp_path) as later:
+        await until(lambda: not later.server.core.desk.find(session.project).approvals, "its end")  # type: ignore[union-attr]
+        assert await recorded(later, session, "permission_withdrawn") == [
+            {"approval_id": question["approval_id"], "reason": "answered elsewhere"}
+        ]
+        async with Line.open() as hook:
+            await comes_again(later, session, hook)
+            assert await hook.hear() == {"decision": None}
+        assert later.questions == []
+
+
+@HOW
+async def test_what_was_settled_before_is_no_question_after_it(tmp_path: Path, how: str) -> None:
+    async with asked(tmp_path, how) as (_, session, hook, _):
+        await session.tells("Stop")
+        assert await hook.hear() == {"decision": None}
+    async with socket_desk(tmp_path) as later, Line.open() as again:
+        await comes_again(later, session, again)
+        assert await again.hear() == {"decision": None}
+        assert (await later.info(session))["desk"]["state"] == "finished"
+
+
+async def test_who_does_not_come_again_has_no_question_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.05)
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        pass
+    async with socket_desk(tmp_path) as later:
+        await until(lambda: not later.server.core.desk.find(session.project).approvals, "its end")  # type: ignore[union-attr]
+        assert await recorded(later, session, "permission_withdrawn") == [
+            {"approval_id": question["approval_id"], "reason": "answered elsewhere"}
+        ]
+        async with Line.open() as late:  # it was stopped, say: it asks anew
+            ask(late, session)
+            await until(lambda: later.questions, "the question")
+            await later.answers(later.questions[0])
+            assert await late.hear() == {"decision": {"behavior": "allow"}}
+
+
+async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    async with first_server(tmp_path, "killed") as desk:
+        session = Session(desk, pid=process.pid)
+        async with Line.open() as hook:
+            ask(hook, session)
+            await until(lambda: desk.questions, "the question")
+            process.kill()
+            await process.wait()
+    async with socket_desk(tmp_path) as later:
+        assert (await later.info(session))["desk"]["state"] == "ended"
+        assert await open_in(later, session) == []
+        (withdrawn,) = await recorded(later, session, "permission_withdrawn")
+        assert withdrawn["reason"] == "the server was restarted"
+
+
+async def test_what_is_taken_from_the_list_does_not_come_again(tmp_path: Path) -> None:
+    async with socket_desk(tmp_path) as desk, Line.open() as hook:
+        session = Session(desk)
+        ask(hook, session)
+        await until(lambda: desk.questions, "the question")
+        await desk.does("project_delete", session.project)
+        assert await hook.hear() == {"decision": None}
+
+
+async def test_a_server_that_does_not_know_the_question_is_asked_it(tmp_path: Path) -> None:
+    """Another one, which has the desk to itself now."""
+    async with asked(tmp_path, "killed") as (_, session, _, _):
+        pass
+    shutil.rmtree(tmp_path / "data")
+    async with socket_desk(tmp_path) as other, Line.open() as hook:
+        ask(hook, session)
+        await until(lambda: other.questions, "the question")
+        await other.answers(other.questions[0])
+        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+
+
+async def test_a_question_is_found_however_much_was_said_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_carried, "PAGE", 7)
+    async with asked(tmp_path, "killed") as (_, session, _, question):
+        session.writes(*(said(str(number)) for number in range(100)))
+        await session.tells("Notification")
+    async with socket_desk(tmp_path) as later:
+        assert await open_in(later, session) == [question["approval_id"]]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of a server that was ended", "of no server"])
+async def test_a_refused_question_is_not_said_again_and_again(tmp_path: Path, known: bool) -> None:
+    async with socket_desk(tmp_path) as desk, Line.open() as hook:
+        payload = Session(desk).payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
+        hook.say(
+            type="hook", pid=os.getpid(), payload={**payload, "cwd": "not/whole"}, question=KNOWN_AS if known else ""
+        )
+        assert await hook.hear() == ({"decision": None} if known else None)
+
+
+# What a bridge has asked.
+
+
+@contextlib.asynccontextmanager
+async def bridge(desk: SocketDesk, *pids: int) -> AsyncIterator[Line]:
+    async with Line.open() as line:
+        line.say(type="bridge", editor="Neovim", folders=[str(desk.folder)], pids=pids)
+        yield line
+
+
+def proposed(line: Line, agent: str, pid: int | None = None) -> None:
+    """Of one more connection; the file is not there."""
+    texts = {"old_text": "", "new_text": "new\n"}
+    said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
+    line.say(type="proposed", **said, **texts)
+
+
+@HOW
+async def test_what_gemini_proposed_is_the_same_card_in_the_same_session(tmp_path: Path, how: str) -> None:
+    async with first_server(tmp_path, how) as desk, bridge(desk) as neovim:
+        proposed(neovim, "Gemini CLI")
+        await until(lambda: desk.questions, "the question")
+        (question,) = desk.questions
+        if how == "ended":
+            await desk.server.core.close("the server is ending")
+    async with socket_desk(tmp_path) as later:
+        (info,) = (await later.does("project_list"))["data"]["projects"]
+        assert info["desk"]["state"] == "waiting"
+        async with bridge(later) as neovim:
+            proposed(neovim, "Gemini CLI")
+            assert await neovim.hears_nothing()
+            assert later.client.updates("project_created") == later.questions == []
+            await later.answers(question)
+            assert await neovim.hear() == {"type": "answer", "id": "7", "by": "phone", "text": "new\n"}
+        await until(lambda: [one.state for one in later.server.core.desk] == ["ended"], "its end")
+
+
+async def test_an_answer_that_was_given_meanwhile_closes_geminis_view(tmp_path: Path) -> None:
+    async with first_server(tmp_path, "killed") as desk, bridge(desk) as neovim:
+        proposed(neovim, "Gemini CLI")
+        await until(lambda: desk.questions, "the question")
+    async with socket_desk(tmp_path) as later:
+        await later.answers(desk.questions[0], "deny")
+        async with bridge(later) as neovim:
+            proposed(neovim, "Gemini CLI")
+            assert await neovim.hear() == {"type": "answer", "id": "7", "by": "phone", "text": None}
+
+
+async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.05)
+    async with first_server(tmp_path, "killed") as desk, bridge(desk) as neovim:
+        proposed(neovim, "Gemini CLI")
+        await until(lambda: desk.questions, "the question")
+    async with socket_desk(tmp_path) as later:
+        await until(lambda: [one.state for one in later.server.core.desk] == ["ended"], "its end")
+
+
+@pytest.mark.parametrize("first", ["hook", "bridge"])
+async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: Path, first: str) -> None:
+    given = {"file_path": "/ws/a.py", "content": "new\n"}
+    async with first_server(tmp_path, "killed") as desk, bridge(desk, os.getpid()) as neovim, Line.open() as hook:
+        session = Session(desk)
+        ask(hook, session, given, tool="Write")
+        await until(lambda: desk.questions, "the question")
+        proposed(neovim, "Claude Code", session.pid)
+        await neovim.hears_nothing()
+    async with socket_desk(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
+        if first == "hook":
+            ask(hook, session, given, tool="Write")
+            await hook.hears_nothing()
+        proposed(neovim, "Claude Code", session.pid)
+        await neovim.hears_nothing()
+        if first == "bridge":
+            ask(hook, session, given, tool="Write")
+            await hook.hears_nothing()
+        assert await open_in(later, session) == [desk.questions[0]["approval_id"]]
+        neovim.say(type="decided", id="7", text="mine\n")
+        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+        assert await hook.hear() == {"decision": None}
+        (resolved,) = later.client.updates("permission_resolved")
+        assert resolved["approval_id"] == desk.questions[0]["approval_id"]

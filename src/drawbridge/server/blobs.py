@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from drawbridge.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.client_errors import ClientError
@@ -105,3 +106,11 @@ def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
 
 def no_blob() -> ClientError:
     return ClientError("BLOB_NOT_FOUND", "There is no such blob, or it has expired.", "data.blob_id")
+
+
+def json_object(data: bytes) -> Raw:
+    """What a blob holds, in one line. Raises ``ClientError``."""
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
+    except (msgspec.DecodeError, RecursionError):
+        raise ClientError("VALIDATION_FAILED", "The blob is no JSON object.", field="data.updated_input_blob") from None

@@ -20,6 +20,7 @@ from msgspec import Raw
 from drawbridge.errors import HistoryUnreadable
 from drawbridge.server import messages, protocol, records, sessions
 from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
+from drawbridge.server.blobs import json_object
 from drawbridge.server.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
 from drawbridge.server.checkpoints import GitFailed, NoCheckpoint
 from drawbridge.server.client_errors import ClientError
@@ -68,6 +69,7 @@ class Core:
         retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         self.house = House(agents, limits, ceilings, data)
+        self.house.within = self._within
         self.projects = Projects(data, roots, self.house, fsync)
         self.desk = Desk(data, self.house, fsync)
         self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
@@ -276,9 +278,12 @@ class Core:
         ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(usual, **wishes)
-        found = within(self.house.ceilings, asked, datetime.now(), self._usable)
+        found = self._within(asked)
         # A link that is turned elsewhere while the run waits leads nowhere else then.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
+
+    def _within(self, options: Options) -> Options:
+        return within(self.house.ceilings, options, datetime.now(), self._usable)
 
     def _usable(self, path: str) -> bool:
         """Whether it is a directory in which agents may work."""
@@ -346,7 +351,7 @@ class Core:
     async def permission_response(self, command: protocol.PermissionResponse, client: Subscriber) -> Answer:
         updated = Raw(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
         if command.updated_input_blob is not None:
-            updated = _object(self._blobs.take(command.updated_input_blob))
+            updated = json_object(self._blobs.take(command.updated_input_blob))
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self._find(command.project_id)
         asked = project.questions.find(command.approval_id)
@@ -363,10 +368,3 @@ def _no_checkpoint(error: NoCheckpoint | GitFailed) -> ClientError:
         logger.error("%s", error)
     text = str(error) if isinstance(error, NoCheckpoint) else "git could not say; the server's log has why."
     return ClientError("CHECKPOINT_NOT_FOUND", text, field="data.run_id")
-
-
-def _object(data: bytes) -> Raw:
-    try:
-        return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
-    except msgspec.DecodeError:
-        raise ClientError("VALIDATION_FAILED", "The blob is no JSON object.", field="data.updated_input_blob") from None

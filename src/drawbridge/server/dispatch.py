@@ -304,7 +304,7 @@ def _object(data: bytes) -> Mapping[str, Any]:
     """What is none changes everything, as far as a scope is concerned; that it is none, the core says."""
     try:
         found = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

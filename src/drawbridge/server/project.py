@@ -264,8 +264,10 @@ class Project:
         self.publish_state()
         try:
             self._house.disk.check(self.id)
-            options = self._house.granted(str(self.path), options)
-        except ClientError as error:  # what was so when it was asked for has changed while it waited
+            options = self._house.granted(str(self.path), self._house.within(options))
+        except (
+            ClientError
+        ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
             refused = {"code": error.code, "message": error.text}
             asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
             return

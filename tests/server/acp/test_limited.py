@@ -10,6 +10,7 @@ import pytest
 
 from drawbridge.server import continuing
 from drawbridge.server.agents import port
+from drawbridge.server.ceilings import Ceilings
 from drawbridge.server.house import Limits
 from tests.server.agents.stream import Stream
 from tests.server.core.twin import Client, Process, Server, serving, settled
@@ -82,6 +83,21 @@ async def test_the_wish_outlives_the_server(tmp_path: Path) -> None:
     async with serving(tmp_path, WANTED) as server:
         await settled()
         assert server.agent.processes == [], "it goes on once"
+
+
+async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        await server.does(phone, "execute", project, prompt="Do it", options={"permission_mode": "acceptEdits"})
+        await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+        limited(server.agent.latest, 0.2)
+    async with serving(tmp_path, WANTED) as server:
+        server.core.house.ceilings = Ceilings(modes=("plan",))
+        await server.does(phone, "project_join", project)
+        await until(lambda: len(phone.updates("run_finished")) == 2, "the end of what would go on")
+        assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"
+        assert server.agent.processes == []
 
 
 @pytest.mark.parametrize(

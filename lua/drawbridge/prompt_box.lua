@@ -7,6 +7,8 @@ local M = {}
 
 local PASTE, PASTED = '\27[200~', '\27[201~'
 local ENTER, UNDO = '\r', '\31'
+-- Older ones keep no blanks at the ends of a terminal's lines: what stands there may be the person's, so it counts as that.
+local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- lines of a screen, at most
 
 local pasted = {} ---@type table<integer, string> What stands in the box until it is submitted, by the terminal's process.
@@ -45,7 +47,7 @@ local function content(buffer)
     return nil -- the choices of a dialog; a turn that goes on
   end
   local shown = squeezed((table.concat(lines, '', top + 1, bottom - 1):gsub('^❯', '')))
-  return shown, shown ~= '' and lines[bottom - 1]:sub(-1) == ' '
+  return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' ')
 end
 
 local function session_of(pid)

@@ -18,6 +18,14 @@ from .rig import PATIENCE, Message, Phone, ServedDesk
 
 HELD_LETTERS = "Half a line"
 
+TERMINAL = """
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  if vim.bo[buffer].buftype == 'terminal' then
+    return buffer
+  end
+end
+"""
+
 SCREEN = """
 for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
   if vim.bo[buffer].buftype == 'terminal' then
@@ -25,6 +33,16 @@ for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
   end
 end
 """
+
+BRIDGE_ASKS = """
+local pid
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  pid = vim.bo[buffer].buftype == 'terminal' and vim.fn.jobpid(vim.bo[buffer].channel) or pid
+end
+return require('drawbridge.link').handle(..., { pid = pid, text = '1', before = os.time() + 5 })
+"""
+
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture
@@ -90,3 +108,40 @@ async def test_a_client_prompts_it_while_the_person_types_beside_it(desk: Served
         neovim.pane.wait_for("It rhymes")
         assert person(neovim) == before
         assert (await prompts(phone)) == [("Does it\nrhyme? See [201~ poem.txt [31m🎉", "phone")]
+
+
+def to_terminal(neovim: Neovim, keys: str) -> None:
+    """The person presses them there."""
+    neovim.lua(f"local terminal = {function(TERMINAL)} vim.api.nvim_chan_send(vim.bo[terminal].channel, ...)", keys)
+
+
+def wait_for_box(neovim: Neovim, words: str) -> None:
+    neovim.wait_for(f"return ({function(SCREEN)}):find('❯[^\\n]*{words}') ~= nil", what=f"did not show {words!r}")
+
+
+async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: Server) -> None:
+    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+        for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:
+            to_terminal(neovim, keys)
+            wait_for_box(neovim, box)
+            refused = await execute(phone, "Do it")
+            assert (refused["data"]["code"], refused["data"]["retryable"]) == ("PROCESS_ACTIVE", True)
+            wait_for_box(neovim, "half typed *\\n")
+        desk.model.will_say(tool_use("Bash", command="touch made", description="Make a file"), text("Done."))
+        to_terminal(neovim, "\r")
+        question = await phone.question("Bash")
+        neovim.wait_for(f"return ({function(SCREEN)}):find('Do you want') ~= nil", what="was not asked")
+        refused = await execute(phone, "1")
+        assert refused["data"]["code"] == "PROCESS_ACTIVE"
+        for method in ("paste", "submit"):  # also if the server knew nothing of the question
+            answer = neovim.lua(BRIDGE_ASKS, method)
+            assert answer["value"] is False if answer["ok"] else answer["code"] == "REFUSED"
+        assert not (desk.project / "made").exists()
+        await phone.answer(question, "deny", message="no")
+        await phone.state("finished")
+        many = "\n".join(f"line {number}" for number in range(500))
+        desk.model.will_say(text("Many."))
+        assert (await execute(phone, many))["type"] == "accepted"
+        await phone.client.hear("update", "run_finished", patience=PATIENCE)
+        assert many in desk.model.requests[-1].told
+        assert await prompts(phone) == [("half typed", "desk"), (many, "phone")]

@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from drawbridge.errors import BadArgument, BadSetting
 from drawbridge.server import devices as devices_module
 from drawbridge.server import pairing
+from drawbridge.server.access import Access, OwnNames
 from drawbridge.server.client import DISMISSED
 from drawbridge.server.client_errors import ClientError
 from drawbridge.server.devices import FILE, TOKEN, Devices
@@ -187,6 +188,12 @@ def test_a_secret_is_compared_in_constant_time_also_where_there_is_no_such_devic
         with pytest.raises(ClientError):
             devices.identify(wrong)
         assert [len(left) == len(right) == 64 for left, right in compared] == [True], wrong
+    access = Access(OWNER, OwnNames(), secure=True, devices=devices)
+    for wrong in (changed(OWNER), changed(token)):
+        compared.clear()
+        with pytest.raises(ClientError):
+            access.identify(wrong)
+        assert compared[0] == (wrong.encode(), OWNER.encode()), "the owner's too, and nothing is looked at before"
 
 
 async def test_no_token_is_ever_logged_or_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,71 @@
+"""The page sends prompts into an editor's terminal; hook and bridge are no processes here, the server and the browser are."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.desk.socket_rig import Line, Message
+from tests.server.processes import Server, serving
+
+from .conftest import page_of
+from .rig import Browser
+
+CLAUDE = os.getpid()
+SESSION = str(uuid.uuid4())
+
+
+@pytest.fixture
+async def server(browser: Browser, home: Path) -> AsyncIterator[Server]:
+    async with serving(home / "data", "--no-tls", "--allow", home) as server:
+        yield server
+
+
+async def tells(event: str, project: Path, **more: Any) -> None:
+    """A hook does."""
+    known = {"session_id": SESSION, "cwd": str(project), "permission_mode": "default", "hook_event_name": event, **more}
+    async with Line.open() as line:
+        line.say(type="hook", pid=CLAUDE, payload=known)
+        line._writer.write_eof()
+        assert await line.hear() is None
+
+
+async def asked(bridge: Line) -> Message:
+    said = await bridge.hear()
+    assert said is not None, "the server has hung up"
+    return said
+
+
+@pytest.mark.thorough
+async def test_the_prompt_box_is_there_while_prompts_are_taken(browser: Browser, server: Server, home: Path) -> None:
+    about = {"type": "bridge", "editor": "Neovim", "folders": [], "terminals": [CLAUDE]}
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        await tells("SessionStart", home)
+        person.clicks(".project:has(.at-desk)")
+        person.sees(".rights", "Prompts are typed at the desk")
+        assert not person("visible", css="#prompt")
+        async with Line.open() as bridge:
+            bridge.say(**about)
+            person.sees(".rights", "typed into the terminal")
+            person.prompts("Not now")
+            refused = await asked(bridge)
+            bridge.say(type="untyped", id=refused["id"], reason="Somebody has begun to type there.")
+            person.sees("text=Somebody has begun to type there.")
+            person.until("document.querySelector('#prompt').value === 'Not now'")
+            person.fills("#prompt", "")
+            person.prompts("From the sofa")
+            typed = await asked(bridge)
+            assert typed["text"] == "From the sofa"
+            bridge.say(type="typed", id=typed["id"])
+            await tells("UserPromptSubmit", home, prompt="From the sofa", prompt_id="t1")
+            person.sees(".project .state", "Working at the desk")
+            person.loses(".queued")
+        person.sees(".rights", "Prompts are typed at the desk")
+        assert not person("visible", css="#prompt")
+        assert not person.complaints(), json.dumps(person.complaints())

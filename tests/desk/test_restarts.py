@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +15,11 @@ import pytest
 
 from drawbridge.server import desk as desk_module
 from drawbridge.server import desk_carried
-from tests.waiting import until
+from drawbridge.settings import HOOK, defaults
+from tests.guard import processes
+from tests.guard.payloads import recorded as payload_of
+from tests.server.processes import serving
+from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
 from .test_sessions import ANOTHER, COMMAND, result, said, used
@@ -225,6 +231,36 @@ async def test_a_refused_question_is_not_said_again_and_again(tmp_path: Path, kn
             type="hook", pid=os.getpid(), payload={**payload, "cwd": "not/whole"}, question=KNOWN_AS if known else ""
         )
         assert await hook.hear() == ({"decision": None} if known else None)
+
+
+# The same with a real server and a real hook.
+
+
+async def test_a_real_hook_outlives_servers_that_are_killed(home: Path) -> None:
+    payload = payload_of("claude", "PermissionRequest", "Bash")
+    words = processes.fast_form(home, defaults(HOOK))
+    process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None
+    try:
+        async with serving(home / "data", "--no-tls") as server, server.client() as client:
+            await client.ask("subscribe", {"topics": ["approvals"]})
+            process.stdin.write(processes.as_json(payload))
+            process.stdin.close()
+            question = (await client.hear("permission_request"))["data"]
+            server.process.kill()
+            await server.ended()
+        async with serving(home / "data", "--no-tls") as server, server.client() as client:
+            project = f"desk_{payload['session_id']}"
+            joined = await client.ask("project_join", project_id=project)
+            assert [one["approval_id"] for one in joined["data"]["data"]["open_approvals"]] == [question["approval_id"]]
+            given = {"approval_id": question["approval_id"], "decision": "deny", "message": "not now"}
+            await client.ask("permission_response", given, project)
+            output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+            assert json.loads(output)["hookSpecificOutput"]["decision"] == {"behavior": "deny", "message": "not now"}
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 # What a bridge has asked.

@@ -71,8 +71,6 @@ class Bridges:
         self._terminals = desk.terminals
         self._lines: dict[tuple[int, str], BridgeLine] = {}
         self._sessions: dict[tuple[int, str], DeskSession] = {}
-        self.ending = False
-        """The server ends: bridges go on, and come to the next one with what is open."""
 
     # The hook's question.
 
@@ -99,8 +97,7 @@ class Bridges:
             while line := await reader.readline():
                 self._said(editor, wire.told_server(line))
         finally:
-            if not self.ending:
-                self._went(editor)
+            self._went(editor)
 
     def _said(self, editor: Editor, said: wire.FromPeer) -> None:
         match said:

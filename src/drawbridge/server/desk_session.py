@@ -320,10 +320,8 @@ class DeskSession:
                     self._finish("interrupted", quiet=quiet)
 
     def _keep(self, direction: Any, message: bytes) -> None:
-        if not self.journal.has_room(
-            len(message)
-        ):  # it was said as the limit was reached; the agent keeps its own record
-            return
+        if not self.journal.has_room(len(message)):
+            return  # it was said as the limit was reached; the agent keeps its own record
         try:
             self.journal.write(direction, message)
         except DrawbridgeError as error:

@@ -98,7 +98,6 @@ class DeskSocket:
         self._talks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        self._bridges.ending = True
         for talk in self._talks:
             talk.cancel()
         await asyncio.gather(*self._talks, return_exceptions=True)

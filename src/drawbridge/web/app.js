@@ -183,15 +183,22 @@ client.addEventListener('refused', (event) => {
   failed(error);
 });
 
+/** Whether the server is there, also after a sleep of which nobody said a word. */
+function look() {
+  client.connection.hurry();
+  client.connection.check();
+}
+
 addEventListener('hashchange', route);
-addEventListener('online', () => client.connection.hurry());
+addEventListener('online', look);
 addEventListener('offline', () => client.connection.lost());
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) client.connection.hurry();
+  if (!document.hidden) look();
   draw();
 });
 setInterval(() => view?.tick(), 1000);
 setInterval(draw, 30_000);
+setInterval(look, 30_000);
 watch(client);
 listen({ view: () => view, help: showHelp });
 route();

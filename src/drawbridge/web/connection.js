@@ -3,6 +3,9 @@
 /** Milliseconds until the first, second, … try; then always the last. */
 const PAUSES = [500, 1000, 2000, 5000, 10_000];
 
+/** Milliseconds in which a server that is there says something when it is asked. */
+const PATIENCE = 10_000;
+
 /** The token is not taken, or no longer: the `error` before it says why. */
 const NOT_TAKEN = [4401, 4403];
 
@@ -44,6 +47,8 @@ export class Connection {
     /** @type {Map<string, any>} */
     this._asked = new Map();
     this._tries = 0;
+    /** Runs while a word of the server is waited for. @type {any} */
+    this._doubt = undefined;
     /** What is said first. @type {{type: string, data: any} | undefined} */
     this._first = undefined;
   }
@@ -65,6 +70,7 @@ export class Connection {
   /** Ends it; open requests fail. */
   stop() {
     this._cancel(this._timer);
+    this._believe();
     const socket = this._socket;
     this._socket = undefined;
     socket?.close();
@@ -77,6 +83,13 @@ export class Connection {
     if (this.state !== 'waiting') return;
     this._cancel(this._timer);
     this._begin();
+  }
+
+  /** Asks for a word: a network may go without one, above all while the device sleeps, and the socket seems open for minutes. */
+  check() {
+    if (this.state !== 'open' || this._doubt !== undefined) return;
+    this._doubt = this._later(() => this.lost(), PATIENCE);
+    this._socket.send(JSON.stringify({ type: 'hello', data: {}, request_id: this._newId() }));
   }
 
   /** The network has gone: a socket that still seems open is not believed. */
@@ -116,6 +129,7 @@ export class Connection {
 
   /** @param {Message} message */
   _heard(message) {
+    this._believe();
     if (message.type === 'error' && message.request_id === undefined) this.refusal = message.data;
     if (this.state === 'connecting') {
       if (message.type === 'paired') this._first = { type: 'auth', data: { token: message.data.token, client: message.data.client } };
@@ -138,6 +152,7 @@ export class Connection {
   _closed(socket, code) {
     if (socket !== this._socket) return;
     this._socket = undefined;
+    this._believe();
     const pairing = this._first?.type === 'pair';
     if (pairing) this.refusal ??= { code: 'OFFLINE', message: 'The server could not be reached. Nothing was done; try again.' };
     const refused = pairing || NOT_TAKEN.includes(code);
@@ -149,6 +164,12 @@ export class Connection {
     const pause = PAUSES[Math.min(this._tries++, PAUSES.length - 1)];
     this._timer = this._later(() => this._begin(), pause);
     this._become('waiting');
+  }
+
+  /** Nobody waits for a word any more. */
+  _believe() {
+    this._cancel(this._doubt);
+    this._doubt = undefined;
   }
 
   /** @param {(asked: any) => boolean} which */

@@ -10,7 +10,7 @@ export function standing({ approvals, state, desk, continues_at: until }) {
   if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you` };
   if (desk) return DESK[/** @type {keyof typeof DESK} */ (desk.state)] ?? { kind: 'idle', words: desk.state };
   if (state === 'EXECUTING') return { kind: 'working', words: 'Working' };
-  if (until) return { kind: 'waiting', words: `Goes on at ${clock(until)}` };
+  if (until) return { kind: 'idle', words: `Goes on at ${clock(until)}` };
   return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
 }
 

@@ -70,6 +70,25 @@ test('a lasting request is said again under its id after what was asked at the o
   assert.equal((await lasting).data.run_id, 'r');
 });
 
+test('a server of which nothing is heard any more is looked for anew', () => {
+  const { connection, sockets, timers, open, hear } = world();
+  connection.check();
+  assert.equal(timers.length, 0, 'there is nothing to doubt');
+  connection.start('secret', 'Ada');
+  open();
+  connection.check();
+  connection.check();
+  assert.deepEqual(sockets[0].sent.slice(1).map(({ type }) => type), ['hello'], 'asked once');
+  hear({ type: 'update', data: {} });
+  connection.check();
+  assert.equal(timers.length, 2, 'any word will do, and the next doubt is another one');
+  timers.at(-1).act();
+  assert.equal(connection.state, 'waiting');
+  timers.at(-1).act();
+  open();
+  assert.equal(connection.state, 'open');
+});
+
 test('an old socket is not listened to', () => {
   const { connection, sockets, timers, open, drop } = world();
   const heard = [];

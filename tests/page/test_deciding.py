@@ -39,7 +39,7 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         assert "rains" not in (directory / "notes.md").read_text()
         person.clicks(f"{CARD} button:has-text('Accept')")
         person.sees(".said", "Done: notes.md has the new line.")
-        person.sees(".finished", "Finished")
+        person.sees(".finished", "· $0.0012")
         person.sees(".settled-line", "Accepted by")
         person.loses(CARD)
         assert not person("visible", css=".tool .result"), "a call is folded, with its result"
@@ -67,7 +67,6 @@ async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_i
         code.write_text("def toll(carts):\n    return carts * 2  # coppers\n# You said: one\n")
         person.prompts("two")
         person.sees(f"{CARD} .code-comment", "# You said: two")
-        person.sees(f"{CARD} table.split")
         person("resize", width=390, height=800)
         person.sees(f"{CARD} table.unified")
         assert person.reads(f"{CARD} table.unified .line.added") == ["+\n# You said: two"]

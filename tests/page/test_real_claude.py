@@ -17,7 +17,7 @@ from tests.server.processes import serving
 from .conftest import page_of
 from .rig import Browser, Person
 
-POEM = "one\ntwo\nthree\n"
+POEM = "one\ntwo birds in a tree\nthree\n"
 QUESTION = {
     "question": "Which one?",
     "header": "Choice",
@@ -96,7 +96,8 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
         person.prompts("Change the poem")
         person.sees(".prompt .attached", "drawing.png")
         person.sees(".approval h3", "Claude wants to change poem.txt")
-        person.sees(".approval .line.added", "2")
+        person.sees(".approval .removed mark", "two")
+        person.sees(".approval .added mark", "2")
         person.clicks(".approval button:has-text('Edit')")
         person.fills(".approval textarea", "one\nzwei\nthree\nfour\n")
         person.clicks("text=Accept with my edits")

@@ -56,6 +56,9 @@ QUIET: Final = (
 PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all", "--no-ext-diff", "--no-textconv")
 """The plumbing: what a person has set for their own eyes (colours, prefixes) is none of a patch's business."""
 
+MERGED: Final = ("there", "made", "was")
+"""Names of files, in the order in which git merges them."""
+
 _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
     "A": "added",
     "M": "changed",
@@ -101,16 +104,12 @@ class Checkpoints:
         if git_directory is None:
             return False
         with tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
-            index = Path(folder) / "index"
-            if (git_directory / "index").exists():
-                shutil.copyfile(git_directory / "index", index)  # what git knows of unchanged files is not read again
-            own = {"GIT_INDEX_FILE": str(index)}
-            await self._add_all(own)
+            own = await self._all_there_is(git_directory, Path(folder))
             if when == "before":
                 others = await self._git("ls-files", "--others", "--directory", "-z", "--", ".", environment=own)
                 self._outside = run_id, frozenset(others.split("\0"))
             else:
-                await self._even_out(run_id, own)
+                await self._even_out(run_id, f"{self._refs}/{run_id}/before", own)
             tree = (await self._git("write-tree", environment=own)).strip()
         commit = (await self._git("commit-tree", tree, "-m", f"{run_id} {when}", environment=AUTHOR)).strip()
         await self._git("update-ref", f"{self._refs}/{run_id}/{when}", commit)
@@ -118,20 +117,27 @@ class Checkpoints:
             await self._drop_old()
         return True
 
-    async def _add_all(self, own: dict[str, str]) -> None:
+    async def _all_there_is(self, git_directory: Path, folder: Path) -> dict[str, str]:
+        """An index of our own in ``folder`` that holds it; for git's environment."""
+        index = folder / "index"
+        if (git_directory / "index").exists():
+            # What git knows of unchanged files is not read again; of when that was the time of the index is a part.
+            shutil.copy2(git_directory / "index", index)
+        own = {"GIT_INDEX_FILE": str(index)}
         code, _, complaint = await self._run(("add", "--all", "--ignore-errors", "--", "."), own)
         if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
             raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
+        return own
 
-    async def _even_out(self, run_id: str, own: dict[str, str]) -> None:
-        """A run may change what git ignores: what was part of the checkpoint before it is still, what was not is not."""
-        before = f"{self._refs}/{run_id}/before"
-        if self._outside[0] != run_id or (await self._run(("rev-parse", "--verify", "--quiet", before)))[0]:
+    async def _even_out(self, run_id: str, before: str, own: dict[str, str]) -> None:
+        """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not."""
+        if (await self._run(("rev-parse", "--verify", "--quiet", before)))[0]:
             return
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
         listed = _marked(await self._git("diff-index", *options, before, "--", ".", environment=own))
+        known = self._outside[0] == run_id
         for flag, paths in (
-            ("--force-remove", [path for mark, path in listed if mark == "A" and self._was_outside(path)]),
+            ("--force-remove", [path for mark, path in listed if known and mark == "A" and self._was_outside(path)]),
             ("--add", [path for mark, path in listed if mark == "D" and self._is_there(path)]),
         ):
             if paths:
@@ -176,17 +182,56 @@ class Checkpoints:
 
     async def _revert(self, run_id: str) -> RunChanges:
         before, after = await self._both(run_id)
+        git_directory = await self._git_directory()
+        assert git_directory is not None
         listed = await self._changed(before, after)
         with tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
+            own = await self._all_there_is(git_directory, Path(folder))
+            await self._even_out("", after, own)
+            now = (await self._git("write-tree", environment=own)).strip()
+            await self._take_out(before, after, own, Path(folder))
+            wanted = (await self._git("write-tree", environment=own)).strip()
+            # What is applied is the way from what is there: each change has one place, however alike others look.
             patch = Path(folder) / "patch"
-            await self._git(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", after, before, "--", ".")
+            await self._git(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
             if patch.stat().st_size:
-                apply = ("apply", "--whitespace=nowarn")
-                code, _, complaint = await self._run((*apply, "--check", str(patch)))
+                code, _, complaint = await self._run(("apply", "--whitespace=nowarn", str(patch)))
                 if code:
                     raise Changed(await self._named(complaint, [path for _, path in listed]))
-                await self._git(*apply, str(patch))
         return await self._shown(run_id, listed, before, after)
+
+    async def _take_out(self, before: str, after: str, own: dict[str, str], folder: Path) -> None:
+        """Makes the index what is there without what the run did. Raises ``Changed``."""
+        options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        changed = _entries(await self._git("diff-tree", "-r", *options, before, after, "--", "."))
+        since = _entries(await self._git("diff-index", "--cached", *options, after, "--", ".", environment=own))
+        prefix = (await self._git("rev-parse", "--show-prefix")).removesuffix("\n")
+        lines, refused = [], []
+        for path, (was, made) in changed.items():
+            there = since[path][1] if path in since else made
+            wanted = was if there == made else there if there == was else await self._merged(there, made, was, folder)
+            if wanted is None:
+                refused.append(_words(path))
+            else:
+                lines.append(f"{wanted}\t{prefix}{path}\0")
+        if refused:
+            raise Changed(sorted(refused))
+        if lines:
+            await self._git("update-index", "--replace", "-z", "--index-info", environment=own, stdin="".join(lines))
+
+    async def _merged(self, there: str, made: str, was: str, folder: Path) -> str | None:
+        """The entry of a file that was changed since, with what the run did undone; None where both changed the same."""
+        modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
+        if not {*modes} <= {"100644", "100755"}:
+            return None
+        for name, blob in zip(MERGED, blobs, strict=True):
+            text = await self._git("cat-file", "blob", blob)
+            (folder / name).write_bytes(text.encode(errors="surrogateescape"))
+        files = [str(folder / name) for name in MERGED]
+        if (await self._run(("merge-file", "--quiet", *files)))[0]:
+            return None
+        blob = (await self._git("hash-object", "-w", "--no-filters", files[0])).strip()
+        return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, complaint: str, known: list[str]) -> list[str]:
         """Which files git complains of; all that the run changed, where it can't be said."""
@@ -256,6 +301,13 @@ def _marked(listed: str) -> list[tuple[str, str]]:
     """Of ``--name-status -z``."""
     words = listed.split("\0")
     return list(zip(words[::2], words[1::2], strict=False))
+
+
+def _entries(listed: str) -> dict[str, tuple[str, str]]:
+    """Of the raw form with ``-z``: path → "mode blob" of both sides; zeros where there is none."""
+    words = listed.split("\0")
+    sides = [word.removeprefix(":").split(" ") for word in words[::2]]
+    return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
 
 
 def _words(path: str) -> str:

@@ -123,6 +123,45 @@ async def test_the_same_lines_changed_since_are_refused_by_name_and_nothing_is_t
     assert everything(project) == before
 
 
+async def test_each_change_is_taken_back_in_its_own_place_however_alike_others_look(project: Path) -> None:
+    def write(letters: str) -> None:
+        (project / "poem.txt").write_text("".join(f"{letter}\n" for letter in letters))
+
+    write("aabaabbbaaaabaababb")
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    write("aabaabbbaaaabaabbb")
+    await checkpoints.take(RUN, "after")
+    write("aabaabbbaaaabbabbb")
+    await checkpoints.revert(RUN)
+    assert (project / "poem.txt").read_text().replace("\n", "") == "aabaabbbaaaabbababb"
+
+
+async def test_what_a_person_has_taken_back_by_hand_is_no_hindrance(project: Path) -> None:
+    before = everything(project)
+    checkpoints = await a_run(project)
+    (project / "old.txt").write_text("old\n")
+    (project / "new.bin").unlink()
+    await checkpoints.revert(RUN)
+    assert everything(project) == before
+
+
+async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path) -> None:
+    """Of the same length, so that its time alone could tell: git knows that it can't where its index is no younger."""
+    poem, index = project / "poem.txt", project / ".git" / "index"
+    then = 1_700_000_000
+    git(project, "config", "core.trustctime", "false")
+    os.utime(poem, (then, then))
+    git(project, "update-index", "--really-refresh", "-q")
+    os.utime(index, (then, then))
+    checkpoints = Checkpoints(project, "proj_1")
+    await checkpoints.take(RUN, "before")
+    poem.write_text(poem.read_text().replace("line 3", "LINE 3"))
+    os.utime(poem, (then, then))
+    await checkpoints.take(RUN, "after")
+    assert [file.path for file in (await checkpoints.changes(RUN)).files] == ["poem.txt"]
+
+
 async def test_a_file_that_is_there_again_is_not_overwritten(project: Path) -> None:
     checkpoints = await a_run(project)
     (project / "old.txt").write_text("mine now\n")

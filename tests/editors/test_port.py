@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -415,6 +416,10 @@ class TestItsLife:
         await editor_rig.editor.tell("Look at this.\nAnd this.")
         await editor_rig.editor.tell("Something is wrong.", "error")
         await nothing_more_is_reported(editor_rig)
+
+    async def test_a_prompt_goes_to_no_terminal_that_is_not_there(self, editor_rig: Rig) -> None:
+        with pytest.raises(Refused, match="Nothing was typed"):
+            await editor_rig.editor.type_prompt(os.getpid(), "Do it")
 
     async def test_letting_go_twice_is_once(self, editor_rig: Rig) -> None:
         await editor_rig.editor.close()

@@ -143,6 +143,20 @@ async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
     assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=True)
 
 
+async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, server: Server) -> None:
+    bridge.editor.open_terminal(812)
+    server.says(wire.Prompt("p1", 812, "Do it"))
+    assert await server.hears(wire.Typed) == wire.Typed("p1")
+    assert bridge.editor.terminals == {812: ["Do it"]}
+    server.says(wire.Prompt("p2", 813, "Do it"))
+    untyped = await server.hears(wire.Untyped)
+    assert (untyped.id, untyped.reason) == ("p2", "The terminal is closed. Nothing was typed.")
+    bridge.editor.hung = True
+    server.says(wire.Prompt("p3", 812, "Do it"))
+    assert (await server.hears(wire.Untyped, 2)).id == "p3"
+    assert bridge.editor.terminals == {812: ["Do it"]}
+
+
 async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, file: Path) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()

@@ -7,6 +7,7 @@ its request after a restart too, and is in the history with the name of who sent
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -28,6 +29,9 @@ AT_DESK: Final = "desk"
 BEGIN_SECONDS: Final = 10.0
 """That the agent may take to begin with a prompt that stands in its terminal; its hooks run first."""
 
+
+PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
+"""What Claude Code puts round a long paste (2.1.329)."""
 
 UNSURE: Final = (
     "It was typed, or was about to be, but the agent has not begun with it. Look at its terminal; to send it again, send it "
@@ -134,15 +138,16 @@ class Prompts:
         self._keep(sent)
         try:
             await self._terminals.type(self._session.pid, sent.text)
-        except ClientError as error:
-            if error.code != "EXECUTION_FAILED":
-                self._keep(None)
-            raise
-        try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 return await self._begun
+        except ClientError as error:
+            if error.code != "EXECUTION_FAILED":  # nothing was typed
+                self._keep(None)
+            raise
         except TimeoutError:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False) from None
+        except asyncio.CancelledError:
+            raise ClientError("SHUTTING_DOWN", UNSURE) from None
 
     def _keep(self, sent: Sent | None) -> None:
         self.sent = sent
@@ -151,7 +156,7 @@ class Prompts:
     def begun(self, turn: str, prompt: str) -> str:
         """The agent begins with a prompt; its text as it was sent, else as it is."""
         sent = self.sent
-        if sent is None or not _holds(prompt, sent.text):
+        if sent is None or _letters(PASTE_MARK.sub("", prompt)) != _letters(sent.text):
             return prompt
         self._keep(msgspec.structs.replace(sent, turn=turn))
         if self._begun is not None and not self._begun.done():
@@ -183,12 +188,8 @@ def _chosen(options: Options) -> bool:
     return msgspec.structs.replace(options, partial_messages=False) != Options()
 
 
-def _holds(prompt: str, text: str) -> bool:
-    """The agent puts marks round a long text, and blanks for tabs."""
-    return _letters(text) in _letters(prompt)
-
-
 def _letters(text: str) -> str:
+    """Blanks come and go on the way: a tab is four of them in the agent's box."""
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 

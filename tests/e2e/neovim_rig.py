@@ -77,11 +77,14 @@ class Neovim:
 
     def lua(self, code: str, *arguments: object) -> Any:
         """What the Lua chunk ``code`` returns; ``arguments`` are its ``...``."""
+        return self._call("nvim_exec_lua", code, list(arguments))
+
+    def _call(self, method: str, *arguments: object) -> Any:
         rpc = Connection()
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(10)
             connection.connect(str(self._address))
-            connection.sendall(rpc.request("nvim_exec_lua", [code, list(arguments)])[1])
+            connection.sendall(rpc.request(method, list(arguments))[1])
             while data := connection.recv(65_536):
                 for event in rpc.receive(data):
                     assert isinstance(event, Response)
@@ -117,10 +120,21 @@ class Neovim:
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)
 
     def command(self, words: str) -> None:
-        """Type an Ex command, as a person does."""
+        """Type an Ex command, as a person does; it has been done when this returns."""
         self.pane.press("Escape")
         self.pane.type(f":{words}")
+        self._wait_for_command_line(open=True)
         self.pane.press("Enter")
+        self._wait_for_command_line(open=False)
+
+    def _wait_for_command_line(self, *, open: bool) -> None:
+        def met() -> bool | None:
+            try:
+                return self._call("nvim_get_mode")["mode"].startswith("c") is open or None
+            except (FileNotFoundError, ConnectionError):
+                return True  # it was a command that ends Neovim
+
+        wait_until(met)
 
     def save(self) -> None:
         """``:w``, and it is done when this returns."""

@@ -121,5 +121,6 @@ def test_set_to_deny_it_is_denied_until_the_prompt_is_answered(desk: GuardedDesk
     assert "Drawbridge could not find out in time whether poem.txt has unsaved changes" in told
     neovim.pane.press("Enter")
     neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for more")
+    desk.set_up("claude", "--unknown", "deny", "--deadline", "5000")
     desk.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
     is_told_in_one_line(neovim, KEPT)

@@ -13,7 +13,8 @@ from typing import IO, cast
 import pytest
 
 from drawbridge.attach import approval_view
-from tests.server.processes import COMMAND, Server
+from tests.page.conftest import COMMAND
+from tests.server.processes import Server
 
 ENDING_SECONDS = 15.0
 
@@ -31,7 +32,7 @@ def lasting() -> Iterator[Server]:
         root = Path(place)
         (root / "work").mkdir()
         arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", root / "data", "--allow", root / "work"]
-        command = [*COMMAND, *map(str, arguments), "--max-runs", "50"]
+        command = [*COMMAND, *map(str, arguments), "--max-runs", "50", "--continue-limited"]
         with (root / "errors").open("w+b") as errors:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
             out = cast(IO[bytes], process.stdout)

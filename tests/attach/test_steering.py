@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,27 @@ async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Serve
 
 
 @pytest.mark.thorough
+async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_a_person_says_no(
+    server: Server, directory: Path
+) -> None:
+    lifted = datetime.now() + timedelta(hours=2)
+    async with attached(server, directory) as person:
+        await person.prompts(f"/limit {lifted.timestamp()}")
+        await person.hears(f"The limit is lifted at {lifted:%H:%M}.")
+        await person.sees(f"Goes on at {lifted:%H:%M} (s: not)")
+        await person.presses("escape", "s")
+        await person.sees("The last run failed")
+        await person.loses("Goes on at")
+
+
+async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
+    words = "All that the server keeps takes 16,000 MB of 20,000 MB: at the limit no run begins any more."
+    warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
+    async with attached(server, directory) as person:
+        person.app.client._heard({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
+        await person.sees("All that the server keeps takes 16,000 MB")
+
+
 async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")

@@ -20,6 +20,9 @@ from drawbridge.attach.wording import block
 DRAWING_SECONDS: Final = 0.04
 """From what was heard until it is drawn, with all that came meanwhile."""
 
+WARNING_SECONDS: Final = 60.0
+"""For what the owner should see to; a click closes it before."""
+
 
 class AttachApp(App[None]):
     """``client`` has its first connection; ``project``: the id of the one to begin with."""
@@ -40,6 +43,7 @@ class AttachApp(App[None]):
         client.on_change = self._changed
         client.on_refused = self._refused
         client.on_gone = partial(self._later, self._gone)
+        client.on_warning = self._warn
         client.connection.on_open = partial(self._later, self._begin)
 
     async def on_mount(self) -> None:
@@ -85,6 +89,9 @@ class AttachApp(App[None]):
             if isinstance(screen, ConversationScreen) and conversation and conversation.id == unsent.project:
                 screen.put_back(unsent.prompt)
         self.notify(block(str(error)), severity="error", markup=False)
+
+    def _warn(self, words: str) -> None:
+        self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
 
     def on_app_focus(self) -> None:
         """Somebody looks: the next try is now."""

@@ -36,7 +36,8 @@ class Unsent(NamedTuple):
 
 class Client:
     """The callbacks: ``on_change`` something is known anew; ``on_notice`` words that go by themselves; ``on_refused`` a
-    prompt that was not taken, and why; ``on_gone`` the project that is shown is not there any more. None of them waits.
+    prompt that was not taken, and why; ``on_gone`` the project that is shown is not there any more; ``on_warning`` what
+    the owner should see to. None of them waits.
     """
 
     def __init__(self, find: Callable[[], Place], name: str | None = None) -> None:
@@ -50,6 +51,7 @@ class Client:
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_gone: Callable[[], None] = lambda: None
+        self.on_warning: Callable[[str], None] = lambda words: None
         self.connection.on_message = self._heard
         self.connection.on_state = lambda: self.on_change()
 
@@ -183,6 +185,8 @@ class Client:
         conversation = self.conversation
         if conversation is not None and message.get("project_id") == conversation.id:
             self._follow(message, conversation)
+        if message["type"] == "update" and message["data"]["update_type"] == "disk_warning":
+            self.on_warning(str(message["data"]["data"]["message"]))
         self.on_change()
 
     def _follow(self, message: Message, conversation: Conversation) -> None:

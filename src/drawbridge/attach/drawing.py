@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Final
 
@@ -195,7 +196,8 @@ class Painter:
         bad = outcome in ("failed", "timeout")
         yield self._rule(" · ".join(words), width, Style(color=self.palette.no if bad else self.palette.soft))
         if data.get("error"):
-            yield from self.plain(str(data["error"]), width, self.palette.no)
+            lifted = wording.lifted(data["retry_at"], datetime.now(UTC)) if data.get("retry_at") else ""
+            yield from self.plain(f"{data['error']} {lifted}".rstrip(), width, self.palette.no)
 
     def _rule(self, words: str, width: int, style: Style) -> Strip:
         line = Style(color=self.palette.line)

@@ -97,7 +97,8 @@ class ConversationScreen(Screen[None]):
         self._questions.show(conversation, self.size.height * 7 // 10)
         self.tick()
         card = self.card
-        keys = (conversation.run is None, card and (card.approval_id, card.is_begun), self._client.features)
+        waits = wording.goes_on_at(self._client.project or {})
+        keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
         if keys != self._keys:  # the line of keys is made anew: not for every word
             self._keys = keys
             self.refresh_bindings()
@@ -112,6 +113,8 @@ class ConversationScreen(Screen[None]):
             words, colour = "Waits for you", "$wait"
         elif run:
             words, colour = "Thinking" if conversation.thinking else "Working", "$accent"
+        elif until := wording.goes_on_at(project):
+            words, colour = f"Goes on at {until} (s: not)", "$soft"
         elif project["state"] == "ERROR":
             words, colour = "The last run failed", "$no"
         else:
@@ -200,7 +203,8 @@ class ConversationScreen(Screen[None]):
             case "accept" | "reject" | "edit" | "always":
                 return card is not None and card.may_answer and not card.is_settled
             case "stop":
-                return bool(conversation and conversation.run) and self._client.may("agent_interrupt") and not desk
+                goes_on = conversation and (conversation.run or wording.goes_on_at(self._client.project or {}))
+                return bool(goes_on) and self._client.may("agent_interrupt") and not desk
             case "mode":
                 return self._client.may("set_mode") and not desk
             case "prompt":

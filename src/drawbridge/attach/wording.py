@@ -123,7 +123,23 @@ def project_state(project: Mapping[str, Any]) -> str:
         return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
     if desk := project.get("desk"):
         return DESK_STATES.get(desk.get("state", ""), "At the desk")
+    if until := goes_on_at(project):
+        return f"Goes on at {until}"
     return STATES.get(project.get("state", ""), str(project.get("state", "")))
+
+
+def goes_on_at(project: Mapping[str, Any]) -> str:
+    """When a project that a limit has stopped goes on by itself; empty where it does not, or works."""
+    until = project.get("continues_at") if project.get("state") != "EXECUTING" else None
+    return clock(until) if until else ""
+
+
+def lifted(until: str, now: datetime) -> str:
+    """What is known about a limit of the agent's account."""
+    found = when(until)
+    if found is None:
+        return ""
+    return f"The limit is lifted at {clock(until)}." if found > now else "The limit is lifted by now."
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:

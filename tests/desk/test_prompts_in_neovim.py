@@ -119,6 +119,17 @@ def wait_for_box(neovim: Neovim, words: str) -> None:
     neovim.wait_for(f"return ({function(SCREEN)}):find('❯[^\\n]*{words}') ~= nil", what=f"did not show {words!r}")
 
 
+async def test_a_bridge_that_is_started_again_takes_prompts_again(desk: ServedDesk, server: Server) -> None:
+    async with claude_in_neovim(desk, server) as (neovim, phone, _):
+        neovim.command("DrawbridgeRestart")
+        for taken in (False, True):
+            while (await phone.state("finished"))["desk"].get("prompts", False) is not taken:
+                pass
+        desk.model.will_say(text("It rhymes."))
+        assert (await execute(phone, "Does it rhyme?"))["type"] == "accepted"
+        neovim.pane.wait_for("It rhymes")
+
+
 async def test_what_the_person_does_there_comes_first(desk: ServedDesk, server: Server) -> None:
     async with claude_in_neovim(desk, server) as (neovim, phone, _):
         for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:

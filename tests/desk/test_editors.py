@@ -175,3 +175,29 @@ async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
             assert await resolved(phone.client, question) == ("Neovim", "allow")
             wait_for_text(poem, SHOUTED)
         gemini.pane.wait_for("It is done")
+
+
+@pytest.mark.thorough
+async def test_what_gemini_proposes_outlives_the_server_that_was_told(
+    geminis: gemini_desk.Desk, server: Server, home: Path
+) -> None:
+    """Neovim's bridge comes again to the next one."""
+    poem = geminis.file("poem.txt", POEM)
+    async with following(server) as phone:
+        neovim = geminis.neovim(poem)
+        gemini = geminis.gemini()
+        geminis.model.will_say(replace(poem, "two", "TWO"), gemini_text("It is done."))
+        gemini.prompt("Shout")
+        await phone.session()
+        question = await phone.question("Write")
+        neovim.wait_for_proposal()
+        server.process.kill()
+        await server.ended()
+    async with serving(home / "data", "--no-tls") as later, following(later) as at_later:
+        joined = await at_later.client.ask("project_join", project_id=phone.project)
+        assert joined["data"]["data"]["open_approvals"] == [question]
+        at_later.project = phone.project
+        await at_later.answer(question, "allow", updated_input={"file_path": str(poem), "content": "one\nzwei\n"})
+        neovim.wait_until_closed()
+        wait_for_text(poem, "one\nzwei\n")
+        assert len((await at_later.client.ask("project_list"))["data"]["projects"]) == 1

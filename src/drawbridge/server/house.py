@@ -100,6 +100,8 @@ class House:
         """How a frame goes to many; who owns the sockets has a quicker way."""
         self.heard: Callable[[Frame, Path], None] = lambda frame, directory: None
         """Gets what is told to who follows a topic, with the project's directory: for people who look at no page."""
+        self.note: Callable[..., None] = lambda event, **fields: None
+        """Into the audit, for what no client has just asked for."""
         self.within: Callable[[Options], Options] = lambda options: options
         """What the owner's ceilings make of options, now; raises ``ClientError``. Who knows the directories sets it."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}

@@ -123,15 +123,15 @@ class Project:
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
         if len(self.queue) >= self._house.limits.queue:
-            raise ClientError(
-                "RESOURCE_LIMIT", "Too many prompts wait here already. Nothing was added.", retryable=True
-            )
+            text = "Too many prompts wait here already. Nothing was added."
+            raise ClientError("RESOURCE_LIMIT", text, retryable=True)
         self._house.disk.check(self.id)
         self._house.granted(str(self.path), port.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
-        seq = self.journal.write(
-            "client", records.prompt(order.run_id, order.prompt, order.by, order.request_id, names), asker
-        )
+        prompt = records.prompt(order.run_id, order.prompt, order.by, order.request_id, names)
+        seq = self.journal.write("client", prompt, asker)
+        if asker is None:
+            self._house.note("went_on", by=order.by, project_id=self.id, run_id=order.run_id)
         self.continuing.forget()
         self.queue.append(Run(order))
         self.journal.save()

@@ -84,6 +84,7 @@ async def _serve(
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
+    core.house.note = entrance.note
     await core.open()
     ours = certificate is not None and plan.certificate is None
     site = ServerSite(entrance, core, plan.data / "tls" if ours else None)

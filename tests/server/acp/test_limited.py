@@ -57,6 +57,8 @@ async def test_it_says_until_when(tmp_path: Path) -> None:
 async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
+        noted: list[dict[str, str]] = []
+        server.core.house.note = lambda event, **fields: noted.append({"event": event, **fields})
         project = await server.project(phone)
         await server.does(phone, "execute", project, prompt="Do it", options={"permission_mode": "plan"})
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
@@ -70,6 +72,8 @@ async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Pa
         server.agent.latest.ends()
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["failed", "completed"]
+        run = phone.updates("run_finished")[-1]["run_id"]
+        assert noted == [{"event": "went_on", "by": "phone", "project_id": project, "run_id": run}], "for the audit"
 
 
 async def test_the_wish_outlives_the_server(tmp_path: Path) -> None:

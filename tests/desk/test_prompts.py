@@ -312,13 +312,17 @@ async def test_nobody_says_what_became_of_it(desk: SocketDesk, monkeypatch: pyte
     monkeypatch.setattr(terminals, "TYPING_SECONDS", 0.05 if silent == "the editor" else 5)
     monkeypatch.setattr(desk_prompts, "BEGIN_SECONDS", 0.05)
     async with at_work(desk) as (session, editor):
-        sending = sends(desk, session)
+        sending = sends(desk, session, request_id="r1")
         asked = await editor.asked()
         if silent == "the agent":
             editor.line.say(type="typed", id=asked["id"])
         error = await refused(sending)
         assert (error.code, error.retryable) == ("EXECUTION_FAILED", False)
         assert "terminal" in error.text
+        assert (await refused(sends(desk, session, request_id="r1"))).code == "EXECUTION_FAILED"
+        await session.tells("UserPromptSubmit", prompt="Do it")  # it had arrived
+        assert (await sends(desk, session, request_id="r1"))["data"]["run_id"] == session.turn
+        assert await editor.line.hears_nothing()
 
 
 @pytest.mark.parametrize(

@@ -91,19 +91,17 @@ class Prompts:
         ``allowed``: whether a client might have started the agent as it is.
         """
         sent = Sent(typeable(command.prompt), client.name, command.request_id)
-        turn = self._session.memory.run_of(sent.request_id or "", sent.text)
-        if turn is None:
-            turn = await asyncio.shield(self._again(sent) or self._first(sent, command, allowed))
+        known = self.sent if self.sent is not None and self.sent.key == sent.key is not None else None
+        turn = self._session.memory.run_of(sent.request_id or "", sent.text) or (known.turn if known else "")
+        if not turn:
+            turn = await asyncio.shield(self._again() if known else self._first(sent, command, allowed))
         return Answer(type="accepted", project_id=self._session.id, data=messages.Accepted(turn, 0))
 
-    def _again(self, asked: Sent) -> asyncio.Future[str] | None:
-        """What becomes of the same request, where it was made before."""
-        sent, sending = self.sent, self._sending
-        if sent is None or sent.key is None or sent.key != asked.key:
-            return None
-        if sending is None or (sending.done() and not sent.turn):
+    def _again(self) -> asyncio.Future[str]:
+        """What becomes of the request that was made before."""
+        if self._sending is None or self._sending.done():
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
-        return sending
+        return self._sending
 
     def _first(self, sent: Sent, command: protocol.Execute, allowed: Callable[[], bool]) -> asyncio.Future[str]:
         if self._sending is not None and not self._sending.done():

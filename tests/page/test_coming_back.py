@@ -60,6 +60,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
     assert (directory / "notes.md").read_text() == "half an ed"
 
 
+@pytest.mark.thorough
 def test_a_reload_in_the_middle_of_a_run_hears_the_rest_of_it_once(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 2")

@@ -60,6 +60,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
     assert left() == []
 
 
+@pytest.mark.thorough
 def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves_nothing(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_f
             person.loses(".toast")
 
 
+@pytest.mark.thorough
 async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,15 +8,15 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server import records
-from drawbridge.server.desk_session import DeskSession
+from drawbridge.server.history import History
 from drawbridge.server.house import House
-from drawbridge.server.project import Project
 from drawbridge.server.projects import Projects
 
 EVERY_SECONDS: Final = 10.0
@@ -33,12 +33,18 @@ class Retention(Struct, frozen=True):
     bytes: int | None = None
 
 
+class Recorded(Protocol):
+    """Who has a history: a project, or an agent in a terminal."""
+
+    id: str
+    path: Path
+    history: History
+
+
 class Upkeep:
     """``desk``: agents in terminals; their histories count and are dropped as the projects' are."""
 
-    def __init__(
-        self, house: House, projects: Projects, retention: Retention, desk: Iterable[DeskSession] = ()
-    ) -> None:
+    def __init__(self, house: House, projects: Projects, retention: Retention, desk: Iterable[Recorded] = ()) -> None:
         self._house = house
         self._projects = projects
         self._retention = retention
@@ -76,15 +82,15 @@ class Upkeep:
         for one in [*self._projects, *self._desk]:
             await self._drop(one)
 
-    async def _drop(self, project: Project | DeskSession) -> None:
+    async def _drop(self, one: Recorded) -> None:
         days = self._retention.days
         before = None if days is None else datetime.now(UTC) - timedelta(days=days)
         try:
-            dropped = await asyncio.to_thread(project.history.drop, before, self._retention.bytes)
+            dropped = await asyncio.to_thread(one.history.drop, before, self._retention.bytes)
         except DrawbridgeError as error:
-            logger.error("%s: old history could not be dropped: %s", project.id, error)
+            logger.error("%s: old history could not be dropped: %s", one.id, error)
             return
         if dropped:
-            first = project.history.first_seq
-            logger.info("%s: %d files of old history were dropped; it begins with %d now", project.id, dropped, first)
-            self._house.disk.now(project.id, str(project.path), project.history.size)
+            first = one.history.first_seq
+            logger.info("%s: %d files of old history were dropped; it begins with %d now", one.id, dropped, first)
+            self._house.disk.now(one.id, str(one.path), one.history.size)

@@ -22,18 +22,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from drawbridge.door import Door
-from drawbridge.server.access import Access, OwnNames
+from drawbridge.server.access.access import Access, OwnNames
+from drawbridge.server.access.entrance import Entrance
 from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.port import Line
-from drawbridge.server.blobs import Blobs
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.core import Core
-from drawbridge.server.dispatch import Dispatch
-from drawbridge.server.entrance import Entrance
-from drawbridge.server.house import Limits
+from drawbridge.server.clients.blobs import Blobs
+from drawbridge.server.clients.core import Core
+from drawbridge.server.clients.dispatch import Dispatch
+from drawbridge.server.clients.site import ServerSite
+from drawbridge.server.clients.stats import Monitor
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.house import Limits
 from drawbridge.server.serve import terms
-from drawbridge.server.site import ServerSite
-from drawbridge.server.stats import Monitor
 from drawbridge.wire.gate import Head
 from drawbridge.wire.websocket import framed, handshake
 

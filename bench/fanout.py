@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import ROOT
-from drawbridge.server import messages
-from drawbridge.server.tls import own_certificate
+from drawbridge.server.access.tls import own_certificate
+from drawbridge.server.protocol import messages
 
 PROGRAMS = ROOT / ".cache" / "programs"
 BYTES = 725

@@ -20,9 +20,9 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench import fanout
-from drawbridge.server.history import History
-from drawbridge.server.metadata import Metadata, save
-from drawbridge.server.records import Memory
+from drawbridge.server.history.log import History
+from drawbridge.server.projects.metadata import Metadata, save
+from drawbridge.server.projects.records import Memory
 
 PROJECTS = 100
 MESSAGES = 100_000

@@ -27,12 +27,10 @@ PURE = (
     "privacy",
     "site",
     *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),
-    *(f"server.{name}" for name in ("audited", "rate_limits", "scopes")),
-    *(f"server.{name}" for name in ("desk_events", "desk_messages", "transcript")),
-    *(
-        f"server.{name}"
-        for name in ("protocol", "client_errors", "messages", "replies", "said", "preview", "run", "records")
-    ),
+    "server.protocol",
+    *(f"server.access.{name}" for name in ("audited", "rate_limits", "scopes")),
+    *(f"server.projects.{name}" for name in ("run", "records")),
+    *(f"server.desk.{name}" for name in ("hook_events", "transcript")),
     *(f"attach.{name}" for name in ("answers", "conversation", "difference", "store", "wording")),
 )
 JOBS = ("ide", "guard", "server", "attach")
@@ -51,6 +49,7 @@ FLOOR = (
     "site",
     "terminal",
 )
+SERVER_FLOORS = ("agents", "protocol", "history", "projects", "access", "desk", "notify", "clients")
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
 EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
 
@@ -134,6 +133,14 @@ def test_the_floor_knows_no_job(name: str) -> None:
 @pytest.mark.parametrize("name", those_in(("wire",)))
 def test_a_protocol_knows_only_protocols_and_errors(name: str) -> None:
     assert [other for other in known(name) if not belongs(other, ("wire", "errors"))] == []
+
+
+@pytest.mark.parametrize("floor", range(len(SERVER_FLOORS)), ids=SERVER_FLOORS)
+def test_a_folder_of_the_server_knows_only_those_below_it(floor: int) -> None:
+    below = tuple(f"server.{folder}" for folder in SERVER_FLOORS[: floor + 1])
+    for name in those_in((f"server.{SERVER_FLOORS[floor]}",)):
+        known_here = [other for other in known(name) if belongs(other, ("server",))]
+        assert [other for other in known_here if not belongs(other, below)] == [], name
 
 
 def test_agents_and_editors_dialects_never_meet() -> None:

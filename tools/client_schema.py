@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from drawbridge.server import protocol
-from drawbridge.server.said import TYPES, UPDATES
+from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.said import TYPES, UPDATES
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "protocols" / "client.schema.json"
 
@@ -21,14 +21,14 @@ IDENTIFIER = {"type": "string", "minLength": 1, "maxLength": 200}
 
 def schema() -> dict[str, Any]:
     """``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
-    asked, asks_of = _components(protocol.COMMANDS)
+    asked, asks_of = _components(commands.COMMANDS)
     said, says_of = _components(TYPES)
     updated, updates_of = _components(UPDATES)
-    asks = {f"client.{name}": _ask(name, protocol.COMMANDS[name], asked, ref) for name, ref in asks_of.items()}
+    asks = {f"client.{name}": _ask(name, commands.COMMANDS[name], asked, ref) for name, ref in asks_of.items()}
     says = {f"server.{name}": _say({"const": name}, ref) for name, ref in says_of.items()}
     updates = {f"server.update.{name}": _update(name, ref) for name, ref in updates_of.items()}
     shared = {
-        name: kind for name, kind in asked.items() if name not in {c.__name__ for c in protocol.COMMANDS.values()}
+        name: kind for name, kind in asked.items() if name not in {c.__name__ for c in commands.COMMANDS.values()}
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -53,7 +53,7 @@ def _components(kinds: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     return _tidy(components), dict(zip(kinds, _tidy(refs), strict=True))
 
 
-def _ask(name: str, kind: type[protocol.Command], defs: Mapping[str, Any], ref: Any) -> dict[str, Any]:
+def _ask(name: str, kind: type[commands.Command], defs: Mapping[str, Any], ref: Any) -> dict[str, Any]:
     data = dict(defs[ref["$ref"].rpartition("/")[2]])
     data["properties"] = {key: value for key, value in data["properties"].items() if key != "request_id"}
     data.pop("title", None)
@@ -70,7 +70,7 @@ def _ask(name: str, kind: type[protocol.Command], defs: Mapping[str, Any], ref: 
             "request_id": IDENTIFIER,
         },
     }
-    if issubclass(kind, protocol.ProjectCommand):
+    if issubclass(kind, commands.ProjectCommand):
         data["properties"]["project_id"] = TEXT | {"minLength": 1}
         inside = {"required": ["data"], "properties": {"data": {"type": "object", "required": ["project_id"]}}}
         message["anyOf"] = [{"required": ["project_id"]}, inside]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge import private_socket
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.desk_socket import private_socket as opened
+from drawbridge.server.desk.socket import private_socket as opened
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.core.twin import Client, Server, serving
 from tests.waiting import PATIENCE, until
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server import desk_prompts, terminals
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.client_errors import ClientError
+from drawbridge.server.desk import prompts as desk_prompts
+from drawbridge.server.projects import terminals
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server import desk as desk_module
-from drawbridge.server import desk_carried
+from drawbridge.server.desk import carried as desk_carried
+from drawbridge.server.desk import desk as desk_module
 from drawbridge.settings import HOOK, defaults
 from tests.guard import processes
 from tests.guard.payloads import recorded as payload_of

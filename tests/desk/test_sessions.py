@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server import desk as desk_module
-from drawbridge.server import transcript_file
+from drawbridge.server.desk import desk as desk_module
+from drawbridge.server.desk import transcript_file
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk

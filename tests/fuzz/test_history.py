@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from drawbridge.server import records
-from drawbridge.server.history import Direction, History
-from drawbridge.server.history_lines import compose, parse
+from drawbridge.server.history.lines import compose, parse
+from drawbridge.server.history.log import Direction, History
+from drawbridge.server.projects import records
 from tests.chaos.rig import seeded
 from tests.server.core.twin import Client, serving
 from tests.server.history.rig import NOON, open_history

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server import history
+from drawbridge.server.history import log as history
 from tests import programs
 from tests.server.processes import Server
 

@@ -10,13 +10,13 @@ import pytest
 from websockets.asyncio.client import connect
 
 import client_schema
-from drawbridge.server import protocol
 from drawbridge.server.agents.port import Options
-from drawbridge.server.client import TOO_SLOW, UNAUTHORIZED
-from drawbridge.server.client_errors import CODES
-from drawbridge.server.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
-from drawbridge.server.said import TYPES, UPDATES
-from drawbridge.server.site import TRY_LATER
+from drawbridge.server.clients.client import TOO_SLOW, UNAUTHORIZED
+from drawbridge.server.clients.site import TRY_LATER
+from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.client_errors import CODES
+from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
+from drawbridge.server.protocol.said import TYPES, UPDATES
 from tests.server.processes import serving
 
 PAGE = (client_schema.FILE.parent / "client.md").read_text()
@@ -28,7 +28,7 @@ def test_the_schema_is_what_the_types_say() -> None:
 
 
 def test_every_type_is_on_the_page() -> None:
-    for type in protocol.COMMANDS:
+    for type in commands.COMMANDS:
         assert re.search(rf"^\|.*`{type}`", PAGE, re.MULTILINE), type
     for type in TYPES:
         assert f"`{type}`" in PAGE, type
@@ -36,11 +36,11 @@ def test_every_type_is_on_the_page() -> None:
         assert f"`update/{update}`" in PAGE, update
 
 
-@pytest.mark.parametrize("type", protocol.COMMANDS)
+@pytest.mark.parametrize("type", commands.COMMANDS)
 def test_every_field_of_a_request_is_in_its_row(type: str) -> None:
     row = next(line for line in PAGE.splitlines() if re.match(rf"\| [^|]*`{type}`", line)).split("|")[2]
     named = set(re.findall(r"[a-z_][a-z0-9_]*", row))
-    fields = set(protocol.COMMANDS[type].__struct_fields__) - {"request_id", "project_id"}
+    fields = set(commands.COMMANDS[type].__struct_fields__) - {"request_id", "project_id"}
     assert named == fields if type not in ("set_mode", "set_model") else fields <= named
 
 

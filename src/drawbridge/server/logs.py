@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from drawbridge.server.dispatch import correlation
+from drawbridge.server.clients.dispatch import correlation
 from drawbridge.terminal import harmless
 
 FILE_BYTES: Final = 10 * 1024 * 1024

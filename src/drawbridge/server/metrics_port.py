@@ -22,8 +22,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from drawbridge.door import Door, Exchange, Peer, Terms, WebSocket
-from drawbridge.server.metrics import BOUNDS, Metrics
-from drawbridge.server.replies import Health
+from drawbridge.server.projects.metrics import BOUNDS, Metrics
+from drawbridge.server.protocol.replies import Health
 from drawbridge.wire.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
 
 HOST: Final = "127.0.0.1"

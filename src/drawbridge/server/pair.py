@@ -11,9 +11,10 @@ from typing import Final
 import segno
 
 from drawbridge.errors import NoServer
-from drawbridge.server import pairing, running
-from drawbridge.server.audit import Audit
-from drawbridge.server.devices import Devices
+from drawbridge.server import running
+from drawbridge.server.access import pairing
+from drawbridge.server.access.audit import Audit
+from drawbridge.server.access.devices import Devices
 from drawbridge.server.running import Running
 from drawbridge.server.tokens import rights
 from drawbridge.terminal import Terminal

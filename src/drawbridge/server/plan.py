@@ -14,17 +14,17 @@ import platformdirs
 import psutil
 
 from drawbridge.errors import BadSetting
-from drawbridge.server.access import HOST_NAME, is_loopback
+from drawbridge.server.access.access import HOST_NAME, is_loopback
+from drawbridge.server.access.entrance import Crowd
+from drawbridge.server.access.ssh_keys import Keys
+from drawbridge.server.access.tls import Certificate
 from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.ceilings import Ceilings, is_open
-from drawbridge.server.disk import Sizes
-from drawbridge.server.entrance import Crowd
-from drawbridge.server.house import Limits
-from drawbridge.server.memory import MB
-from drawbridge.server.ssh_keys import Keys
-from drawbridge.server.tls import Certificate
-from drawbridge.server.upkeep import Retention
+from drawbridge.server.projects.ceilings import Ceilings, is_open
+from drawbridge.server.projects.disk import Sizes
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.projects.memory import MB
+from drawbridge.server.projects.upkeep import Retention
 
 
 class Plan:

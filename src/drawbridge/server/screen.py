@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drawbridge.server import running
-from drawbridge.server.addresses import bracketed, served
+from drawbridge.server.access.addresses import bracketed, served
+from drawbridge.server.access.tls import Certificate, authority_of
+from drawbridge.server.clients.site import PATH
 from drawbridge.server.plan import Plan
-from drawbridge.server.site import PATH
-from drawbridge.server.tls import Certificate, authority_of
 from drawbridge.terminal import Terminal
 
 ADDRESSES: Final = ("page", "programs", "metrics")

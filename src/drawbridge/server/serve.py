@@ -17,24 +17,25 @@ from typing import Any, Final
 from drawbridge.door import Door, Terms
 from drawbridge.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.private_files import make_private_directory
-from drawbridge.server import logs, messages, metrics_port, upgrade
-from drawbridge.server.access import Access, OwnNames, owner_token
-from drawbridge.server.addresses import served
+from drawbridge.server import logs, metrics_port, upgrade
+from drawbridge.server.access.access import Access, OwnNames, owner_token
+from drawbridge.server.access.addresses import served
+from drawbridge.server.access.audit import Audit
+from drawbridge.server.access.devices import Devices
+from drawbridge.server.access.entrance import Entrance
+from drawbridge.server.access.tls import Certificate, own_certificate
 from drawbridge.server.agents.registry import agents, that_see
-from drawbridge.server.audit import Audit
-from drawbridge.server.blobs import Blobs
-from drawbridge.server.core import Core
-from drawbridge.server.desk_socket import private_socket
-from drawbridge.server.devices import Devices
-from drawbridge.server.dispatch import Dispatch
-from drawbridge.server.entrance import Entrance
-from drawbridge.server.notify_push import Subscriptions
-from drawbridge.server.notify_send import Notifier
+from drawbridge.server.clients.blobs import Blobs
+from drawbridge.server.clients.core import Core
+from drawbridge.server.clients.dispatch import Dispatch
+from drawbridge.server.clients.site import ServerSite
+from drawbridge.server.clients.stats import Monitor
+from drawbridge.server.desk.socket import private_socket
+from drawbridge.server.notify.push import Subscriptions
+from drawbridge.server.notify.send import Notifier
 from drawbridge.server.plan import Plan
+from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
-from drawbridge.server.site import ServerSite
-from drawbridge.server.stats import Monitor
-from drawbridge.server.tls import Certificate, own_certificate
 
 ENDING_SECONDS: Final = 10.0
 """From the signal until clients are told (1001): runs are told and their processes ended before."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from drawbridge.errors import BadArgument
-from drawbridge.server.audit import Audit
-from drawbridge.server.devices import Device, Devices
+from drawbridge.server.access.audit import Audit
+from drawbridge.server.access.devices import Device, Devices
 from drawbridge.terminal import Terminal
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

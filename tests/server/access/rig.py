@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.door import Door
-from drawbridge.server.access import Access, OwnNames
+from drawbridge.server.access.access import Access, OwnNames
+from drawbridge.server.access.audit import Audit
+from drawbridge.server.access.devices import Devices
+from drawbridge.server.access.entrance import Crowd, Entrance
+from drawbridge.server.access.scopes import Scope
 from drawbridge.server.agents.demo import Demo
-from drawbridge.server.audit import Audit
-from drawbridge.server.blobs import Blobs
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.core import Core
-from drawbridge.server.devices import Devices
-from drawbridge.server.dispatch import Dispatch
-from drawbridge.server.entrance import Crowd, Entrance
-from drawbridge.server.house import Limits
-from drawbridge.server.scopes import Scope
+from drawbridge.server.clients.blobs import Blobs
+from drawbridge.server.clients.core import Core
+from drawbridge.server.clients.dispatch import Dispatch
+from drawbridge.server.clients.site import ServerSite
+from drawbridge.server.clients.stats import Monitor
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.house import Limits
 from drawbridge.server.serve import terms
-from drawbridge.server.site import ServerSite
-from drawbridge.server.stats import Monitor
 from tests.server.wire_client import WireClient, connected
 
 OWNER = "the-owners-token-which-is-long-enough-for-all"

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from drawbridge.server import audit as audit_module
-from drawbridge.server import audited, pairing
-from drawbridge.server import protocol as say
-from drawbridge.server.audit import FILE, Audit
-from drawbridge.server.devices import TOKEN, Devices
-from drawbridge.server.scopes import NEEDED
+from drawbridge.server.access import audit as audit_module
+from drawbridge.server.access import audited, pairing
+from drawbridge.server.access.audit import FILE, Audit
+from drawbridge.server.access.devices import TOKEN, Devices
+from drawbridge.server.access.scopes import NEEDED
+from drawbridge.server.protocol import commands as say
 from tests.server.access.rig import Server
 from tests.server.access.test_command import drawbridge, made
 from tests.server.access.test_scopes import asking

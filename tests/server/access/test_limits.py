@@ -22,11 +22,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.acceptor import MOST, OF_ONE_ADDRESS, Acceptor
-from drawbridge.server import entrance, pairing
-from drawbridge.server.access import Access, OwnNames
-from drawbridge.server.entrance import FAILURES, HANDSHAKES, WRONG_CODES, Crowd
-from drawbridge.server.rate_limits import Buckets, place
-from drawbridge.server.tls import own_certificate
+from drawbridge.server.access import entrance, pairing
+from drawbridge.server.access.access import Access, OwnNames
+from drawbridge.server.access.entrance import FAILURES, HANDSHAKES, WRONG_CODES, Crowd
+from drawbridge.server.access.rate_limits import Buckets, place
+from drawbridge.server.access.tls import own_certificate
 from drawbridge.wire.gate import Head
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.waiting import PATIENCE, until

@@ -14,9 +14,10 @@ import pytest
 from websockets.asyncio.client import connect
 
 from drawbridge.errors import BadArgument
-from drawbridge.server import devices as devices_module
-from drawbridge.server import pairing, running
-from drawbridge.server.addresses import of_this_machine, served
+from drawbridge.server import running
+from drawbridge.server.access import devices as devices_module
+from drawbridge.server.access import pairing
+from drawbridge.server.access.addresses import of_this_machine, served
 from drawbridge.server.pair import link
 from drawbridge.server.running import Running
 from tests.server.access.rig import Server, code_of

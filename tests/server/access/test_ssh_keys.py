@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.errors import BadSetting
-from drawbridge.server import client as client_module
-from drawbridge.server.client import DISMISSED
-from drawbridge.server.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
+from drawbridge.server.access.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
+from drawbridge.server.clients import client as client_module
+from drawbridge.server.clients.client import DISMISSED
 from tests.programs import missing
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.processes import refused

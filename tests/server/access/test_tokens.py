@@ -19,12 +19,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import BadArgument, BadSetting
-from drawbridge.server import devices as devices_module
-from drawbridge.server import pairing
-from drawbridge.server.access import Access, OwnNames
-from drawbridge.server.client import DISMISSED
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.devices import FILE, TOKEN, Devices
+from drawbridge.server.access import devices as devices_module
+from drawbridge.server.access import pairing
+from drawbridge.server.access.access import Access, OwnNames
+from drawbridge.server.access.devices import FILE, TOKEN, Devices
+from drawbridge.server.clients.client import DISMISSED
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import until

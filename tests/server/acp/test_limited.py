@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server import continuing
 from drawbridge.server.agents import port
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.house import Limits
+from drawbridge.server.projects import continuing
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.house import Limits
 from tests.server.agents.stream import Stream
 from tests.server.core.twin import Client, Process, Server, serving, settled
 from tests.waiting import until

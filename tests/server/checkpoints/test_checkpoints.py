@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.checkpoints import Changed, Checkpoints, NoCheckpoint
-from drawbridge.server.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.projects.checkpoints import Changed, Checkpoints, NoCheckpoint
+from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
 
 RUN = "run_1"
 
@@ -52,7 +52,7 @@ async def a_run(project: Path) -> Checkpoints:
 
 ASKS_AT_ONCE = f"""
 import asyncio, pathlib, sys, uvloop
-from drawbridge.server.checkpoints import Checkpoints
+from drawbridge.server.projects.checkpoints import Checkpoints
 
 async def main(project):
     checkpoints = Checkpoints(project, "proj_1")

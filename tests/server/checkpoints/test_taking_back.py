@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.house import Limits
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.core.twin import Client, Server, serving
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.client_errors import ClientError
+from drawbridge.server.protocol.client_errors import ClientError
 
 from .twin import Client, Server, records, serving, settled
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawbridge.errors import HistoryUnreadable
-from drawbridge.server.history import History
+from drawbridge.server.history.log import History
 from tests.waiting import until
 
 from .twin import Client, records, serving, settled

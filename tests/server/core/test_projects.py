@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.house import Limits
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.waiting import until
 
 from .twin import Client, Server, records, serving, settled

@@ -11,10 +11,10 @@ import pytest
 
 from drawbridge.errors import HistoryNotWritten
 from drawbridge.server.agents import port
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.history import History
-from drawbridge.server.house import Limits
+from drawbridge.server.history.log import History
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.waiting import until
 
 from .twin import Client, Server, records, serving, settled

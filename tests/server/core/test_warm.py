@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server import warm
-from drawbridge.server.house import Limits
-from drawbridge.server.warm import Warm
+from drawbridge.server.projects import warm
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.projects.warm import Warm
 from tests.waiting import until
 
 from .twin import Client, Process, Server, serving, settled

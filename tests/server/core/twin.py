@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from drawbridge.server import protocol
 from drawbridge.server.agents import port
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.core import Core
-from drawbridge.server.house import Limits
-from drawbridge.server.messages import Answer, encode
-from drawbridge.server.subscriber import Frame
+from drawbridge.server.clients.core import Core
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer, encode
+from drawbridge.server.protocol.subscriber import Frame
 from tests.server.schema import check_said
 
 QUIET = Limits(checkpoints=False)
@@ -191,7 +191,7 @@ class Server:
     async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:
         request_id = data.pop("request_id", None)
         message = {"type": type, "data": data} | ({"project_id": project_id} if project_id else {})
-        command = protocol.parse(json.dumps(message | ({"request_id": request_id} if request_id else {})))
+        command = commands.parse(json.dumps(message | ({"request_id": request_id} if request_id else {})))
         answer: Answer = await getattr(self.core, type)(command, client)
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the answer stands for a record: the one who asked hears of it in this way

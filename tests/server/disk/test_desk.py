@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server import history as history_module
-from drawbridge.server import transcript
-from drawbridge.server.desk_session import DeskSession
-from drawbridge.server.disk import Sizes
-from drawbridge.server.house import Limits
-from drawbridge.server.memory import MB
-from drawbridge.server.upkeep import Retention, Upkeep
+from drawbridge.server.desk import transcript
+from drawbridge.server.desk.session import DeskSession
+from drawbridge.server.history import log as history_module
+from drawbridge.server.projects.disk import Sizes
+from drawbridge.server.projects.house import Limits
+from drawbridge.server.projects.memory import MB
+from drawbridge.server.projects.upkeep import Retention, Upkeep
 from tests.server.core.twin import Client, Server, serving
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.errors import HistoryNotWritten
-from drawbridge.server.disk import LEAST_FREE
-from drawbridge.server.memory import MB
+from drawbridge.server.projects.disk import LEAST_FREE
+from drawbridge.server.projects.memory import MB
 from tests.server.core.twin import Client, records, serving, settled
 from tests.server.leftovers.rig import bad_claude
 from tests.server.processes import Server

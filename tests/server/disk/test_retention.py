@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.errors import HistoryNotWritten
-from drawbridge.server import history as module
-from drawbridge.server.history import History
-from drawbridge.server.upkeep import Retention, Upkeep
+from drawbridge.server.history import log as module
+from drawbridge.server.history.log import History
+from drawbridge.server.projects.upkeep import Retention, Upkeep
 from tests.server.core.twin import Client, serving
 from tests.server.history.rig import all_seqs, at, files, fill, message, open_history, read_independently
 from tests.waiting import until

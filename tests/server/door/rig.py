@@ -13,17 +13,18 @@ from typing import Any
 import msgspec
 
 from drawbridge.door import Door, Terms
-from drawbridge.server import messages, records
-from drawbridge.server import protocol as say
-from drawbridge.server.access import Access, OwnNames
-from drawbridge.server.blobs import Blobs
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.dispatch import Dispatch
-from drawbridge.server.entrance import Entrance
-from drawbridge.server.messages import Answer
-from drawbridge.server.site import ServerSite
-from drawbridge.server.stats import Monitor
-from drawbridge.server.subscriber import Frame, Subscriber
+from drawbridge.server.access.access import Access, OwnNames
+from drawbridge.server.access.entrance import Entrance
+from drawbridge.server.clients.blobs import Blobs
+from drawbridge.server.clients.dispatch import Dispatch
+from drawbridge.server.clients.site import ServerSite
+from drawbridge.server.clients.stats import Monitor
+from drawbridge.server.projects import records
+from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Frame, Subscriber
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"

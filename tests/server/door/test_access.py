@@ -12,10 +12,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import BadSetting, NotPrivate
-from drawbridge.server import client as client_module
-from drawbridge.server.access import OwnNames, is_loopback, owner_token
-from drawbridge.server.client import AUTH_BYTES
-from drawbridge.server.site import STRANGERS
+from drawbridge.server.access.access import OwnNames, is_loopback, owner_token
+from drawbridge.server.clients import client as client_module
+from drawbridge.server.clients.client import AUTH_BYTES
+from drawbridge.server.clients.site import STRANGERS
 from tests.server.door.rig import TOKEN, Server, serving
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server import blobs as blobs_module
-from drawbridge.server import messages
-from drawbridge.server.blobs import Blobs
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.messages import BLOB_BYTES, FRAME_BYTES, PIECE_BYTES
+from drawbridge.server.clients import blobs as blobs_module
+from drawbridge.server.clients.blobs import Blobs
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, PIECE_BYTES
 from tests.server.door.rig import Server
 from tests.server.wire_client import WireClient
 

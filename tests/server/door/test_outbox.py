@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.frames import Opcode
 
-from drawbridge.server import outbox as outbox_module
-from drawbridge.server.outbox import BATCH, EPHEMERAL_LIMIT, LIMIT, ROOM, Outbox, Writers
-from drawbridge.server.subscriber import Frame
+from drawbridge.server.clients import outbox as outbox_module
+from drawbridge.server.clients.outbox import BATCH, EPHEMERAL_LIMIT, LIMIT, ROOM, Outbox, Writers
+from drawbridge.server.protocol.subscriber import Frame
 from drawbridge.wire.websocket import framed
 from tests.door_rig import Client
 from tests.server.door.rig import TOKEN, Server

@@ -13,10 +13,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import HistoryNotWritten, NotPrivate
-from drawbridge.server import protocol as say
-from drawbridge.server.client import INBOX
-from drawbridge.server.client_errors import CODES, ClientError
-from drawbridge.server.messages import MESSAGE_BYTES
+from drawbridge.server.clients.client import INBOX
+from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol.client_errors import CODES, ClientError
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.door.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import until

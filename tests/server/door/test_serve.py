@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from drawbridge.server import stats
-from drawbridge.server.tls import own_certificate
+from drawbridge.server.access.tls import own_certificate
+from drawbridge.server.clients import stats
 from tests.server import processes
 from tests.server.processes import STARTING, Server, refused, serving, start
 from tests.server.wire_client import connected
@@ -382,7 +382,12 @@ async def test_it_can_log_into_a_file(data: Path, tmp_path: Path) -> None:
 # stats
 
 
-QUICK = "import sys; from drawbridge.server import stats; stats.EVERY_SECONDS = 0.05; from drawbridge.cli import main; main()"
+QUICK = """
+from drawbridge.cli import main
+from drawbridge.server.clients import stats
+stats.EVERY_SECONDS = 0.05
+main()
+"""
 
 
 async def test_statistics_come_by_themselves_until_they_are_declined(

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from drawbridge.errors import BadSetting
-from drawbridge.server.tls import Certificate, own_certificate
+from drawbridge.server.access.tls import Certificate, own_certificate
 from tests.server.door.rig import TOKEN, serving
 from tests.server.wire_client import connected
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from drawbridge.errors import HistoryNotWritten
-from drawbridge.server import history as module
+from drawbridge.server.history import log as module
 from tests.server.history.rig import all_seqs, fill, message, open_history, read_independently
 
 

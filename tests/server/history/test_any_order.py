@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from drawbridge.errors import BadMessage
-from drawbridge.server import history as module
-from drawbridge.server import segments
-from drawbridge.server.history import Direction, Page
+from drawbridge.server.history import log as module
+from drawbridge.server.history import segments
+from drawbridge.server.history.log import Direction, Page
 from tests.server.history.rig import NOON, files, message, open_history, read_independently
 
 DIRECTIONS = st.sampled_from(["client", "claude", "server"])

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
-from drawbridge.server import history as module
-from drawbridge.server import history_index, segments
-from drawbridge.server.history import Damage, Record
-from drawbridge.server.history_lines import parse
+from drawbridge.server.history import index as history_index
+from drawbridge.server.history import log as module
+from drawbridge.server.history import segments
+from drawbridge.server.history.lines import parse
+from drawbridge.server.history.log import Damage, Record
 from tests.server.history.rig import (
     NOON,
     all_seqs,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.errors import BadMessage
-from drawbridge.server import history as module
+from drawbridge.server.history import log as module
 from tests.server.history.rig import NOON, all_seqs, at, files, fill, message, open_history, read_independently
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server import memory
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.orphans import FILE
+from drawbridge.server.projects import memory
+from drawbridge.server.projects.orphans import FILE
 from tests.server.agents.rig import lives
 from tests.server.processes import serving
 from tests.waiting import until

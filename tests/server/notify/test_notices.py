@@ -15,12 +15,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from drawbridge.server.client_errors import ClientError
-from drawbridge.server.devices import Devices
-from drawbridge.server.notify import Notice, notice, push_payload, webhook_request
-from drawbridge.server.notify_push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
-from drawbridge.server.notify_send import Notifier, Sender
-from drawbridge.server.subscriber import Frame
+from drawbridge.server.access.devices import Devices
+from drawbridge.server.notify.notices import Notice, notice, push_payload, webhook_request
+from drawbridge.server.notify.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
+from drawbridge.server.notify.send import Notifier, Sender
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.subscriber import Frame
 from tests.server.notify.service import Service
 from tests.waiting import until
 

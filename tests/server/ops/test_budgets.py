@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.server.budgets import LEAST, Budgets, day_of
-from drawbridge.server.ceilings import Ceilings
-from drawbridge.server.client_errors import ClientError
 from drawbridge.server.plan import Plan
-from drawbridge.server.records import Memory, event
+from drawbridge.server.projects.budgets import LEAST, Budgets, day_of
+from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.records import Memory, event
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings import SERVE, load
 from tests.server.core.twin import Client, Process, Server, serving, settled
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from drawbridge.server import ceilings as rules
 from drawbridge.server.agents.port import Options
-from drawbridge.server.ceilings import BYPASS, COVERED, HARMLESS, Ceilings, check_allowed
-from drawbridge.server.client_errors import ClientError
+from drawbridge.server.projects import ceilings as rules
+from drawbridge.server.projects.ceilings import BYPASS, COVERED, HARMLESS, Ceilings, check_allowed
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings import CLIENT_MODES as MODES
 from tests.server.core.twin import Client, serving
 

@@ -1,0 +1,1 @@
+"""Who may come, how much they may do, and the record of it."""

@@ -1,0 +1,1 @@
+"""What stands behind the door: connected clients, their commands, and the page."""

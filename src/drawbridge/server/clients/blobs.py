@@ -1,0 +1,116 @@
+"""Large input, sent up in pieces: kept for an hour in files of ours, bounded in size and number."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.private_files import PRIVATE_FILE, make_private_directory
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import BLOB_BYTES
+from drawbridge.server.protocol.replies import BlobPiece, BlobStored
+
+ALTOGETHER: Final = 256 * 1024 * 1024
+MOST: Final = 200
+KEPT_SECONDS: Final = 3_600.0
+"""From the last time that it was touched."""
+
+
+class _Blob(Struct):
+    size: int = 0
+    complete: bool = False
+    touched: float = 0.0
+
+
+class Blobs:
+    """``directory`` is ours alone and empty at each start: what was in it is removed."""
+
+    def __init__(self, directory: Path) -> None:
+        make_private_directory(str(directory))
+        self._directory = directory
+        self._blobs: dict[str, _Blob] = {}
+        for left in directory.iterdir():
+            left.unlink()
+
+    def put(self, blob_id: str, offset: int, data: bytes, last: bool) -> BlobStored:
+        """Adds a piece where the one before ended; with ``offset`` 0 an unfinished blob begins anew."""
+        self._expire()
+        blob = self._blobs.get(blob_id) or _Blob()
+        begins = offset == 0 and not blob.complete
+        if not begins and (offset != blob.size or blob.complete):
+            where = {"expected": blob.size, "complete": blob.complete}
+            text = f"offset: the blob has {blob.size} bytes. Nothing was added."
+            raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
+        self._check_room(blob_id, offset + len(data), new=blob_id not in self._blobs)
+        try:
+            self._write(blob_id, data, begins)
+        except OSError as error:
+            self._forget(blob_id)
+            raise ClientError("FILE_OPERATION", "The blob could not be written; it begins anew.") from error
+        self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic())
+        return BlobStored(blob_id, offset + len(data), last)
+
+    def take(self, blob_id: str) -> bytes:
+        """All of a finished blob; it stays, since a request may come twice. Raises BLOB_NOT_FOUND."""
+        self._expire()
+        blob = self._blobs.get(blob_id)
+        if blob is None or not blob.complete:
+            raise no_blob()
+        blob.touched = time.monotonic()
+        try:
+            return (self._directory / blob_id).read_bytes()
+        except OSError:
+            raise no_blob() from None
+
+    def _write(self, blob_id: str, data: bytes, begins: bool) -> None:
+        how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if begins else os.O_APPEND)
+        file = os.open(self._directory / blob_id, how, PRIVATE_FILE)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+        finally:
+            os.close(file)
+
+    def _check_room(self, blob_id: str, size: int, *, new: bool) -> None:
+        if size > BLOB_BYTES:
+            raise ClientError(
+                "MESSAGE_SIZE_LIMIT", f"A blob may have {BLOB_BYTES} bytes. Nothing was added.", "data.data"
+            )
+        others = sum(blob.size for id, blob in self._blobs.items() if id != blob_id)
+        if others + size > ALTOGETHER or (new and len(self._blobs) >= MOST):
+            raise ClientError(
+                "RESOURCE_LIMIT", "Too many blobs are kept. Nothing was added; old ones go after an hour."
+            )
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for id in [id for id, blob in self._blobs.items() if now - blob.touched > KEPT_SECONDS]:
+            self._forget(id)
+
+    def _forget(self, blob_id: str) -> None:
+        self._blobs.pop(blob_id, None)
+        (self._directory / blob_id).unlink(missing_ok=True)
+
+
+def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
+    """A part of a blob; past its end it is empty."""
+    part = data[offset : offset + length]
+    return BlobPiece(blob_id, offset, part, len(data), offset + len(part) >= len(data))
+
+
+def no_blob() -> ClientError:
+    return ClientError("BLOB_NOT_FOUND", "There is no such blob, or it has expired.", "data.blob_id")
+
+
+def json_object(data: bytes) -> Raw:
+    """What a blob holds, in one line. Raises ``ClientError``."""
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
+    except (msgspec.DecodeError, RecursionError):
+        raise ClientError("VALIDATION_FAILED", "The blob is no JSON object.", field="data.updated_input_blob") from None

@@ -1,0 +1,1 @@
+"""Agents that people have started in terminals of this machine."""

@@ -1,0 +1,299 @@
+"""The agents that people have started in terminals of this machine, as far as their hooks and bridges tell of them.
+
+Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. What concerns one is worked on in the order in which it came,
+after what stands in its conversation's file by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.errors import DrawbridgeError
+from drawbridge.private_files import make_private_directory, process_alive, write_private
+from drawbridge.server.desk import hook_events, transcript
+from drawbridge.server.desk.carried import Carried, carried
+from drawbridge.server.desk.prompts import Sent
+from drawbridge.server.desk.session import DeskSession
+from drawbridge.server.desk.transcript_file import NotItsFile, TranscriptFile, checked
+from drawbridge.server.history.log import FsyncPolicy, History
+from drawbridge.server.projects import metadata, records
+from drawbridge.server.projects.house import House
+from drawbridge.server.projects.shown import now
+from drawbridge.server.projects.terminals import Terminals
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+MOST: Final = 50
+"""Sessions that are kept; the one that ended first goes first."""
+
+WORKING_SECONDS: Final = 0.3
+RESTING_SECONDS: Final = 3.0
+"""Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
+
+RETURN_SECONDS: Final = 20.0
+"""After its start, in which a hook or a bridge comes again to a server; they look every 2 s."""
+
+RECORD_SECONDS: Final = 1.0
+"""That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
+
+PREFIX: Final = "desk_"
+
+
+class Facts(Struct):
+    """What is to be known of a session after a restart, beside its metadata."""
+
+    pid: int | None = None
+    transcript: str = ""
+    permission_mode: str | None = None
+    sent: Sent | None = None
+
+
+class Follower:
+    """One session and what follows it: the calls that wait for their turn, and the conversation's file."""
+
+    def __init__(self, session: DeskSession, directory: Path, facts: Facts) -> None:
+        self.session = session
+        self.directory = directory
+        self.facts = facts
+        session.prompts.sent, session.prompts.save = facts.sent, self.save
+        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._file: TranscriptFile | None = None
+        self._seen = False
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._open_file()
+
+    def soon(self, call: Callable[[], None], text: str = "") -> None:
+        """In its turn, and if possible after ``text``, which the agent has said and its record may not have yet."""
+        self._calls.put_nowait((call, text))
+
+    def names(self, pid: int, path: str) -> None:
+        """The agent's process and its conversation's file, as a hook has told them."""
+        session = self.session
+        facts = Facts(pid, path, session.permission_mode)
+        session.pid = pid
+        if facts.pid != self.facts.pid or path != self.facts.transcript:
+            self.facts = facts
+            self._open_file()
+            self.save()
+
+    def save(self) -> None:
+        self.facts.sent = self.session.prompts.sent
+        try:
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
+        except DrawbridgeError as error:
+            logger.error("%s: %s", self.session.id, error)
+        self.session.journal.save()
+
+    async def up_to_date(self) -> None:
+        """What was told so far has been worked on."""
+        done = asyncio.Event()
+        self.soon(done.set)
+        await done.wait()
+
+    def _open_file(self) -> None:
+        if self._file is not None or not self.facts.transcript:
+            return
+        session_id = self.session.data.memory.session_id
+        try:
+            path = checked(self.facts.transcript, session_id)
+        except NotItsFile:
+            logger.warning("%s: its conversation is not read: no file of Claude Code's", self.session.id)
+            return
+        after = self._taken_last()
+        self._seen = bool(after)
+        self._file = TranscriptFile(path, after)
+
+    def _taken_last(self) -> str:
+        page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
+        for record in reversed(page.records):
+            if place := transcript.place(record.line):
+                return place
+        return ""
+
+    async def _follow(self) -> None:
+        while True:
+            seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
+            try:
+                async with asyncio.timeout(None if self.session.ended else seconds):
+                    call, text = await self._calls.get()
+            except TimeoutError:
+                call, text = self._look, ""
+            try:
+                await self._read_until(text)
+                call()
+            except Exception:  # a fault of ours: this session may be told wrongly, the others go on
+                logger.exception("%s: a fault of ours", self.session.id)
+
+    def _look(self) -> None:
+        """Whether the agent is still there: killed, it tells nobody."""
+        if self.session.pid is not None and not process_alive(self.session.pid):
+            self.session.end()
+            self.save()
+
+    async def _read_until(self, text: str) -> None:
+        """All that there is; the CLI writes it down a moment later than it says it."""
+        until = time.monotonic() + RECORD_SECONDS
+        await self._read()
+        while text and self._file is not None and self.session.last_text.strip() != text.strip():
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(RECORD_SECONDS / 20)
+            await self._read()
+
+    async def _read(self) -> None:
+        more = self._file is not None
+        while more and self._file is not None:
+            try:
+                lines, more = await asyncio.to_thread(self._file.read)
+            except OSError as error:
+                logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
+                self._file = None
+                return
+            for line in lines:
+                if entry := transcript.entry(line, self.session.data.memory.session_id):
+                    self.session.told(entry, quiet=not self._seen)
+            if lines:
+                self.session.publish_state()
+        self._seen = True
+
+    async def close(self, reason: str) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self.session.close(reason)
+
+
+class Desk:
+    """By id, in the order in which they came."""
+
+    def __init__(self, data: Path, house: House, fsync: FsyncPolicy) -> None:
+        self._place = data / "desk"
+        self._house = house
+        self._fsync = fsync
+        self._followers: dict[str, Follower] = {}
+        self._discarding: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[DeskSession]:
+        return iter([follower.session for follower in self._followers.values()])
+
+    def find(self, id: str) -> DeskSession | None:
+        follower = self._followers.get(id)
+        return follower.session if follower else None
+
+    @property
+    def terminals(self) -> Terminals:
+        return self._house.terminals
+
+    async def execute(
+        self, session: DeskSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
+    ) -> Answer:
+        """A prompt for its agent, where the owner of this server allows it. Raises ``ClientError``."""
+        await self._followers[session.id].up_to_date()
+        return await session.prompts.execute(command, client, allowed)
+
+    def load(self) -> None:
+        """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""
+        make_private_directory(str(self._place))
+        loop = asyncio.get_running_loop()
+        for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
+            try:
+                data = metadata.load(directory)
+                history = History.open(directory / "logs", fsync=self._fsync)
+                facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
+            except (metadata.Damaged, DrawbridgeError, OSError, msgspec.MsgspecError) as error:
+                logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
+            session = DeskSession(directory, data, history, self._house)
+            session.pid, session.permission_mode = facts.pid, facts.permission_mode
+            self._recover(session)
+            follower = self._followers[session.id] = Follower(session, directory, facts)
+            if session.approvals:
+                loop.call_later(RETURN_SECONDS, follower.soon, session.await_no_longer)
+
+    def _recover(self, session: DeskSession) -> None:
+        """All is over, but for the questions of agents that live; of who has no process known it is seen whether they come."""
+        session.journal.catch_up()
+        going_on = Carried([], [])
+        if session.pid is None or process_alive(session.pid):
+            going_on = carried(session.history, session.journal.memory.approvals)
+        session.journal.recover([asked.approval.id for asked in going_on.asked])
+        session.carry_on(going_on)
+        session.ended = not (session.approvals if session.pid is None else process_alive(session.pid))
+
+    def hook(self, event: hook_events.HookEvent, pid: int) -> Follower | None:
+        """The session that a hook tells of: a new one, where it was not known. None: there is no more room."""
+        id = PREFIX + event.session_id
+        follower = self._followers.get(id)
+        if follower is None:
+            follower = self.begin(id, event.cwd, "claude", event.session_id)
+        if follower is not None:
+            follower.names(pid, event.transcript_path)
+        return follower
+
+    def begin(self, id: str, path: str, agent: str, session_id: str) -> Follower | None:
+        """A new session, told to everybody who follows all projects."""
+        if not metadata.ID.fullmatch(id):
+            return None
+        self._make_room()
+        if len(self._followers) >= MOST:
+            logger.warning("more than %d agents are at work at desks: one is not shown", MOST)
+            return None
+        directory, when = self._place / id, now()
+        try:
+            make_private_directory(str(directory))
+            data = metadata.Metadata(id, path, session_id, when, when, agent=agent)
+            history = History.open(directory / "logs", fsync=self._fsync)
+        except (DrawbridgeError, OSError) as error:
+            logger.error("a desk session can't be kept, so it is not shown: %s", error)
+            return None
+        session = DeskSession(directory, data, history, self._house)
+        session.journal.event(records.SESSION, {"session_id": session_id})
+        follower = self._followers[id] = Follower(session, directory, Facts())
+        follower.save()
+        created = records.update_frame(id, "project_created", session.info())
+        self._house.tell("projects", created, session.path, {})
+        return follower
+
+    def new_id(self) -> str:
+        return PREFIX + uuid.uuid4().hex
+
+    def _make_room(self) -> None:
+        over = len(self._followers) - MOST + 1
+        ended = [follower for follower in self._followers.values() if follower.session.ended]
+        for follower in ended[: max(0, over)]:
+            del self._followers[follower.session.id]
+            task = asyncio.get_running_loop().create_task(self._discard(follower))
+            self._discarding.add(task)
+            task.add_done_callback(self._discarding.discard)
+
+    async def forget(self, session: DeskSession) -> None:
+        """Out of the list, with its history. One whose agent goes on is back when that tells something."""
+        follower = self._followers.pop(session.id, None)
+        if follower is not None:
+            await self._discard(follower)
+
+    async def _discard(self, follower: Follower) -> None:
+        session, reason = follower.session, "it was taken from the list"
+        session.settle_all(reason)
+        await follower.close(reason)
+        await asyncio.to_thread(shutil.rmtree, follower.directory, ignore_errors=True)
+        gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
+        for subscriber in session.journal.subscribers.values():
+            subscriber.send(gone)
+        self._house.tell("projects", gone, session.path, session.journal.subscribers)
+
+    async def close(self, reason: str) -> None:
+        await asyncio.gather(*self._discarding, *(follower.close(reason) for follower in self._followers.values()))

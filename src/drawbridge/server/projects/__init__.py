@@ -1,0 +1,1 @@
+"""Projects and their runs: one agent at work, one queue, one history."""

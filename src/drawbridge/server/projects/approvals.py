@@ -1,0 +1,83 @@
+"""The open questions of one project: asked, answered or taken back, and everybody told. An editor hears of them too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from drawbridge.server.agents.port import Decision
+from drawbridge.server.projects import records
+from drawbridge.server.projects.journal import Journal
+from drawbridge.server.projects.questions import Asked, Questions
+from drawbridge.server.projects.reviewers import Answering, Reviewers
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+
+
+class Approvals:
+    """Iterates over the open ones, the oldest first. ``answering``: what an editor's answer goes to, as a client's does."""
+
+    def __init__(self, project_id: str, journal: Journal, reviewers: Reviewers, answering: Answering) -> None:
+        self.questions = Questions()
+        self._project_id = project_id
+        self._journal = journal
+        self._reviewers = reviewers
+        self._answering = answering
+
+    def __iter__(self) -> Iterator[Asked]:
+        return iter(self.questions)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def ask(self, asked: Asked, agent: str, *, besides: int | None = None, offered: bool = True) -> None:
+        """``agent``: its name. ``besides``: a process whose own editor shows this anyway; not ``offered``: some editor does."""
+        self.questions.add(asked)
+        asked.seq = self._journal.event(records.QUESTION, asked.record, topic="approvals") or 0
+        if offered:
+            self._reviewers.offer(asked, agent, self._answering, besides)
+
+    def carry_on(self, asked: Asked, agent: str, *, besides: int | None, offered: bool) -> None:
+        """A question of before a restart, of which everybody was told; one that is settled is known to be."""
+        self.questions.add(asked)
+        if offered and self.questions.find(asked.approval.id):
+            self._reviewers.offer(asked, agent, self._answering, besides)
+
+    def let_go(self) -> None:
+        """The server ends: what is open stays so in the history."""
+        self.questions = Questions()
+
+    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
+        """The first answer: it is in the history and told to the others. Raises ``ClientError`` for any other."""
+        asked = self.questions.answer(approval_id, decision, by.name)
+        word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
+        resolved = records.Resolved(
+            approval_id=approval_id,
+            by=by.name,
+            decision=word,
+            message=decision.message,
+            updated_input=records.NOTHING if decision.updated_input is None else decision.updated_input,
+            remember=decision.remember,
+        )
+        seq = self._journal.event(records.RESOLVED, resolved, by, topic="approvals")
+        self._reviewers.settled(approval_id, written=decision.allow)
+        told = messages.PermissionResolved(approval_id=approval_id, by=by.name, decision=word, message=decision.message)
+        return asked, messages.updated(records.RESOLVED, told, self._project_id, seq)
+
+    def withdraw(self, asked: Asked, reason: str) -> bool:
+        """Whether it was still open."""
+        if not self.questions.withdraw(asked, reason):
+            return False
+        withdrawn = messages.PermissionWithdrawn(asked.approval.id, reason)
+        self._journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
+        self._reviewers.settled(asked.approval.id, written=True)
+        return True
+
+    def waiting(self) -> list[messages.Waiting]:
+        """As lists have them."""
+        return [messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at) for asked in self]
+
+    def shown(self) -> list[messages.PermissionRequest]:
+        """As a snapshot has them."""
+        return [records.question(self._project_id, asked.record, asked.created_at, asked.seq) for asked in self]

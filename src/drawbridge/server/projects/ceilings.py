@@ -1,0 +1,248 @@
+"""What the owner lets clients ask of an agent. Pure.
+
+A client can ask for less than the owner allows, never for more: an option above its ceiling is refused by name, and
+what a client leaves open is filled with the ceiling, so that leaving it open is no way around it. Nor is an answer to
+a question of the agent's: what it lets the agent remember has the same ceilings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.server.agents.port import Options
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.settings import CLIENT_MODES
+
+BYPASS: Final = "bypassPermissions"
+"""Asks for nothing at all: no mode of a client."""
+
+COVERED: Final = frozenset(
+    {
+        "dangerously_skip_permissions",
+        "permission_mode",
+        "mcp_config",
+        "allowed_tools",
+        "add_dirs",
+        "model",
+        "fallback_model",
+        "max_turns",
+        "max_budget_usd",
+        "restricted",
+    }
+)
+"""Options with a ceiling."""
+
+HARMLESS: Final[Mapping[str, str]] = {
+    "disallowed_tools": "takes tools away",
+    "strict_mcp_config": "leaves servers out",
+    "append_system_prompt": "words for the model, as a prompt is",
+    "system_prompt": "words for the model, as a prompt is",
+    "effort": "costs, which the budgets bound",
+    "partial_messages": "what is told, not what is done",
+}
+"""Options without one → why. A new option has to be in one of the two before it can be asked for."""
+
+LEAVING_PLAN: Final = "ExitPlanMode"
+"""The tool with which Claude Code asks to go on in mode "default"."""
+
+
+class Ceilings(Struct, frozen=True):
+    """``None`` and empty tuples: no ceiling. The defaults let through what a person at the terminal would be asked about."""
+
+    modes: tuple[str, ...] = CLIENT_MODES
+    """Where it is not all of them, a client that names none gets "default" if that is one, else the first."""
+    skip_permissions: bool = False
+    mcp_config: bool = False
+    """MCP servers are programs that are started: off unless the owner wants it."""
+    tools: tuple[str, ...] = ()
+    """Rules that ``allowed_tools`` may hold, with ``*`` for anything, as ``Bash(git *)``; a client may allow what fits one."""
+    models: tuple[str, ...] = ()
+    """Names of models, with ``*`` for anything. A client that names none gets the first that has no ``*``."""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    project_budget_usd: float | None = None
+    """Of all runs of one project together."""
+    day_budget_usd: float | None = None
+    """Of all runs of one day, local time, in all projects."""
+    restricted: bool = False
+    """Every run is ``restricted``, whatever the client asks."""
+    hours: tuple[int, int] | None = None
+    """From the first hour to before the second, local time; (22, 6) is over midnight."""
+
+
+def within(ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool]) -> Options:
+    """The options to run with. ``usable``: whether a directory lies in an allowed one.
+
+    Raises ``ClientError`` that names the option: PERMISSION_DENIED, for a directory INVALID_PATH.
+    """
+    check_hours(ceilings, now)
+    if asked.dangerously_skip_permissions and not ceilings.skip_permissions:
+        raise _denied("dangerously_skip_permissions", "is not allowed here")
+    if asked.mcp_config is not None and not ceilings.mcp_config:
+        raise _denied("mcp_config", "is not allowed here")
+    for rule in asked.allowed_tools:
+        if not _rule_fits(ceilings, rule):
+            raise _denied("allowed_tools", f"may not hold {rule[:100]}")
+    for index, given in enumerate(asked.add_dirs):
+        if not usable(given):
+            field = f"data.options.add_dirs[{index}]"
+            raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field=field)
+    return msgspec.structs.replace(
+        asked,
+        permission_mode=_mode(ceilings, asked.permission_mode),
+        model=_model(ceilings, asked.model),
+        fallback_model=_fallback(ceilings, asked.fallback_model),
+        max_turns=_lower("max_turns", asked.max_turns, ceilings.max_turns),
+        max_budget_usd=_lower("max_budget_usd", asked.max_budget_usd, ceilings.max_budget_usd),
+        restricted=asked.restricted or ceilings.restricted,
+    )
+
+
+def checked_mode(ceilings: Ceilings, mode: str, field: str = "data.options.permission_mode") -> str:
+    """Raises ``ClientError`` (PERMISSION_DENIED)."""
+    if not _mode_fits(ceilings, mode):
+        raise _denied("permission_mode", f"must be one of {', '.join(ceilings.modes)}", field)
+    return mode
+
+
+def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.model") -> str:
+    """Raises ``ClientError`` (PERMISSION_DENIED)."""
+    if ceilings.models and not _fits(model, ceilings.models):
+        raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
+    return model
+
+
+def check_hours(ceilings: Ceilings, now: datetime) -> None:
+    """Raises ``ClientError`` (PERMISSION_DENIED) where no agent may be started at this time."""
+    if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
+        first, last = ceilings.hours
+        raise ClientError(
+            "PERMISSION_DENIED", f"The owner lets agents run from {first}:00 to {last}:00. Nothing was started."
+        )
+
+
+def check_allowed(
+    ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
+) -> None:
+    """Whether a client may say yes to this question. Raises ``ClientError`` (PERMISSION_DENIED); it stays open then."""
+    if tool_name == LEAVING_PLAN and not _mode_fits(ceilings, "default"):
+        text = "The owner does not let agents leave the mode plan. Nothing was answered."
+        raise ClientError("PERMISSION_DENIED", text, field="data.decision")
+    for above in _above(ceilings, suggestions, usable) if remember else ():
+        text = f"The agent may not remember {above}. Nothing was answered; answer without remember."
+        raise ClientError("PERMISSION_DENIED", text, field="data.remember")
+
+
+def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
+    """What of an agent's suggestions the owner does not allow. They are Claude Code's words (2.1.329), or unknown ones."""
+    for one in _objects(suggestions):
+        match one:
+            case {"type": "addRules", "behavior": "allow", "rules": list() as rules}:
+                yield from (rule[:100] for rule in map(_rule, rules) if not _rule_fits(ceilings, rule))
+            case {"type": "addRules", "behavior": "deny" | "ask"} | {"type": "removeRules", "behavior": "allow"}:
+                pass
+            case {"type": "setMode", "mode": str() as mode}:
+                if not _mode_fits(ceilings, mode):
+                    yield f"the mode {mode[:100]}"
+            case {"type": "addDirectories", "directories": list() as directories}:
+                if not all(isinstance(path, str) and usable(path) for path in directories):
+                    yield "directories outside of the allowed ones"
+            case _ if ceilings.tools or not _all_modes(ceilings):
+                yield "what this server does not understand"
+
+
+def _objects(suggestions: Raw) -> list[dict[str, Any]]:
+    try:
+        return msgspec.json.decode(suggestions, type=list[dict[str, Any]])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []  # nothing of it is remembered then
+
+
+def _rule(suggested: object) -> str:
+    """As ``allowed_tools`` has it."""
+    match suggested:
+        case {"toolName": str() as name, "ruleContent": str() as content}:
+            return f"{name}({content})"
+        case {"toolName": str() as name}:
+            return name
+    return str(suggested)
+
+
+def _rule_fits(ceilings: Ceilings, rule: str) -> bool:
+    return not ceilings.tools or (_is_one_rule(rule) and _fits(rule, ceilings.tools))
+
+
+def _is_one_rule(rule: str) -> bool:
+    """Two in one text, as "Bash(git log) Bash(rm *)", would both come through by the first one's name."""
+    name, _, content = rule.partition("(")
+    depth = 0
+    for at, sign in enumerate(content):
+        depth += (sign == "(") - (sign == ")")
+        if depth < 0 and at != len(content) - 1:
+            return False
+    return re.fullmatch(r"[^\s,()]+", name) is not None and (depth == -1 if content else rule == name)
+
+
+def _fits(text: str, patterns: Iterable[str]) -> bool:
+    """``*`` alone stands for anything: what fits may hold a ``*`` of its own, which must not get by for one character."""
+    return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), text, re.DOTALL) for one in patterns)
+
+
+def _all_modes(ceilings: Ceilings) -> bool:
+    return set(CLIENT_MODES) <= set(ceilings.modes)
+
+
+def _mode_fits(ceilings: Ceilings, mode: str) -> bool:
+    return mode in ceilings.modes if mode != BYPASS else ceilings.skip_permissions
+
+
+def _mode(ceilings: Ceilings, asked: str | None) -> str | None:
+    if asked is not None:
+        return checked_mode(ceilings, asked)
+    if _all_modes(ceilings):
+        return None
+    return "default" if "default" in ceilings.modes else ceilings.modes[0]
+
+
+def _model(ceilings: Ceilings, asked: str | None) -> str | None:
+    if asked is not None:
+        return checked_model(ceilings, asked)
+    if not ceilings.models:
+        return None
+    usual = next((one for one in ceilings.models if "*" not in one), None)
+    if usual is None:
+        raise _denied("model", f"must be named, and be one of {', '.join(ceilings.models)}")
+    return usual
+
+
+def _fallback(ceilings: Ceilings, asked: str | None) -> str | None:
+    """Claude Code takes several with commas between (2.1.329)."""
+    for one in () if asked is None else asked.split(","):
+        checked_model(ceilings, one.strip(), "data.options.fallback_model")
+    return asked
+
+
+def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
+    if ceiling is None:
+        return asked
+    if asked is not None and not 0 < asked <= ceiling:
+        raise _denied(name, f"may be {ceiling:g} at most")
+    return ceiling if asked is None else asked
+
+
+def _denied(name: str, why: str, field: str = "") -> ClientError:
+    return ClientError(
+        "PERMISSION_DENIED", f"{name} {why}. Nothing was started.", field=field or f"data.options.{name}"
+    )
+
+
+def is_open(hours: tuple[int, int], hour: int) -> bool:
+    """Whether agents may run at that hour of the day."""
+    first, last = hours
+    return first <= hour < last if first <= last else hour >= first or hour < last

@@ -1,0 +1,141 @@
+"""What all projects share: limits, the agents, the slots for runs, the warm processes, and who hears of everything."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.server.agents.port import Agent, AgentProcess, Confinement, Event, Launch, Options
+from drawbridge.server.projects.budgets import Budgets
+from drawbridge.server.projects.ceilings import Ceilings, check_hours
+from drawbridge.server.projects.disk import Disk, Sizes
+from drawbridge.server.projects.memory import MemoryWatch
+from drawbridge.server.projects.metrics import Metrics
+from drawbridge.server.projects.orphans import Running
+from drawbridge.server.projects.reviewers import Reviewers
+from drawbridge.server.projects.terminals import Terminals
+from drawbridge.server.projects.warm import Warm
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.replies import DiskWarning
+from drawbridge.server.protocol.subscriber import Frame, Subscriber, one_by_one
+
+
+class Limits(Struct, frozen=True):
+    """Numbers that the owner sets. Seconds where it is a time."""
+
+    projects: int = 100
+    runs_at_once: int = 4
+    queue: int = 20
+    idle_seconds: float = 300.0
+    """Without any output of the agent; stands still while a person is asked."""
+    total_seconds: float | None = None
+    warm_processes: int = 4
+    checkpoints: bool = True
+    """What the files are is kept before and after each run, where they are in a git work tree."""
+    warm_seconds: float = 1800.0
+    memory_bytes: int | None = None
+    """Of one agent with all that it started, resident."""
+    confinement: Confinement = Confinement()
+    sizes: Sizes = Sizes()
+    continue_limited: bool = False
+    """A run that a limit of its agent's account has stopped goes on by itself when that is lifted."""
+
+
+class Slots:
+    """How many runs there may be at once; who comes first is served first."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, go: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``go`` once there is a slot (now, or later); what is returned takes the wish back."""
+        if self._free:
+            self._free -= 1
+            go()
+            return lambda: None
+        self._waiting.append(go)
+        return lambda: self._waiting.remove(go) if go in self._waiting else None
+
+    def give_back(self) -> None:
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._free += 1
+
+
+class AtWork(Protocol):
+    """A project with a run."""
+
+    def stop_for(self, error: ClientError) -> None: ...
+
+
+class House:
+    """One server's."""
+
+    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings, data: Path) -> None:
+        self.agents = agents
+        self.limits = limits
+        self.ceilings = ceilings
+        self.running = Running(data)
+        self.disk = Disk(data, limits.sizes)
+        self.disk.warned = self._disk_warning
+        self.memory = MemoryWatch(limits.memory_bytes)
+        self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
+        self.metrics = Metrics()
+        self.reviewers = Reviewers()
+        self.terminals = Terminals()
+        self.at_work: dict[str, AtWork] = {}
+        self.slots = Slots(limits.runs_at_once)
+        self.warm = Warm(limits.warm_processes, limits.warm_seconds)
+        self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
+        """How a frame goes to many; who owns the sockets has a quicker way."""
+        self.heard: Callable[[Frame, Path], None] = lambda frame, directory: None
+        """Gets what is told to who follows a topic, with the project's directory: for people who look at no page."""
+        self.note: Callable[..., None] = lambda event, **fields: None
+        """Into the audit, for what no client has just asked for."""
+        self.within: Callable[[Options], Options] = lambda options: options
+        """What the owner's ceilings make of options, now; raises ``ClientError``. Who knows the directories sets it."""
+        self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+
+    async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+        """As the agent's; written down for the case of a crash, and watched."""
+        return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
+
+    def granted(self, directory: str, options: Options) -> Options:
+        """What a run may begin with at this moment. Raises ``ClientError``: out of hours, or out of budget."""
+        now = datetime.now()
+        check_hours(self.ceilings, now)
+        left = self.budgets.left(directory, now)
+        if left is None:
+            return options
+        asked = options.max_budget_usd
+        return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
+
+    def spend(self, directory: str, amount: float) -> None:
+        """A run has cost so much. Where that was the day's last, the others are stopped."""
+        now = datetime.now()
+        self.budgets.spend(directory, amount, now)
+        try:
+            self.budgets.left("", now)
+        except ClientError as error:
+            for project in list(self.at_work.values()):
+                project.stop_for(error)
+
+    def _disk_warning(self, warning: DiskWarning, project_id: str | None, directory: str) -> None:
+        frame = Frame(messages.update("disk_warning", warning, project_id), project_id=project_id)
+        self.tell("projects", frame, Path(directory), {})
+
+    def tell(self, topic: str, frame: Frame, path: Path, besides: Mapping[str, Subscriber]) -> None:
+        """Everybody who follows ``topic`` and may know of the project at ``path``, but those who hear it anyway."""
+        followers = [one for id, one in self.topics[topic].items() if id not in besides]
+        self.broadcast([one for one in followers if one.sees(path)], frame)
+        self.heard(frame, path)

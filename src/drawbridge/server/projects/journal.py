@@ -1,0 +1,92 @@
+"""One project's history and who hears of it: what happens is written first and told then; what follows from it is
+remembered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from drawbridge.errors import DrawbridgeError
+from drawbridge.server.history.log import Direction, History
+from drawbridge.server.projects import metadata, records
+from drawbridge.server.projects.house import House
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.subscriber import Frame, Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Journal:
+    """``directory`` holds the metadata and the logs. ``subscribers`` are the clients that have joined, by their id."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.data = data
+        self.history = history
+        self.subscribers: dict[str, Subscriber] = {}
+        self._directory = directory
+        self._house = house
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
+
+    def has_room(self, more: int) -> bool:
+        """Whether the owner's limits leave room for so many bytes of an agent's."""
+        return self._house.disk.refusal(self.data.id, more) is None
+
+    def write(self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
+        record = self.history.append(direction, message)
+        self._house.disk.now(self.data.id, self.data.path, self.history.size)
+        self.memory.take(record.line)
+        self.publish(records.frame(self.data.id, record.line), besides, topic)
+        return record.seq
+
+    def event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int | None:
+        """None where the history can't be written: the run goes on to its end, clients hear of it without a number."""
+        message = records.event(what, fields)
+        try:
+            return self.write("server", message, besides, topic)
+        except DrawbridgeError as error:
+            logger.error("%s: %s could not be written: %s", self.data.id, what, error)
+            self.memory.take_event(message)
+            self.publish(records.unkept_frame(self.data.id, what, message), besides, topic)
+            return None
+
+    def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
+        self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
+        if topic:
+            known = self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
+            self._house.tell(topic, frame, Path(self.data.path), known)
+
+    def save(self) -> None:
+        self.data.session_id = self.memory.session_id
+        try:
+            metadata.save(self._directory, self.data)
+        except (DrawbridgeError, OSError) as error:
+            logger.error("%s: its metadata can't be written: %s", self.data.id, error)
+
+    def catch_up(self) -> None:
+        """After a restart: what the history has beyond the metadata is taken in."""
+        for record in self.history.after(self.memory.seq):
+            try:
+                self.memory.take(record.line)
+            except records.NOT_OURS:
+                logger.warning("%s: record %d of its history is none of ours; it was left", self.data.id, record.seq)
+
+    def recover(self, carried_on: Collection[str] = ()) -> None:
+        """The same, and what was at work is over, all is at rest; but for these approvals and the runs that they are of."""
+        self.catch_up()
+        going_on = {self.memory.approvals.get(approval_id) for approval_id in carried_on}
+        approvals = [approval_id for approval_id in self.memory.approvals if approval_id not in carried_on]
+        runs = [run_id for run_id in self.memory.unfinished if run_id not in going_on]
+        for approval_id in approvals:
+            self.event(records.WITHDRAWN, messages.PermissionWithdrawn(approval_id, "the server was restarted"))
+        for run_id in runs:
+            finished = messages.RunFinished(run_id=run_id, outcome="interrupted", duration_ms=0)
+            self.event(records.FINISHED, finished)
+        self.memory.last_outcome = None
+        if approvals or runs:
+            self.save()

@@ -1,0 +1,46 @@
+"""What has happened since the server started, in numbers: how runs ended, how long they took, what they cost. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from bisect import bisect_left
+from collections import Counter, deque
+from typing import Final
+
+from drawbridge.server.protocol.replies import Runs
+
+BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+"""Seconds of a run; one bucket more is for those that took longer."""
+
+LATEST: Final = 1_000
+"""Runs that the median is of."""
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.runs: Counter[str] = Counter()
+        """By outcome."""
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+        self.cost_usd = 0.0
+        self._latest: deque[float] = deque(maxlen=LATEST)
+
+    def run_ended(self, outcome: str, seconds: float, cost_usd: float | None) -> None:
+        """``seconds`` from its start; 0 for one that never started."""
+        self.runs[outcome] += 1
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.seconds += seconds
+        self.cost_usd += cost_usd or 0.0
+        self._latest.append(seconds)
+
+    def told(self) -> Runs:
+        latest = sorted(self._latest)
+        ended = self.runs.total()
+        return Runs(
+            ended=dict(self.runs),
+            success_rate=round(self.runs["completed"] / ended, 4) if ended else None,
+            median_seconds=round(statistics.median(latest), 3) if latest else None,
+            p95_seconds=round(latest[math.ceil(0.95 * len(latest)) - 1], 3) if latest else None,
+            cost_usd=round(self.cost_usd, 6),
+        )

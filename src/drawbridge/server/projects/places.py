@@ -1,0 +1,72 @@
+"""Which directories may be projects: absolute, real, inside an allowed root, neither inside nor around another project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from drawbridge.server.protocol.client_errors import ClientError
+
+LONGEST = 4096
+
+NOT_HERE = "There is no such directory inside the allowed ones."
+
+
+def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
+    """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
+    if not given or len(given) > LONGEST or any(ord(character) < 32 for character in given):
+        raise refusal("INVALID_PATH", "The path is empty, too long, or holds control characters.")
+    path = Path(given)
+    if not path.is_absolute():
+        raise refusal("INVALID_PATH", "The path must be absolute.")
+    if ".." in path.parts:
+        raise refusal("INVALID_PATH", 'The path must not hold "..".')
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        real = None
+    # One answer for what is missing and what is not allowed: a client learns nothing about the rest of the disk.
+    if real is None or not real.is_dir() or not allowed(real, roots):
+        raise refusal("INVALID_PATH", NOT_HERE)
+    for other in taken:
+        if _same(real, other):
+            raise refusal("PROJECT_EXISTS", "This directory is a project already.")
+        if _inside(real, other) or _inside(other, real):
+            raise refusal("PROJECT_NESTING", "This directory lies inside another project, or holds one.")
+    return real
+
+
+def refusal(code: str, why: str) -> ClientError:
+    return ClientError(code, f"{why} No project was made.", field="data.path")
+
+
+def allowed(real: Path, roots: Iterable[Path]) -> bool:
+    """Whether a canonical directory is a root or inside one, and (within the home directory) not hidden."""
+    home = Path.home()
+    for root in roots:
+        if real == root or root in real.parents:
+            hidden = root == home and any(part.startswith(".") for part in real.relative_to(root).parts)
+            if not hidden:
+                return True
+    return False
+
+
+def usable(given: str, roots: Iterable[Path]) -> bool:
+    """Whether it is, by its absolute path, a directory that agents may be given beside their project's."""
+    path = Path(given)
+    try:
+        return path.is_absolute() and path.is_dir() and allowed(path.resolve(), roots)
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _same(left: Path, right: Path) -> bool:
+    try:
+        return left == right or os.path.samefile(left, right)
+    except OSError:
+        return False
+
+
+def _inside(inner: Path, outer: Path) -> bool:
+    return outer in inner.parents or any(_same(parent, outer) for parent in inner.parents)

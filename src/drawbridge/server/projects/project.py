@@ -1,0 +1,371 @@
+"""One project: its history, queue, run, session and open approvals; one thing at a time, all from the event loop's
+thread.
+
+Whatever happens is written into the history first and told to people then. Nothing here waits: what takes time is
+the worker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from drawbridge.errors import DrawbridgeError
+from drawbridge.server.agents import port
+from drawbridge.server.history.log import History
+from drawbridge.server.projects import metadata, records
+from drawbridge.server.projects.approvals import Approvals
+from drawbridge.server.projects.checkpoints import Changed, Checkpoints
+from drawbridge.server.projects.continuing import Continuing, told_time
+from drawbridge.server.projects.house import House
+from drawbridge.server.projects.journal import Journal
+from drawbridge.server.projects.questions import Asked, Questions
+from drawbridge.server.projects.run import Order, Outcome, Run, State
+from drawbridge.server.projects.shown import instant, now, run_info
+from drawbridge.server.projects.worker import Worker
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError, not_written
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Project:
+    """See the module. ``directory`` holds its metadata and its logs."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.id = data.id
+        self.path = Path(data.path)
+        self.data = data
+        self.history = history
+        self.run: Run | None = None
+        self.queue: deque[Run] = deque()
+        self.journal = Journal(directory, data, history, house)
+        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
+        self._house = house
+        self.checkpoints = Checkpoints(self.path, data.id)
+        self._worker = Worker(self, data.path, house, self.checkpoints)
+        self._fork_from: str | None = None
+        self._give_up_slot: Callable[[], None] = lambda: None
+        self.continuing = Continuing(self, house.limits.continue_limited)
+
+    @property
+    def questions(self) -> Questions:
+        return self.approvals.questions
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
+
+    @property
+    def state(self) -> Literal["IDLE", "EXECUTING", "ERROR"]:
+        if self.run is not None:
+            return "EXECUTING"
+        return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
+
+    @property
+    def busy(self) -> bool:
+        return self.run is not None or bool(self.queue)
+
+    @property
+    def pending(self) -> set[asyncio.Task[None]]:
+        """What goes on beside the run at this moment."""
+        return self._worker.tasks
+
+    def info(self) -> messages.ProjectInfo:
+        return messages.ProjectInfo(**self._info())
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "path": str(self.path),
+            "state": self.state,
+            "session_id": self.memory.session_id,
+            "agent": self.data.agent,
+            "created_at": self.data.created_at,
+            "last_active": self.data.last_active,
+            "message_count": self.history.count,
+            "last_seq": self.history.last_seq,
+            "first_seq": self.history.first_seq,
+            "approvals": self.approvals.waiting(),
+            "cost_usd": self.memory.cost_usd,
+            "first_message_time": instant(self.history.first_time),
+            "last_message_time": instant(self.history.last_time),
+            "continues_at": told_time(self.continuing.at),
+        }
+
+    def shown(self) -> messages.ProjectState:
+        run_id = self.run.id if self.run else None
+        return messages.ProjectState(**self._info(), run_id=run_id, queued=len(self.queue))
+
+    def snapshot(self) -> messages.ProjectJoined:
+        """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
+        runs = [run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
+        return messages.ProjectJoined(
+            **self._info(),
+            run=run_info(self.run, 0) if self.run else None,
+            queue=runs,
+            open_approvals=self.approvals.shown(),
+        )
+
+    # What people do.
+
+    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer:
+        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
+        known = self.accepted_before(order.request_id, order.prompt)
+        if known is not None:
+            return known
+        if self.busy and not queue:
+            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
+        if len(self.queue) >= self._house.limits.queue:
+            raise ClientError("RESOURCE_LIMIT", "Too many prompts wait already. Nothing was added.", retryable=True)
+        self._house.disk.check(self.id)
+        self._house.granted(str(self.path), port.Options())
+        names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
+        prompt = records.prompt(order.run_id, order.prompt, order.by, order.request_id, names)
+        seq = self.journal.write("client", prompt, asker)
+        if asker is None:
+            self._house.note("went_on", by=order.by, project_id=self.id, run_id=order.run_id)
+        self.continuing.forget()
+        self.queue.append(Run(order))
+        self.journal.save()
+        # The answer to this one is on its way before anything that follows from it.
+        asyncio.get_running_loop().call_soon(self._next)
+        return self._accepted(order.run_id, seq)
+
+    def accepted_before(self, request_id: str | None, prompt: str) -> Answer | None:
+        """The answer to a request that has begun its run already: whatever would be allowed now, that one was."""
+        known = self.memory.run_of(request_id or "", prompt)
+        return None if known is None else self._accepted(known)
+
+    def _accepted(self, run_id: str, seq: int | None = None) -> Answer:
+        waiting = [run.id for run in self.queue]
+        position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
+        return Answer(type="accepted", project_id=self.id, seq=seq, data=messages.Accepted(run_id, position))
+
+    def answer(self, approval_id: str, decision: port.Decision, by: Subscriber) -> Answer:
+        """The first answer is recorded, told to the others and given to the agent, once."""
+        asked, answer = self.approvals.answer(approval_id, decision, by)
+        self._asking()
+        self._worker.answer(asked.question_id, decision)
+        return answer
+
+    def _asking(self) -> None:
+        """The agent's clocks stand still while a person is asked."""
+        self._worker.asking(bool(self.approvals))
+        if not self.approvals and self.run is not None:
+            self.run.answered()
+
+    def interrupt(self) -> None:
+        """Asks the agent to stop this turn; its process stays. What would go on by itself does not."""
+        if self.run is None and self.continuing.forget():
+            self.journal.save()
+            return self.publish_state()
+        run = self._running()
+        if run.state is State.QUEUED:
+            self._give_up_slot()
+            self.ended(run, "interrupted", None, None)
+        elif run.stop("interrupted"):
+            self._withdraw_all("interrupted")
+            self._worker.interrupt()
+        return None
+
+    async def kill(self, asker: Subscriber) -> Answer:
+        """Ends the run with its process; returns when both are over."""
+        run = self._running()
+        fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
+        # Who comes second waits for the same end.
+        seq = self.journal.event(records.KILLED, fields, asker) if run.stopped_as != "killed" else None
+        if run.state is State.QUEUED:
+            self._give_up_slot()
+            self.ended(run, "killed", None, None)
+        else:
+            run.stop("killed")
+            self._withdraw_all("killed")
+            await self._worker.stop_run(run)
+        return messages.updated(records.KILLED, fields, self.id, seq)
+
+    async def new_session(self, asker: Subscriber) -> Answer:
+        """The next prompt begins a new conversation."""
+        self._not_busy()
+        self.continuing.forget()
+        fields = messages.SessionReset(self.memory.session_id, "", self.id)
+        self._fork_from = None
+        seq = self.journal.event(records.RESET, fields, asker)
+        self.journal.save()
+        # Last: a prompt that comes meanwhile is one of the new conversation already.
+        await self._worker.end()
+        # After the answer, as the specification has it.
+        asyncio.get_running_loop().call_soon(self.publish_state)
+        return messages.updated(records.RESET, fields, self.id, seq)
+
+    async def revert(self, run_id: str, asker: Subscriber) -> Answer:
+        """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
+        self._not_busy()
+        try:
+            changes = await self.checkpoints.revert(run_id)
+        except Changed as error:
+            text = f"The same lines were changed since, in {', '.join(error.paths[:5])}. Nothing was taken back."
+            raise ClientError("CHANGED_SINCE", text, details={"paths": error.paths}) from None
+        reverted = messages.RunReverted(run_id, asker.name, changes.files)
+        seq = self.journal.event(records.REVERTED, reverted, asker)
+        return messages.updated(records.REVERTED, reverted, self.id, seq)
+
+    async def resume(self, session_id: str, *, fork: bool) -> None:
+        """The next prompt goes on with that conversation, or with a copy of it."""
+        self._not_busy()
+        self.continuing.forget()
+        self._fork_from = session_id if fork else None
+        changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
+        self.journal.event(records.SESSION, changed)
+        self.journal.save()
+        self.publish_state()
+        await self._worker.end()
+
+    async def set_options(self, options: port.Options) -> None:
+        """What later runs begin with; mode and model also of the one that is at work."""
+        try:
+            await self._worker.change(options)
+        except port.AgentRefused as error:
+            raise ClientError("NOT_SUPPORTED", f"The agent did not take it: {error}. It goes on as before.") from None
+        self.data.options = options
+        self.journal.save()
+
+    def _running(self) -> Run:
+        if self.run is None:
+            raise ClientError("PROCESS_NOT_FOUND", "No agent is at work here.")
+        return self.run
+
+    def _not_busy(self) -> None:
+        if self.busy:
+            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was changed.", retryable=True)
+
+    # A run's life, told by the worker.
+
+    def _next(self) -> None:
+        if self.run is None and self.queue:
+            run = self.run = self.queue.popleft()
+            self._give_up_slot = self._house.slots.take(lambda: self._begin(run))
+
+    def _begin(self, run: Run) -> None:
+        run.start(time.monotonic())
+        self._house.at_work[self.id] = self
+        agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
+        if self.memory.session_id and self.memory.agent not in ("", agent):  # one agent's conversation is not another's
+            self._fork_from = None
+            self.journal.event(records.SESSION, messages.SessionChanged(""))
+        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
+        self.publish_state()
+        try:
+            self._house.disk.check(self.id)
+            options = self._house.granted(str(self.path), self._house.within(options))
+        except (
+            ClientError
+        ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
+            refused = {"code": error.code, "message": error.text}
+            asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
+            return
+        self._worker.begin(run, agent, options, self.memory.session_id, self._fork_from)
+        self._fork_from = None
+
+    def stop_for(self, error: ClientError) -> None:
+        """The run at hand has to end, with this error."""
+        run = self.run
+        if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
+            self._withdraw_all("the run was stopped")
+            self._worker.spawn(self._worker.stop_run(run))
+
+    def line(self, run: Run | None, line: port.Line) -> None:
+        if not line.durable:
+            return self.journal.publish(records.line_frame(self.id, line.data, self.memory.session_id))
+        full = self._house.disk.refusal(self.id, len(line.data))
+        if full is not None:
+            return self.stop_for(full)
+        try:
+            self.journal.write("claude", line.data)
+        except DrawbridgeError as error:
+            # What can't be kept is not shown either, and the agent must not go on unseen.
+            logger.error("%s: a line of the agent can't be kept: %s", self.id, error)
+            if run is not None:
+                self.stop_for(not_written(error))
+        return None
+
+    def session_known(self, session_id: str) -> None:
+        if session_id != self.memory.session_id:
+            self.journal.event(records.SESSION, {"session_id": session_id})
+
+    def question(self, run: Run, question: port.Question) -> None:
+        run.ask()
+        self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
+        self._asking()
+
+    def question_gone(self, question_id: str, reason: str) -> None:
+        for asked in self.approvals:
+            if asked.question_id == question_id:
+                self._withdraw(asked, reason)
+
+    def _withdraw(self, asked: Asked, reason: str) -> None:
+        if self.approvals.withdraw(asked, reason):
+            self._asking()
+
+    def _withdraw_all(self, reason: str) -> None:
+        for asked in self.approvals:
+            self._withdraw(asked, reason)
+
+    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
+        was_started = run.state is not State.QUEUED
+        if not run.finish(outcome):
+            return
+        self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
+        failed = run.outcome in ("failed", "timeout")
+        error = run.stopped_for or error
+        retry_at = error.get("retry_at") if error and failed else None
+        finished = messages.RunFinished(
+            run_id=run.id,
+            outcome=run.outcome or outcome,
+            duration_ms=int((time.monotonic() - run.started_at) * 1000) if was_started else 0,
+            cost_usd=cost_usd,
+            error=error["message"] if error and failed else None,
+            code=error["code"] if error and failed else None,
+            retry_at=told_time(retry_at),
+        )
+        self.run = None
+        self._house.at_work.pop(self.id, None)
+        self.data.last_active = now()
+        self.journal.event(records.FINISHED, finished, topic="projects")
+        self.continuing.ended(run, finished, retry_at)
+        self.journal.save()
+        self.publish_state()
+        self._account(finished)
+        if was_started:
+            self._house.slots.give_back()
+        self._next()
+
+    def _account(self, finished: messages.RunFinished) -> None:
+        seconds = finished.duration_ms / 1000
+        logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        self._house.metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
+        self._house.spend(str(self.path), finished.cost_usd or 0.0)
+
+    def publish_state(self) -> None:
+        """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
+        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
+
+    async def close(self, reason: str) -> None:
+        """The server ends. Runs are told, processes ended, the history closed."""
+        waiting, self.queue = list(self.queue), deque()
+        self.continuing.close()
+        if self.run is not None:
+            self.run.stop("interrupted")
+        self._withdraw_all(reason)
+        await self._worker.close()
+        for run in [*([self.run] if self.run else []), *waiting]:
+            self.ended(run, "interrupted", None, None)
+        self.journal.save()
+        self.history.close()

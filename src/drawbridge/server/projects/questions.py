@@ -1,0 +1,103 @@
+"""A project's open questions, each an approval that the first answer settles; and the latest settled ones, for who
+comes late. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from drawbridge.approval import Approval, State
+from drawbridge.server.agents.port import Decision, Question
+from drawbridge.server.projects import records
+from drawbridge.server.protocol.client_errors import ClientError
+
+SETTLED_KEPT = 200
+
+
+class Asked:
+    """A question: the approval, what the history keeps of it, and the agent's own number for it."""
+
+    def __init__(self, record: records.Asked, question_id: str, created_at: str, seq: int = 0) -> None:
+        self.approval: Approval[Decision] = Approval(record.approval_id)
+        self.question_id = question_id
+        self.changeable = record.changeable
+        self.created_at = created_at
+        self.seq = seq
+        self.record = record
+
+    @classmethod
+    def new(cls, question: Question, run_id: str, created_at: str, known_as: str = "") -> Asked:
+        record = records.Asked(
+            approval_id=f"appr_{uuid.uuid4().hex}",
+            run_id=run_id,
+            tool_name=question.tool_name,
+            input=question.input,
+            suggestions=question.suggestions,
+            proposal=question.proposal,
+            changeable=question.changeable,
+            known_as=known_as,
+        )
+        return cls(record, question.question_id, created_at)
+
+
+class Questions:
+    """Iterates over the open ones, the oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Asked] = {}
+        self._settled: OrderedDict[str, Approval[Decision]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Asked]:
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, asked: Asked) -> None:
+        """A new one, or one of before a restart, however it stands."""
+        self._open[asked.approval.id] = asked
+        if asked.approval.state is not State.OPEN:
+            self._settle(asked)
+
+    def find(self, approval_id: str) -> Asked | None:
+        """One that is open."""
+        return self._open.get(approval_id)
+
+    def answer(self, approval_id: str, decision: Decision, by: str) -> Asked:
+        """The first answer. Raises ``ClientError`` where there is no such question, or it is settled."""
+        asked = self._open.get(approval_id)
+        if asked is not None and decision.updated_input is not None and not asked.changeable:
+            text = (
+                "This agent takes no other input than its own. The question stays open: allow it as it is, or deny it."
+            )
+            raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
+        if asked is None or not asked.approval.answer(by, decision):
+            raise self._too_late(approval_id)
+        self._settle(asked)
+        return asked
+
+    def withdraw(self, asked: Asked, reason: str) -> bool:
+        """Whether it was still open."""
+        if not asked.approval.withdraw(reason):
+            return False
+        self._settle(asked)
+        return True
+
+    def _too_late(self, approval_id: str) -> ClientError:
+        settled = self._settled.get(approval_id)
+        if settled is None:
+            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
+        if settled.answer_given is None:
+            reason = {"reason": settled.reason}
+            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+        word = "allow" if settled.answer_given.allow else "deny"
+        who = settled.answered_by
+        return ClientError("APPROVAL_RESOLVED", f"{who} has answered already.", details={"by": who, "decision": word})
+
+    def _settle(self, asked: Asked) -> None:
+        del self._open[asked.approval.id]
+        self._settled[asked.approval.id] = asked.approval
+        if len(self._settled) > SETTLED_KEPT:
+            self._settled.popitem(last=False)

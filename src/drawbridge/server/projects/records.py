@@ -1,0 +1,301 @@
+"""What a project's history holds, how a client sees each record, and what the server remembers of it. Pure.
+
+Three directions: ``client`` (a person's prompt), ``claude`` (an agent's line, its own bytes; the word is the
+specification's) and ``server``: ``{"type": "system", "subtype": <what>, "message": {…}}``. A client sees the same
+frame live and in a replay, since both are made from the record. ``Memory`` is what follows from all records up to
+``seq``; it is saved now and then and brought up to date by reading on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from drawbridge.server.agents.port import Proposal
+from drawbridge.server.projects.budgets import day_of, forget_old
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.preview import shortened
+from drawbridge.server.protocol.subscriber import Frame
+
+REMEMBERED_REQUESTS: Final = 500
+
+NOTHING: Final = Raw(b"null")
+
+QUESTION: Final = "permission_request"
+RESOLVED: Final = "permission_resolved"
+WITHDRAWN: Final = "permission_withdrawn"
+STARTED: Final = "run_started"
+FINISHED: Final = "run_finished"
+RESET: Final = "session_reset"
+SESSION: Final = "session_changed"
+KILLED: Final = "execution_killed"
+REVERTED: Final = "run_reverted"
+
+NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading a record raises that somebody else has written into the log."""
+
+
+class Written(Struct):
+    """A line of the log."""
+
+    seq: int
+    timestamp: str
+    direction: str
+    message: Raw
+
+
+_written = msgspec.json.Decoder(Written)
+_encode = msgspec.json.Encoder().encode
+
+
+def prompt(run_id: str, text: str, by: str, request_id: str | None, attachments: tuple[str, ...]) -> bytes:
+    """A person's prompt, as the history keeps it; ``message.prompt`` is where the specification has it."""
+    message: dict[str, Any] = {"type": "user", "message": {"prompt": text}, "run_id": run_id, "by": by}
+    if request_id is not None:
+        message["request_id"] = request_id
+    if attachments:
+        message["attachments"] = attachments
+    return _encode(message)
+
+
+def event(what: str, fields: Any) -> bytes:
+    """Something that the server did or saw."""
+    return _encode({"type": "system", "subtype": what, "message": fields})
+
+
+def frame(project_id: str, line: bytes) -> Frame:
+    """What a client is sent for a line of the log."""
+    written = _written.decode(line)
+    message = bytes(written.message)
+    if written.direction == "server":
+        data = _server_frame(project_id, written, msgspec.json.decode(message, type=_OfServer))
+    else:
+        data = messages.agent_message(
+            message,
+            project_id=project_id,
+            session_id=msgspec.json.decode(message, type=_OfSession).id,
+            direction="client" if written.direction == "client" else "claude",
+            timestamp=written.timestamp,
+            seq=written.seq,
+        )
+    return Frame(data, project_id=project_id, seq=written.seq)
+
+
+class _OfSession(Struct):
+    """Where an agent's line says which conversation it is of: Claude Code's way, or the Agent Client Protocol's."""
+
+    session_id: Any = None
+    params: Any = None
+
+    @property
+    def id(self) -> str:
+        named = self.params.get("sessionId") if isinstance(self.params, dict) else self.session_id
+        return named if isinstance(named, str) else ""
+
+
+class _OfServer(Struct):
+    subtype: str
+    message: Raw
+
+
+class Asked(Struct, omit_defaults=True):
+    """What the history keeps of a question. ``known_as``: by that it is the same one when it is said again."""
+
+    approval_id: str
+    run_id: str
+    tool_name: str
+    input: Raw
+    suggestions: Raw
+    proposal: Proposal | None = None
+    changeable: bool = True
+    known_as: str = ""
+
+
+class Resolved(Struct, omit_defaults=True):
+    """What the history keeps of an answer: all of it, for an agent that has not heard it yet."""
+
+    approval_id: str
+    by: str
+    decision: Literal["allow", "deny"]
+    message: str | None = None
+    updated_input: Raw = NOTHING
+    remember: bool = False
+
+
+def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
+    if said.subtype == QUESTION:
+        asked = msgspec.json.decode(bytes(said.message), type=Asked)
+        data: Any = question(project_id, asked, written.timestamp, written.seq)
+        return messages.encode(Answer(type=QUESTION, project_id=project_id, seq=written.seq, data=data))
+    return messages.update(said.subtype, _shown(said), project_id, written.seq)
+
+
+def _shown(said: _OfServer) -> Any:
+    """An update as clients are shown it: of an answer not the input, which may be too large for a frame."""
+    if said.subtype == RESOLVED:
+        return msgspec.json.decode(bytes(said.message), type=messages.PermissionResolved)
+    return said.message
+
+
+def question(project_id: str, asked: Asked, created_at: str, seq: int) -> Any:
+    """A question as clients are shown it: a ``PermissionRequest``, or the JSON of its preview where it is too large."""
+    proposal = asked.proposal
+    shown = messages.PermissionRequest(
+        **{name: getattr(asked, name) for name in ("approval_id", "run_id", "tool_name", "input", "suggestions")},
+        created_at=created_at,
+        seq=seq,
+        proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
+        changeable=asked.changeable,
+    )
+    whole = _encode(shown)
+    limit = messages.FRAME_BYTES - messages.ROOM
+    if len(whole) <= limit:
+        return shown
+    blob = _encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
+    return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")
+
+
+def line_frame(project_id: str, data: bytes, session_id: str) -> Frame:
+    """An agent's line that is not kept: partial text and its like."""
+    whole = messages.agent_message(data, project_id=project_id, session_id=session_id)
+    return Frame(whole, ephemeral=True, project_id=project_id)
+
+
+def unkept_frame(project_id: str, what: str, message: bytes) -> Frame:
+    """An ``event`` that the history did not take: as it would have been, without a number."""
+    said = msgspec.json.decode(message, type=_OfServer)
+    if what == QUESTION:
+        asked = msgspec.json.decode(bytes(said.message), type=Asked)
+        fields = question(project_id, asked, "", 0)
+        return Frame(messages.encode(Answer(type=QUESTION, project_id=project_id, data=fields)), project_id=project_id)
+    return update_frame(project_id, what, _shown(said))
+
+
+def update_frame(project_id: str, what: str, fields: Any) -> Frame:
+    """An ``update`` that is not kept."""
+    return Frame(messages.update(what, fields, project_id), project_id=project_id)
+
+
+def request_key(request_id: str, text: str) -> str:
+    """Who numbers its requests gives a number again once it has come back: only with the same prompt it is a repetition."""
+    return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+class Memory(Struct):
+    """What follows from the records up to ``seq``."""
+
+    seq: int = 0
+    session_id: str = ""
+    unfinished: dict[str, str] = {}
+    """run → who asked for it, in the order of asking."""
+    requests: dict[str, str] = {}
+    """``request_key`` → run, the newest last."""
+    approvals: dict[str, str] = {}
+    """Those that wait → their run."""
+    agent: str = ""
+    """Whose conversation ``session_id`` is; empty: not known."""
+    last_outcome: str | None = None
+    cost_usd: float = 0.0
+    days: dict[str, float] = {}
+    """What of it fell on each of the latest days, local ones."""
+
+    def run_of(self, request_id: str, text: str) -> str | None:
+        """The run that this request has begun already. An older server kept the id alone."""
+        return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
+
+    def take(self, line: bytes) -> None:
+        """One more record. Those of agents change nothing but ``seq``."""
+        written = _written.decode(line)
+        self.seq = written.seq
+        if written.direction == "client":
+            asked = msgspec.json.decode(bytes(written.message), type=_OfPrompt)
+            self.unfinished[asked.run_id] = asked.by
+            if asked.request_id is not None:
+                self.requests[request_key(asked.request_id, asked.message.prompt)] = asked.run_id
+                while len(self.requests) > REMEMBERED_REQUESTS:
+                    del self.requests[next(iter(self.requests))]
+        elif written.direction == "server":
+            self.take_event(bytes(written.message), datetime.fromisoformat(written.timestamp))
+
+    def take_event(self, message: bytes, moment: datetime | None = None) -> None:
+        """One of the server's own, also where it could not be written (then it is of now)."""
+        said = msgspec.json.decode(message, type=_OfServer)
+        kind = _EVENTS.get(said.subtype)
+        if kind is None:
+            return
+        match msgspec.json.decode(bytes(said.message), type=kind):
+            case _OfFinished(run_id, outcome, cost):
+                day = day_of(moment or datetime.now(UTC))
+                self.unfinished.pop(run_id, None)
+                self.last_outcome = outcome
+                if cost:
+                    self.cost_usd += cost
+                    self.days[day] = self.days.get(day, 0.0) + cost
+                    forget_old(self.days)
+            case _OfStarted(agent):
+                self.agent = agent
+            case _OfQuestion(approval_id, run_id):
+                self.approvals[approval_id] = run_id
+            case _OfVerdict(approval_id):
+                self.approvals.pop(approval_id, None)
+            case _OfConversation(session_id, agent):
+                self.session_id = session_id
+                self.agent = agent or self.agent
+                if said.subtype == RESET:
+                    self.last_outcome = None
+
+
+# What of a record is remembered. The types are checked: somebody may have written into the log, and what is remembered
+# has to be read again at the next start.
+
+
+class _OfText(Struct):
+    prompt: str
+
+
+class _OfPrompt(Struct):
+    run_id: str
+    message: _OfText
+    by: str = ""
+    request_id: str | None = None
+
+
+class _OfStarted(Struct):
+    agent: str
+
+
+class _OfFinished(Struct):
+    run_id: str
+    outcome: messages.Outcome
+    cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+
+
+class _OfQuestion(Struct):
+    approval_id: str
+    run_id: str
+
+
+class _OfVerdict(Struct):
+    approval_id: str
+
+
+class _OfConversation(Struct):
+    session_id: str = ""
+    agent: str | None = None
+
+
+_EVENTS: Final[Mapping[str, Any]] = {
+    STARTED: _OfStarted,
+    FINISHED: _OfFinished,
+    QUESTION: _OfQuestion,
+    RESOLVED: _OfVerdict,
+    WITHDRAWN: _OfVerdict,
+    SESSION: _OfConversation,
+    RESET: _OfConversation,
+}

@@ -1,0 +1,34 @@
+"""The conversations that a project's agent keeps, those begun in a terminal included, as clients see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from drawbridge.server.agents.port import Agent
+from drawbridge.server.protocol.messages import SessionInfo
+
+
+def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
+    """The newest first; none where the agent can't be asked. Reads files: not from the event loop's thread."""
+    kept = [] if agent is None or agent.sessions is None else agent.sessions.listed(path, limit)
+    return [
+        SessionInfo(
+            session_id=one.session_id,
+            last_active=_time(one.last_active),
+            title=one.title,
+            current=one.session_id == current,
+        )
+        for one in kept
+    ]
+
+
+def known(agent: Agent | None, path: Path, session_id: str) -> bool:
+    """Whether it can be resumed, as far as that can be told without asking the agent."""
+    if agent is None or agent.sessions is None:
+        return bool(session_id)
+    return agent.sessions.known(path, session_id)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

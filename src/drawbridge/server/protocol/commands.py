@@ -1,0 +1,379 @@
+"""What clients say to the agent server: each message a Struct, read with errors that name the field. Pure.
+
+A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command below is its ``data`` with the other two
+put in. What the server says is in ``messages``. The page for clients is docs/protocols/client.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from drawbridge.server.agents.port import Options
+from drawbridge.server.protocol.client_errors import ClientError as ClientError
+
+VERSION: Final = 1
+"""Of the protocol; told in ``hello``. A change that breaks a client of today raises it."""
+
+Text = Annotated[str, Meta(min_length=1)]
+Identifier = Annotated[str, Meta(min_length=1, max_length=200)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Instant = Annotated[datetime, Meta(tz=True)]
+Topic = Literal["stats", "projects", "approvals"]
+
+
+class Command(Struct, kw_only=True):
+    """``request_id`` is the message's, not its data's."""
+
+    request_id: str | None = None
+
+
+class ProjectCommand(Command, kw_only=True):
+    """``project_id`` stands beside ``data`` or in it; ``parse`` lets none through without one."""
+
+    project_id: str = ""
+
+
+# the connection
+
+
+class Hello(Command, kw_only=True):
+    """``client``: who this is, shown to the others when it decides something."""
+
+    client: Identifier | None = None
+    version: Identifier | None = None
+
+
+class Auth(Command, kw_only=True):
+    """The first message of a client that can't send an ``Authorization`` header."""
+
+    token: Text
+    client: Identifier | None = None
+
+
+class Pair(Command, kw_only=True):
+    """Turns a one-time code into a token. ``name``: what the device is called, unless its owner has said."""
+
+    code: Annotated[str, Meta(min_length=1, max_length=40)]
+    name: Identifier | None = None
+
+
+class SshChallenge(Command):
+    """Asks for something to sign with an SSH key."""
+
+
+class SshAuth(Command, kw_only=True):
+    """``signature``: as ``ssh-keygen -Y sign -n drawbridge`` makes it, of the bytes that ``ssh_keys.challenge`` has.
+
+    ``host``: the name, and the port where there is one, that the client came by.
+    """
+
+    nonce: Identifier
+    host: Identifier
+    signature: Text
+
+
+class HealthCheck(Command):
+    pass
+
+
+class Subscribe(Command, kw_only=True):
+    topics: tuple[Topic, ...]
+
+
+class Unsubscribe(Command, kw_only=True):
+    topics: tuple[Topic, ...]
+
+
+# projects
+
+
+class ProjectCreate(Command, kw_only=True):
+    """``agent``: the one that runs in it unless an ``execute`` names another. ``join``: as ``project_join`` right after."""
+
+    path: Text
+    agent: Identifier | None = None
+    join: bool = False
+
+
+class ProjectList(Command):
+    pass
+
+
+class ProjectDelete(ProjectCommand):
+    pass
+
+
+class ProjectJoin(ProjectCommand, kw_only=True):
+    """``after_seq``: the stream begins behind this place of the history; without it, with what happens from now on."""
+
+    after_seq: Count | None = None
+
+
+class ProjectLeave(ProjectCommand):
+    pass
+
+
+class GetMessages(ProjectCommand, kw_only=True):
+    """With ``since`` alone the answer is the bare array of the specification; with any other field it is a page."""
+
+    since: Instant | None = None
+    after_seq: Count | None = None
+    before_seq: Count | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+
+
+# runs
+
+
+class AttachmentOf(Struct, frozen=True):
+    """A blob that goes with a prompt."""
+
+    blob_id: Identifier
+    media_type: Identifier = "application/octet-stream"
+    name: Identifier | None = None
+
+
+class Execute(ProjectCommand, kw_only=True):
+    """``queue`` false: PROCESS_ACTIVE where a run is going on, instead of waiting behind it."""
+
+    prompt: Text
+    options: Options = Options()
+    attachments: tuple[AttachmentOf, ...] = ()
+    agent: Identifier | None = None
+    queue: bool = True
+
+
+class AgentKill(ProjectCommand):
+    pass
+
+
+class AgentInterrupt(ProjectCommand):
+    pass
+
+
+class AgentNewSession(ProjectCommand):
+    pass
+
+
+class RunChanges(ProjectCommand, kw_only=True):
+    """What a run changed in the files of its project, where that is a git work tree."""
+
+    run_id: Identifier
+
+
+class RunRevert(ProjectCommand, kw_only=True):
+    """Takes back exactly what a run changed, or nothing."""
+
+    run_id: Identifier
+
+
+class SetMode(ProjectCommand, kw_only=True):
+    mode: Identifier
+
+
+class SetModel(ProjectCommand, kw_only=True):
+    model: Identifier
+
+
+class SessionList(ProjectCommand, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class SessionResume(ProjectCommand, kw_only=True):
+    """The next run goes on with this conversation, whoever began it."""
+
+    session_id: Identifier
+
+
+class SessionFork(ProjectCommand, kw_only=True):
+    """The next run begins a conversation that knows what was said in this one (default: the project's own)."""
+
+    session_id: Identifier | None = None
+
+
+class PermissionResponse(ProjectCommand, kw_only=True):
+    """``updated_input``: run it with this input instead; where that is too large for a message, ``updated_input_blob``."""
+
+    approval_id: Identifier
+    decision: Literal["allow", "deny"]
+    updated_input: dict[str, Raw] | None = None
+    updated_input_blob: Identifier | None = None
+    message: str | None = None
+    remember: bool = False
+
+
+# large things, and what there is to choose from
+
+
+class BlobPut(Command, kw_only=True):
+    """A piece of a blob: ``data`` is base64 (standard alphabet, padded), ``offset`` where its bytes begin."""
+
+    blob_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    offset: Count
+    data: bytes
+    last: bool = False
+
+
+class BlobGet(Command, kw_only=True):
+    blob_id: Identifier
+    offset: Count = 0
+    length: Annotated[int, Meta(ge=1)] | None = None
+
+
+class DirList(Command, kw_only=True):
+    """``path`` "" asks for the allowed roots."""
+
+    path: str
+
+
+# notices to browsers whose page is closed
+
+
+class PushKey(Command):
+    """The key that a browser makes its subscription for."""
+
+
+class PushSubscribe(Command, kw_only=True):
+    """A ``PushSubscription`` of the browser's: it is told of questions and of runs that end."""
+
+    endpoint: Text
+    p256dh: Identifier
+    auth: Identifier
+
+
+class PushUnsubscribe(Command, kw_only=True):
+    endpoint: Text
+
+
+PushCommand = PushKey | PushSubscribe | PushUnsubscribe
+
+
+COMMANDS: Final[Mapping[str, type[Command]]] = {
+    "hello": Hello,
+    "auth": Auth,
+    "pair": Pair,
+    "ssh_challenge": SshChallenge,
+    "ssh_auth": SshAuth,
+    "health_check": HealthCheck,
+    "subscribe": Subscribe,
+    "unsubscribe": Unsubscribe,
+    "project_create": ProjectCreate,
+    "project_list": ProjectList,
+    "project_delete": ProjectDelete,
+    "project_join": ProjectJoin,
+    "project_leave": ProjectLeave,
+    "get_messages": GetMessages,
+    "execute": Execute,
+    "agent_kill": AgentKill,
+    "agent_interrupt": AgentInterrupt,
+    "agent_new_session": AgentNewSession,
+    "run_changes": RunChanges,
+    "run_revert": RunRevert,
+    "set_mode": SetMode,
+    "set_model": SetModel,
+    "session_list": SessionList,
+    "session_resume": SessionResume,
+    "session_fork": SessionFork,
+    "permission_response": PermissionResponse,
+    "blob_put": BlobPut,
+    "blob_get": BlobGet,
+    "dir_list": DirList,
+    "push_key": PushKey,
+    "push_subscribe": PushSubscribe,
+    "push_unsubscribe": PushUnsubscribe,
+}
+"""``type`` → what its message carries."""
+
+LONGEST_NAME: Final = 80
+"""Characters of a name of a client's own that an error repeats."""
+
+LOGINS: Final = (Auth, Pair, SshChallenge, SshAuth)
+"""What may be said before anything else."""
+
+TYPE_OF: Final[Mapping[type[Command], str]] = {command: name for name, command in COMMANDS.items()}
+
+
+class _Envelope(Struct):
+    type: str
+    project_id: str | None = None
+    data: Raw = Raw(b"null")
+    request_id: Identifier | None = None
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_loose: Final = msgspec.json.Decoder(dict[str, Raw])
+_data: Final = {name: msgspec.json.Decoder(command) for name, command in COMMANDS.items()}
+
+
+def parse(text: str) -> Command:
+    """Read one message. Raises ``ClientError``; ``request_id_of`` then says what it is an answer to."""
+    try:
+        envelope = _envelope.decode(text)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, "") from None
+    except (msgspec.DecodeError, RecursionError):
+        raise _no_json() from None
+    decoder = _data.get(envelope.type)
+    if decoder is None:
+        shown = envelope.type[:LONGEST_NAME]
+        raise ClientError("UNKNOWN_TYPE", f"type: there is no message {shown!r}. Nothing was done.", "type")
+    try:
+        # Clients that follow the specification's own code send "data": null where there is nothing to say.
+        data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
+        command: Command = decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, "data") from None
+    except (msgspec.DecodeError, RecursionError):
+        raise _no_json() from None
+    command.request_id = envelope.request_id
+    if isinstance(command, ProjectCommand):
+        _set_project(command, envelope.project_id or "")
+    return command
+
+
+def request_id_of(text: str) -> str | None:
+    """The ``request_id`` of a message that could not be read, as far as it has one."""
+    try:
+        return msgspec.json.decode(_loose.decode(text)["request_id"], type=Identifier)
+    except (msgspec.DecodeError, KeyError, RecursionError):
+        return None
+
+
+def _set_project(command: ProjectCommand, beside: str) -> None:
+    if beside and command.project_id and beside != command.project_id:
+        text = "project_id: it is another one beside data than in it. Nothing was done; give it once."
+        raise ClientError("VALIDATION_FAILED", text, "project_id")
+    command.project_id = beside or command.project_id
+    if not command.project_id:
+        raise ClientError("VALIDATION_FAILED", "project_id: it is missing. Nothing was done.", "project_id")
+
+
+def _no_json() -> ClientError:
+    text = "The message is no JSON object, or it is nested too deeply. Nothing was done."
+    return ClientError("JSON_PARSING", text)
+
+
+def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
+    """msgspec says "Expected `str`, got `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
+    problem, at, where = str(error).rpartition(" - at `$")
+    problem, where = (problem, where) if at else (where, "")
+    problem = problem if problem.isprintable() else ascii(problem)[1:-1]  # a client's own name of a field is in it
+    field = place + where.rstrip("`")
+    named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
+    if named:
+        missing = named[1] == "missing required"
+        field = f"{field}.{named[2][:LONGEST_NAME]}"
+        problem = "it is missing" if missing else "there is no such field"
+        if not missing and place and where == ".options`":
+            return ClientError("UNKNOWN_OPTION", f"{field}: there is no such option. Nothing was done.", field)
+    elif not field:
+        return _no_json()
+    field = field.removeprefix(".")
+    problem = problem.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
+    return ClientError("VALIDATION_FAILED", f"{field}: {problem}. Nothing was done.", field)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.e2e.claude_rig import TOOL_DIALOG, YES
 from tests.e2e.messages_stub import Block, text, tool_use
 
-from .conftest import oldest_and_newest
 from .desk import GuardedDesk, is_told_in_one_line
 from .test_claude_edits import MINE, POEM, type_a_line
 
@@ -70,7 +70,7 @@ def test_a_command_that_names_none_is_run_unasked(desk: GuardedDesk) -> None:
     assert (desk.project / "other.txt").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 def test_what_a_command_changed_is_shown_or_told(desk: GuardedDesk, program: Path) -> None:
     """By its words nobody could know which files it changes; it fails at the end, which changes nothing."""
     poem, clean = desk.file("poem.txt", POEM), desk.file("clean.txt", "two\n")

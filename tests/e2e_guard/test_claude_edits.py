@@ -12,7 +12,6 @@ from tests import programs
 from tests.e2e.messages_stub import HOLD, edit, read, text, tool_use, write
 from tests.e2e.neovim_rig import Neovim
 
-from .conftest import oldest_and_newest
 from .desk import STUCK, GuardedDesk, is_told_in_one_line
 
 POEM = "one\ntwo\nthree\n"
@@ -59,7 +58,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: GuardedDesk, 
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 def test_what_claude_wrote_is_shown_and_the_person_stays_where_they_are(desk: GuardedDesk, program: Path) -> None:
     poem = desk.file("poem.txt", "".join(f"line {number}\n" for number in range(1, 301)))
     neovim = desk.nvim(poem, program=program)
@@ -141,7 +140,7 @@ def test_a_notebook_is_kept_too(desk: GuardedDesk) -> None:
     is_told_in_one_line(neovim, "kept from changing book.ipynb")
 
 
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_told(
     desk: GuardedDesk, program: Path
 ) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.e2e.messages_stub import edit, read, text
 from tests.e2e.neovim_rig import Neovim
 from tests.e2e.tmux import wait_until
 
-from .conftest import oldest_and_newest
 from .desk import STUCK, GuardedDesk, edit_call, is_told_in_one_line
 from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
 
@@ -55,7 +55,7 @@ def poem(desk: GuardedDesk) -> Path:
     return desk.file("poem.txt", POEM)
 
 
-@pytest.fixture(params=oldest_and_newest())
+@pytest.fixture(params=programs.each_nvim())
 def neovim(request: pytest.FixtureRequest, desk: GuardedDesk, poem: Path) -> Iterator[Neovim]:
     """With unsaved work in front."""
     neovim = desk.nvim(poem, program=request.param)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.e2e.messages_stub import edit, read, text
 from tests.e2e.neovim_rig import Neovim
 from tests.e2e.test_what_claude_sees import CRITIC
 
-from .conftest import oldest_and_newest
 from .desk import GuardedDesk
 from .test_claude_edits import type_a_line
 
@@ -24,7 +24,7 @@ def select_two_lines(neovim: Neovim) -> None:
     neovim.wait_for("return vim.fn.mode() == 'V'", what="did not come into visual mode")
 
 
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 def test_a_prompt_carries_the_selection_once(desk: GuardedDesk, program: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, program=program)
@@ -109,7 +109,7 @@ def test_a_file_that_is_read_is_said_to_be_older_than_what_the_person_sees(desk:
     assert "What was read is the file on disk, which is older." in told
 
 
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 @pytest.mark.thorough
 def test_what_another_program_writes_is_shown_while_claude_runs(desk: GuardedDesk, program: Path) -> None:
     poem = desk.file("poem.txt", POEM)
@@ -126,7 +126,7 @@ def test_what_another_program_writes_is_shown_while_claude_runs(desk: GuardedDes
     neovim.wait_for_buffer(poem, ["new"])
 
 
-@pytest.mark.parametrize("program", oldest_and_newest())
+@pytest.mark.parametrize("program", programs.each_nvim())
 def test_an_edit_brings_the_diagnostics_that_are_new(desk: GuardedDesk, program: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem, program=program)

@@ -10,6 +10,8 @@ import pytest
 from .desk import Desk
 from .rig import wait_until
 
+pytestmark = pytest.mark.thorough
+
 REPORT = """
 kept.reports ??= vscode.languages.createDiagnosticCollection('probe');
 const problems = argument.problems.map(([line, message, severity, code]) => {

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from .desk import Desk
 from .rig import wait_until
+
+pytestmark = pytest.mark.thorough
 
 PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 """A directory: pictures of the window are put there."""

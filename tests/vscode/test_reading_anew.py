@@ -13,6 +13,8 @@ import pytest
 from .desk import NOTEBOOK, Desk
 from .rig import VSCode, wait_until
 
+pytestmark = pytest.mark.thorough
+
 NOTHING = {"success": True, "reloaded": [], "kept": []}
 
 

@@ -10,6 +10,8 @@ import pytest
 from .desk import Desk
 from .rig import VSCode, wait_until
 
+pytestmark = pytest.mark.thorough
+
 THEIRS = "one\ntwo\nthree\nfour\n"
 FORMATTER = """
 kept.formatter = vscode.languages.registerDocumentFormattingEditProvider('python', {

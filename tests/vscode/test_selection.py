@@ -10,6 +10,8 @@ import pytest
 from .desk import Desk
 from .rig import wait_until
 
+pytestmark = pytest.mark.thorough
+
 SELECT = "vscode.window.activeTextEditor.selection = new vscode.Selection(...argument)"
 
 

@@ -24,7 +24,6 @@ from websockets.asyncio.client import connect
 
 from drawbridge.server.access.tls import own_certificate
 from drawbridge.server.clients import stats
-from tests.server import processes
 from tests.server.processes import STARTING, Server, refused, serving, start
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE
@@ -382,19 +381,17 @@ async def test_it_can_log_into_a_file(data: Path, tmp_path: Path) -> None:
 # stats
 
 
-QUICK = """
+OFTEN = """
 from drawbridge.cli import main
 from drawbridge.server.clients import stats
 stats.EVERY_SECONDS = 0.05
 main()
 """
+QUICK = (sys.executable, "-c", OFTEN, "serve")
 
 
-async def test_statistics_come_by_themselves_until_they_are_declined(
-    data: Path, code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "COMMAND", [sys.executable, "-c", QUICK, "serve"])
-    async with serving(data, "--allow", code.parent) as server, server.client() as client:
+async def test_statistics_come_by_themselves_until_they_are_declined(data: Path, code: Path) -> None:
+    async with serving(data, "--allow", code.parent, command=QUICK) as server, server.client() as client:
         assert stats.EVERY_SECONDS == 10
         project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
         told = (await client.hear("update", "stats", projects=1))["data"]["data"]
@@ -409,9 +406,8 @@ async def test_statistics_come_by_themselves_until_they_are_declined(
         assert [message["type"] for message in client.passed()] == ["health"]
 
 
-async def test_who_has_said_nothing_is_told_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "COMMAND", [sys.executable, "-c", QUICK, "serve"])
-    async with serving(data) as server, server.client() as silent, server.client() as other:
+async def test_who_has_said_nothing_is_told_nothing(data: Path) -> None:
+    async with serving(data, command=QUICK) as server, server.client() as silent, server.client() as other:
         await other.tell("hello")
         for _ in range(3):
             await other.hear("update", "stats")

@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.framing import LINE_LIMIT, STDERR_LIMIT
+from drawbridge.server.agents.leash import Leash
 from drawbridge.server.agents.port import (
     AgentRefused,
     AgentUnusable,
@@ -45,6 +46,25 @@ async def agent(tmp_path: Path) -> AsyncIterator[Session]:
     """The misbehaving agent, at its best so far."""
     async with session(bad_agent(), tmp_path, times=HASTE) as started:
         yield started
+
+
+async def test_one_that_is_not_wanted_any_more_while_it_starts_is_gone_when_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = asyncio.Event()
+
+    async def agent_pid(leash: Leash) -> None:
+        hanging.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Leash, "agent_pid", agent_pid)
+    heard = Heard()
+    starting = asyncio.create_task(bad_agent().start(Launch(str(tmp_path), str(uuid.uuid4())), heard))
+    await asyncio.wait_for(hanging.wait(), PATIENCE)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert isinstance(heard.events[-1], Exited)
 
 
 # The ordinary.

@@ -294,12 +294,16 @@ async def start(
             start_new_session=True,
             pass_fds=(leash.descriptor,),
         )
-        process.pid = await leash.agent_pid() or process.pid
     except OSError as error:
         leash.close()
         raise _not_started(name, directory, error) from None
     except BaseException:
         leash.close()
+        raise
+    try:
+        process.pid = await leash.agent_pid() or process.pid
+    except BaseException:  # nobody wants it any more
+        await process.stop()
         raise
     return process
 

@@ -26,7 +26,10 @@ export function addProject(client, show) {
   const problem = h('p', { class: 'problem', role: 'alert' });
   const names = h('ul', { class: 'choices', 'aria-label': 'Directories' });
   const field = h('input', { id: 'path', type: 'text', spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', required: true, oninput: () => void look() });
-  const agent = h('select', { id: 'agent' }, ...(client.hello?.agents ?? []).map((/** @type {string} */ name) => h('option', { value: name, text: name })));
+  const agent = h('select', { id: 'agent' });
+  const offer = () => {
+    if (!agent.childElementCount) fill(agent, ...(client.hello?.agents ?? []).map((/** @type {string} */ name) => h('option', { value: name, text: name })));
+  };
   let asked = 0;
   const pick = (/** @type {string} */ path) => {
     field.value = `${path.replace(/\/$/, '')}/`;
@@ -62,6 +65,11 @@ export function addProject(client, show) {
     h('label', { for: 'path', text: 'Directory on the server’s machine' }), field, names,
     h('label', { for: 'agent', text: 'Agent' }), agent, problem,
     h('footer', {}, h('button', { type: 'submit', class: 'yes' }, 'Add'))));
+  // A quick hand opens it before the server has said which agents there are.
+  const closed = new AbortController();
+  client.addEventListener('change', offer, { signal: closed.signal });
+  dialog.addEventListener('close', () => closed.abort());
+  offer();
   field.focus();
   void look();
 }

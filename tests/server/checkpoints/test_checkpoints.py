@@ -115,11 +115,12 @@ async def test_what_the_person_changed_elsewhere_since_stays(project: Path) -> N
 async def test_the_same_lines_changed_since_are_refused_by_name_and_nothing_is_touched(project: Path) -> None:
     checkpoints = await a_run(project)
     text = (project / "poem.txt").read_text()
-    (project / "poem.txt").write_text(text.replace("LINE 3\n", "my line 3\n"))
+    (project / "poem.txt").write_text("two lines\nmore\n" + text.replace("LINE 3\n", "my line 3\n"))
     before = everything(project)
     with pytest.raises(Changed) as refused:
         await checkpoints.revert(RUN)
     assert refused.value.paths == ("poem.txt",)
+    assert str(refused.value) == "poem.txt (line 5)"
     assert everything(project) == before
 
 
@@ -167,7 +168,7 @@ async def test_a_file_that_is_there_again_is_not_overwritten(project: Path) -> N
     (project / "old.txt").write_text("mine now\n")
     with pytest.raises(Changed) as refused:
         await checkpoints.revert(RUN)
-    assert refused.value.paths == ("old.txt",)
+    assert (refused.value.paths, refused.value.lines) == (("old.txt",), {})
     assert (project / "old.txt").read_text() == "mine now\n"
 
 

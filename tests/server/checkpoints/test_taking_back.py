@@ -73,7 +73,10 @@ async def test_lines_changed_since_are_refused_by_name(tmp_path: Path) -> None:
         (server.root / "one" / "poem.txt").write_text("one\nmine\n")
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "run_revert", project, run_id=run)
-        assert (refused.value.code, refused.value.details) == ("CHANGED_SINCE", {"paths": ("poem.txt",)})
+        assert (refused.value.code, refused.value.details) == (
+            "CHANGED_SINCE",
+            {"paths": ("poem.txt",), "lines": {"poem.txt": 2}},
+        )
         assert (server.root / "one" / "poem.txt").read_text() == "one\nmine\n"
 
 

@@ -15,13 +15,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from drawbridge.server.protocol.messages import ChangedFile, RunChanges
+from drawbridge.text import hunks, split
 
 GIT_SECONDS: Final = 30.0
 LARGEST_DIFF: Final = 400_000
@@ -32,6 +33,9 @@ LARGEST_LIST: Final = 200_000
 
 ESCAPED: Final = 600_000
 """a diff full of control characters too, each of which takes six bytes there."""
+
+NAMED: Final = 5
+"""Files in the text of an error."""
 
 KEPT_RUNS: Final = 50
 """Of a project; the checkpoints of older runs are dropped, and git collects them in its own time."""
@@ -72,11 +76,16 @@ class NoCheckpoint(Exception):
 
 
 class Changed(Exception):
-    """The files were changed since, in the same places; ``paths`` (relative to the project) says which. Nothing was touched."""
+    """The files were changed since, in the same places: its text says where. Nothing was touched.
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(", ".join(paths))
+    ``paths`` are relative to the project. ``lines``: where in a file that begins, from 1, as far as it is a matter of lines.
+    """
+
+    def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
         self.paths = tuple(paths)
+        self.lines = dict(lines or {})
+        named = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.paths[:NAMED]]
+        super().__init__(", ".join(named) + (" and others" if len(self.paths) > NAMED else ""))
 
 
 class GitFailed(Exception):
@@ -206,30 +215,32 @@ class Checkpoints:
         changed = _entries(await self._git("diff-tree", "-r", *options, before, after, "--", "."))
         since = _entries(await self._git("diff-index", "--cached", *options, after, "--", ".", environment=own))
         prefix = (await self._git("rev-parse", "--show-prefix")).removesuffix("\n")
-        lines, refused = [], []
+        lines: list[str] = []
+        refused: dict[str, int | None] = {}
         for path, (was, made) in changed.items():
             there = since[path][1] if path in since else made
             wanted = was if there == made else there if there == was else await self._merged(there, made, was, folder)
-            if wanted is None:
-                refused.append(_words(path))
-            else:
+            if isinstance(wanted, str):
                 lines.append(f"{wanted}\t{prefix}{path}\0")
+            else:
+                refused[_words(path)] = wanted
         if refused:
-            raise Changed(sorted(refused))
+            raise Changed(sorted(refused), {path: line for path, line in refused.items() if line is not None})
         if lines:
             await self._git("update-index", "--replace", "-z", "--index-info", environment=own, stdin="".join(lines))
 
-    async def _merged(self, there: str, made: str, was: str, folder: Path) -> str | None:
-        """The entry of a file that was changed since, with what the run did undone; None where both changed the same."""
+    async def _merged(self, there: str, made: str, was: str, folder: Path) -> str | int | None:
+        """The entry of a file that was changed since, with what the run did undone. Where both changed the same, the line
+        where that begins; None where it is no matter of lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None
-        for name, blob in zip(MERGED, blobs, strict=True):
-            text = await self._git("cat-file", "blob", blob)
+        texts = [await self._git("cat-file", "blob", blob) for blob in blobs]
+        for name, text in zip(MERGED, texts, strict=True):
             (folder / name).write_bytes(text.encode(errors="surrogateescape"))
         files = [str(folder / name) for name in MERGED]
         if (await self._run(("merge-file", "--quiet", *files)))[0]:
-            return None
+            return None if any("\0" in text for text in texts) else await asyncio.to_thread(_clash, *texts)
         blob = (await self._git("hash-object", "-w", "--no-filters", files[0])).strip()
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
@@ -295,6 +306,16 @@ class Checkpoints:
             raise
         assert process.returncode is not None
         return process.returncode, out.decode(errors="surrogateescape"), complaint.decode(errors="replace")
+
+
+def _clash(there: str, made: str, was: str) -> int | None:
+    """The first line of ``there``, from 1, that was changed where the way from ``made`` back to ``was`` changes something."""
+    lines = split(made)[0]
+    undone = hunks.diff(lines, split(was)[0])
+    for hunk in hunks.diff(lines, split(there)[0]):
+        if any(hunk.old_start <= other.old_end and other.old_start <= hunk.old_end for other in undone):
+            return hunk.new_start + 1
+    return None
 
 
 def _marked(listed: str) -> list[tuple[str, str]]:

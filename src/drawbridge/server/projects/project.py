@@ -211,8 +211,8 @@ class Project:
         try:
             changes = await self.checkpoints.revert(run_id)
         except Changed as error:
-            text = f"The same lines were changed since, in {', '.join(error.paths[:5])}. Nothing was taken back."
-            raise ClientError("CHANGED_SINCE", text, details={"paths": error.paths}) from None
+            text = f"The same lines were changed since, in {error}. Nothing was taken back."
+            raise ClientError("CHANGED_SINCE", text, details={"paths": error.paths, "lines": error.lines}) from None
         reverted = messages.RunReverted(run_id, asker.name, changes.files)
         seq = self.journal.event(records.REVERTED, reverted, asker)
         return messages.updated(records.REVERTED, reverted, self.id, seq)

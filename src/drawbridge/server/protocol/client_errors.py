@@ -72,7 +72,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "There is no checkpoint of this run: no git work tree, not ended yet, or too long ago."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` says where. Nothing was taken back."
+        "The same lines were changed after the run; `details.paths` and `details.lines` say where. Nothing was taken back."
     ),
     "SESSION_NOT_FOUND": Kind("The agent knows no conversation with this id."),
     # approvals and blobs

@@ -165,6 +165,22 @@ def test_a_line_that_a_person_has_spaced_out_is_still_a_record(logs: Path) -> No
     assert history.read(after_seq=15, limit=1).records[0].direction == "server"
 
 
+@pytest.mark.parametrize("order", [(1, 4, 2, 3), (3, 1, 2, 4), (4, 3, 2, 1)])
+def test_what_is_written_behind_lines_that_a_person_has_moved_is_read(tmp_path: Path, order: tuple[int, ...]) -> None:
+    history = open_history(tmp_path)
+    fill(history, 4)
+    history.close()
+    file = tmp_path / files(tmp_path)[0]
+    lines = lines_of(file)
+    file.write_bytes(b"".join(lines[number - 1] for number in order))
+
+    history = open_history(tmp_path)
+    assert history.append("server", message(5), at(5)).seq == 5
+    assert all_seqs(history)[-1] == 5
+    history.close()
+    assert all_seqs(open_history(tmp_path))[-1] == 5
+
+
 def test_the_number_of_a_damaged_last_record_is_not_given_out_again(logs: Path) -> None:
     path = logs / files(logs)[-1]
     replace_line(path, 9, b"x\n")

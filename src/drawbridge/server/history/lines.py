@@ -112,8 +112,9 @@ class Head(NamedTuple):
     length: int
 
 
-def believed(heads: Sequence[Head], before: int | None, start: int) -> list[Head]:
+def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
     """Those whose ``seq`` makes sense; they ascend. ``before``: the number of the line that ends at the offset ``start``.
+    ``sure``: the number that the last one is known to have, where it is known.
 
     One line, one number: whatever stands between two good lines accounts for the numbers between them. A line that
     does not fit (a digit was damaged, or line breaks were) counts only where the ones after it go on from there, so
@@ -125,7 +126,8 @@ def believed(heads: Sequence[Head], before: int | None, start: int) -> list[Head
         if last is None or head.seq != last + head.place - place:
             following = heads[number + 1 : number + 1 + _FOLLOWERS]
             fits = last is None or last < head.seq <= last + 1 + _room(end, head)
-            if (last is not None and head.seq <= last) or not (_goes_on(head, following) if following else fits):
+            fits = _goes_on(head, following) if following else fits or head.seq == sure
+            if (last is not None and head.seq <= last) or not fits:
                 continue
         good.append(head)
         last, place, end = head.seq, head.place, head.offset + head.length

@@ -122,7 +122,8 @@ def _what_is_left(
         if record is not None and record.seq in seqs:
             heads.append(Head(place, record.seq, 0, offset, len(line) + 1))
         offset += len(line) + 1
-    good = believed(heads, seqs.start - 1, start)
+    at_end = bool(heads) and heads[-1].offset + heads[-1].length == offset
+    good = believed(heads, seqs.start - 1, start, seqs[-1] if at_end else None)
     _report_between(good, start, offset, report)
     return [record for head in good if (record := records[head.place])]
 

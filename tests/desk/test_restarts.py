@@ -71,6 +71,12 @@ async def open_in(desk: SocketDesk, session: Session) -> list[str]:
     return [one["approval_id"] for one in (await desk.info(session))["approvals"]]
 
 
+def ways(desk: SocketDesk, session: Session) -> set[str]:
+    """How the agent is reached that has asked."""
+    found = desk.server.core.desk.find(session.project)
+    return {type(line).__name__ for lines in (found._lines.values() if found else ()) for line in lines}
+
+
 async def recorded(desk: SocketDesk, session: Session, *subtypes: str) -> list[Message]:
     answer = await desk.does("get_messages", session.project, after_seq=0)
     records = [record["message"] for record in answer["data"]["messages"] if record["direction"] == "server"]
@@ -330,16 +336,16 @@ async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: 
         ask(hook, session, given, tool="Write")
         await until(lambda: desk.questions, "the question")
         proposed(neovim, "Claude Code", session.pid)
-        await neovim.hears_nothing()
+        await until(lambda: len(ways(desk, session)) == 2, "the diff to be known as its own")
     async with socket_desk(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
         if first == "hook":
             ask(hook, session, given, tool="Write")
-            await hook.hears_nothing()
+            await until(lambda: ways(later, session) == {"HookLine"}, "the hook")
         proposed(neovim, "Claude Code", session.pid)
-        await neovim.hears_nothing()
+        await until(lambda: "BridgeLine" in ways(later, session), "the diff")
         if first == "bridge":
             ask(hook, session, given, tool="Write")
-            await hook.hears_nothing()
+        await until(lambda: ways(later, session) == {"HookLine", "BridgeLine"}, "both")
         assert await open_in(later, session) == [desk.questions[0]["approval_id"]]
         neovim.say(type="decided", id="7", text="mine\n")
         assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}

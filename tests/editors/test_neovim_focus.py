@@ -142,7 +142,8 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     desk, pane = screen
     await desk.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
     await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
-    await asyncio.to_thread(pane.type, "before ")
+    await asyncio.to_thread(pane.type, "before-")
+    await sees(pane, "before-")
     before = await desk.picture()
     await proposes(desk)
     await desk.person.until(SHOWN)
@@ -152,7 +153,7 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     assert await desk.decided() == Accepted(NEW)
     await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
     await asyncio.to_thread(pane.type, "after")
-    await sees(pane, "before after")
+    await sees(pane, "before-after")
     after = await desk.picture()
     assert {name for name in after if after[name] != before.get(name)} <= {
         name

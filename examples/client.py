@@ -11,18 +11,17 @@ import json
 import ssl
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets import ConnectionClosed, connect
 
 
 class Client:
     def __init__(self, directory, agent, prompt):
         self.directory, self.agent, self.prompt = directory, agent, prompt
         self.request_id = str(uuid.uuid4())  # an execute with the same one never runs twice
-        self.project = self.run = None
-        self.seq = None  # the cursor: everything up to it has been heard
+        self.project = self.run = self.seq = None  # seq is the cursor: everything up to it has been heard
         self.outcomes, self.answered = {}, set()
 
     async def talk(self, socket):
@@ -45,11 +44,8 @@ class Client:
                 self.project = next((one["id"] for one in projects if one["path"] == self.directory), None)
                 if self.project is None:
                     await self.say("project_create", path=self.directory, agent=self.agent)
-                else:
-                    await self.say("project_join", after_seq=self.seq)
-            case "update", {"update_type": "project_state", "data": {"id": project}} if self.project is None:
-                self.project = project
-                await self.say("project_join")
+                    return await self.say("project_list")
+                await self.say("project_join", after_seq=self.seq)
             case "update", {"update_type": "project_joined", "data": {"open_approvals": questions}}:
                 await self.say("execute", self.request_id, prompt=self.prompt)
                 for question in questions:
@@ -57,8 +53,9 @@ class Client:
             case "accepted", {"run_id": run}:
                 self.run = run
             case "agent_message", {"direction": "claude", "messages": [{"type": "assistant", "message": said}]}:
-                for part in said["content"]:
-                    print(part.get("text") or f"[{part.get('name', part['type'])}]")
+                print(
+                    *(part.get("text") or f"[{part.get('name', part['type'])}]" for part in said["content"]), sep="\n"
+                )
             case "permission_request", question:
                 await self.ask(question)
             case "update", {"update_type": "run_finished", "data": {"run_id": run, "outcome": outcome}}:
@@ -69,22 +66,17 @@ class Client:
     async def ask(self, question):
         if question["approval_id"] not in self.answered:
             shown = f"{question['tool_name']} {json.dumps(question['input'])[:500]}? [y/n] "
-            yes = (await asyncio.to_thread(input, shown)).lower().startswith("y")
-            decision = "allow" if yes else "deny"
+            decision = "allow" if (await asyncio.to_thread(input, shown)).lower().startswith("y") else "deny"
             await self.say("permission_response", approval_id=question["approval_id"], decision=decision)
             self.answered.add(question["approval_id"])
 
 
-async def main(url, data, *what):
-    client = Client(*what)
+async def main(client, url, data):
     headers = {"Authorization": f"Bearer {(Path(data) / 'token').read_text().strip()}"}
     tls = ssl.create_default_context(cafile=Path(data) / "tls" / "cert.pem") if url.startswith("wss:") else None
     async for socket in connect(url, additional_headers=headers, ssl=tls, proxy=None):
-        try:
+        with suppress(ConnectionClosed):  # connect() tries again, in longer and longer intervals
             return await client.talk(socket)
-        except ConnectionClosed:
-            continue  # connect() tries again, in longer and longer intervals
 
 
-if __name__ == "__main__":
-    print(asyncio.run(main(*sys.argv[1:6])))
+print(asyncio.run(main(Client(*sys.argv[3:6]), *sys.argv[1:3])))

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import IO, cast
 
 import pytest
 
 from drawbridge.attach import approval_view
-from tests.page.conftest import COMMAND
+from tests.page.agent import COMMAND
+from tests.server import processes
 from tests.server.processes import Server
-
-ENDING_SECONDS = 15.0
 
 
 @pytest.fixture(autouse=True)
@@ -27,21 +22,8 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def lasting() -> Iterator[Server]:
-    """In a place that belongs to no test: it outlives each of them."""
-    with tempfile.TemporaryDirectory(prefix="db-attach-", dir="/tmp") as place:
-        root = Path(place)
-        (root / "work").mkdir()
-        arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", root / "data", "--allow", root / "work"]
-        command = [*COMMAND, *map(str, arguments), "--max-runs", "50", "--continue-limited"]
-        with (root / "errors").open("w+b") as errors:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
-            out = cast(IO[bytes], process.stdout)
-            line = out.readline()
-            assert line, (root / "errors").read_text()
-            yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
-            process.terminate()
-            assert process.wait(ENDING_SECONDS) == 0, (root / "errors").read_text()
-            out.close()
+    with processes.lasting("db-attach-", "--max-runs", "50", "--continue-limited", command=COMMAND) as server:
+        yield server
 
 
 _numbers = itertools.count(1)

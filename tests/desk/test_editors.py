@@ -150,7 +150,7 @@ def geminis(home: Path) -> Iterator[gemini_desk.Desk]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("where", ["client", pytest.param("Neovim", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("where", ["client", "Neovim"])
 async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
     geminis: gemini_desk.Desk, server: Server, where: str
 ) -> None:

@@ -14,7 +14,7 @@ POEM = "one\ntwo\nthree\n"
     ("decision", "screen", "content"),
     [
         ("accept", "It is done", "one\nTWO\nthree\n"),
-        pytest.param("reject", "Rejected update to poem.txt", POEM, marks=pytest.mark.thorough),
+        pytest.param("reject", "Rejected update to poem.txt", POEM),
     ],
     ids=["accept", "reject"],
 )
@@ -35,7 +35,7 @@ def test_unattended_it_decides_by_itself(desk: Desk, decision: str, screen: str,
 @pytest.mark.parametrize(
     ("key", "screen", "content"),
     [
-        pytest.param("y", "It is done", "one\nTWO\nthree\n", marks=pytest.mark.thorough),
+        pytest.param("y", "It is done", "one\nTWO\nthree\n"),
         ("n", "Rejected update to poem.txt", POEM),
     ],
     ids=["yes", "no"],

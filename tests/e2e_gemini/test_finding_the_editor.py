@@ -62,7 +62,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     ("decision", "screen", "content"),
     [
         ("accept", "It is done", "one\nTWO\nthree\n"),
-        pytest.param("reject", "Request cancelled", POEM, marks=pytest.mark.thorough),
+        pytest.param("reject", "Request cancelled", POEM),
     ],
 )
 def test_a_bridge_without_an_editor_decides_by_itself(desk: Desk, decision: str, screen: str, content: str) -> None:

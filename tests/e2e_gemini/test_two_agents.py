@@ -44,7 +44,7 @@ def test_each_has_a_proposal_for_a_file_of_its_own(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("tool", ["replace", pytest.param("write_file", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("tool", ["replace", "write_file"])
 def test_the_second_for_the_same_file_waits_and_holds_both_changes(desk: Desk, tool: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

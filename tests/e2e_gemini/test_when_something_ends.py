@@ -92,7 +92,7 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("words", [pytest.param("DrawbridgeStop", marks=pytest.mark.thorough), "qa!"])
+@pytest.mark.parametrize("words", ["DrawbridgeStop", "qa!"])
 def test_the_cli_does_not_wait_for_a_bridge_that_stops(desk: Desk, words: str) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

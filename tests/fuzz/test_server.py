@@ -24,6 +24,7 @@ from tests.waiting import PATIENCE, until
 ATTACKERS = 6
 """At once."""
 
+LONGEST_WAIT = 20.0
 USUAL_WAIT = 1.0
 """Seconds, the median of a good client's visits; the attackers and their runs need the machine's cores, too."""
 
@@ -71,7 +72,7 @@ async def withstand(besieged: Server, roots: Path, attacks: int, seed: int) -> N
         while not besieging.done():
             waits.append(await seconds_of_a_visit(besieged, client, good))
         await besieging
-        assert max(waits) < 4 * PATIENCE
+        assert max(waits) < LONGEST_WAIT
         assert statistics.median(waits) < USUAL_WAIT
         await until(lambda: process.num_fds() <= files + 8, "the end of all connections")
         assert process.memory_info().rss - memory < MEMORY_GROWTH

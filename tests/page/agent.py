@@ -7,6 +7,9 @@ from typing import Any
 
 from drawbridge.server.agents import demo, demo_agent
 
+COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.exit(agent.serve())", "serve"]
+"""``drawbridge serve`` with this demo agent, which does not keep tests waiting."""
+
 
 class Agent(demo_agent.Agent):
     def _answer(self, words: str) -> str:

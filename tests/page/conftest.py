@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
-import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import IO, cast
 
 import pytest
 
@@ -18,12 +13,8 @@ from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens
 from tests.server import processes
 from tests.server.processes import Server
 
+from .agent import COMMAND
 from .rig import Browser
-
-ENDING_SECONDS = 15.0
-
-COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.exit(agent.serve())", "serve"]
-"""``drawbridge serve`` with a demo agent that does not keep tests waiting."""
 
 serving = functools.partial(processes.serving, command=COMMAND)
 
@@ -37,22 +28,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def lasting() -> Iterator[Server]:
-    """In a place that belongs to no test: it outlives each of them."""
-    with tempfile.TemporaryDirectory(prefix="db-page-", dir="/tmp") as place:
-        root = Path(place)
-        (root / "work").mkdir()
-        arguments = ["--json", "--port", "0", "--no-tls", "--data-dir", root / "data", "--allow", root / "work"]
-        arguments.append("--continue-limited")
-        command = [*COMMAND, *map(str, arguments)]
-        with (root / "errors").open("w+b") as errors:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
-            out = cast(IO[bytes], process.stdout)
-            line = out.readline()
-            assert line, (root / "errors").read_text()
-            yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
-            process.terminate()
-            assert process.wait(ENDING_SECONDS) == 0, (root / "errors").read_text()
-            out.close()
+    with processes.lasting("db-page-", "--continue-limited", command=COMMAND) as server:
+        yield server
 
 
 _numbers = itertools.count(1)

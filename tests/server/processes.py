@@ -8,16 +8,22 @@ import json
 import os
 import signal
 import ssl
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 from tests.server.wire_client import WireClient, connected
-from tests.waiting import PATIENCE
 
 COMMAND = [sys.executable, "-m", "drawbridge", "serve"]
+
+ENDING_SECONDS = 10.0
+"""That a server may take to end in good order."""
+
+LONGEST_ENDING = 15.0
+"""With what many tests have left to it."""
 
 STARTING = 20.0
 """Seconds until it is ready, on a busy machine."""
@@ -48,13 +54,13 @@ class Server:
         async with connected(self.url, self.token, self.tls, **options) as client:
             yield client
 
-    async def end(self, number: int = signal.SIGTERM, within: float = PATIENCE + 5) -> tuple[int | None, str]:
+    async def end(self, number: int = signal.SIGTERM, within: float = ENDING_SECONDS) -> tuple[int | None, str]:
         """Its exit code, and what it had said on stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await self.ended(within)
 
-    async def ended(self, within: float = PATIENCE + 5) -> tuple[int | None, str]:
+    async def ended(self, within: float = ENDING_SECONDS) -> tuple[int | None, str]:
         """It ends by itself, or was told to."""
         async with asyncio.timeout(within):
             await self.process.communicate()
@@ -120,3 +126,23 @@ async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
         assert output == b""
         assert process.returncode is not None
         return process.returncode, errors.read().decode()
+
+
+@contextlib.contextmanager
+def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> Iterator[Server]:
+    """For many tests. In a place that belongs to none of them, whose ``work`` may hold projects: it outlives each."""
+    with tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp") as place:
+        root = Path(place)
+        (root / "work").mkdir()
+        given = ["--json", "--port", "0", "--no-tls", "--data-dir", str(root / "data"), "--allow", str(root / "work")]
+        with (root / "errors").open("w+b") as errors:
+            process = subprocess.Popen(
+                [*command, *given, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            )
+            out = cast(IO[bytes], process.stdout)
+            line = out.readline()
+            assert line, (root / "errors").read_text()
+            yield Server(None, errors, json.loads(line), root / "data")  # type: ignore[arg-type]  # nobody here ends it
+            process.terminate()
+            assert process.wait(LONGEST_ENDING) == 0, (root / "errors").read_text()
+            out.close()

@@ -147,7 +147,7 @@ async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("guard")
-@pytest.mark.parametrize("scope", ["user", pytest.param("project", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("scope", ["user", "project"])
 def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
     settings_of_gemini(home)
     assert setup("gemini", "--scope", scope, "--yes", "--log-file", log).code == 0

@@ -359,23 +359,24 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
     words = ["", f"{head}\r\n", f"{head}Authorization: Bearer wrong\r\n\r\n"]
     async with serving(tmp_path) as server, server.client() as client:
         crowd = [socket.socket() for _ in range(1_000)]
-        loop = asyncio.get_running_loop()
 
-        async def come(one: socket.socket, words: str) -> None:
-            one.setblocking(False)
-            with contextlib.suppress(OSError):
-                await loop.sock_connect(one, ("127.0.0.1", server.port))
-                await loop.sock_sendall(one, words.encode())
+        def come() -> None:
+            for number, one in enumerate(crowd):
+                one.settimeout(PATIENCE)
+                with contextlib.suppress(OSError):
+                    one.connect(("127.0.0.1", server.port))
+                    one.sendall(words[number % 3].encode())
 
-        coming = asyncio.gather(*(come(one, words[number % 3]) for number, one in enumerate(crowd)))
+        coming = asyncio.create_task(asyncio.to_thread(come))
         waits = []
         while not coming.done():
             began = time.monotonic()
             assert code_of(await client.ask("project_list")) == "project_list"
             waits.append(time.monotonic() - began)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         await coming
-        assert max(waits) < PATIENCE
+        assert len(waits) > 10, "the crowd was there while the client worked"
+        assert max(waits) < 2
         assert len(server.door.connections) <= server.door.terms.connections
         another = await newcomer(server)
         await another.close()
@@ -407,7 +408,7 @@ async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_ke
         async with server.client(tls=trusted) as another:
             assert code_of(await another.ask("project_list")) == "project_list"
         assert code_of(await client.ask("project_list")) == "project_list"
-        assert time.monotonic() - began < PATIENCE
+        assert time.monotonic() - began < 2
         for one in crowd:
             one.close()
         await until(lambda: acceptor.shaking == 0)

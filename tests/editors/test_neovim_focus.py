@@ -92,7 +92,7 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     if busy not in ('"', "r", "d", ":s/one/x"):
         # While it previews a substitution it draws nothing else.
         await sees(pane, NOTICE, ":DrawbridgeReview opens it")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # there is nothing to see, and Neovim may take no call: time in which a key could be lost
     await desk.person.types(more + done)
     await showing
     assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]
@@ -196,7 +196,7 @@ async def test_a_picker_is_not_pushed_aside(screen: ScreenDesk) -> None:
     await desk.person.lua(FLOAT)
     await proposes(desk)
     await sees(pane, NOTICE)
-    await asyncio.sleep(0.2)
+    await desk.quiet()
     assert await desk.person.lua(SHOWN) is False
     await desk.person.types(":close<CR>")
     await desk.person.until(SHOWN)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from drawbridge.editors.port import SELECTION_LIMIT, Mentioned, Position, Range, Selection, SelectionChanged
@@ -103,7 +101,6 @@ async def test_the_same_selection_is_told_once(desk: Desk) -> None:
     await selects(desk, "ggwve")
     count = len(reported(desk))
     await desk.person.types("hlhl")
-    await asyncio.sleep(0.1)
     await desk.quiet()
     assert reported(desk)[count:] == []
 
@@ -131,7 +128,6 @@ async def test_a_selection_survives_the_way_into_a_terminal_however_quick(desk: 
     # All in one go: no report can have been made before the focus moves.
     await desk.person.types("ggVj" + way)
     await settled(lambda: reported(desk)[-1].text == "one two\nthr\u00e9e e\u0301x", "the selection")
-    await asyncio.sleep(0.1)
     await desk.quiet()
     assert reported(desk)[-1].text == "one two\nthr\u00e9e e\u0301x"
     assert await desk.editor.selection() == reported(desk)[-1]
@@ -152,7 +148,6 @@ async def test_special_buffers_keep_the_last_selection(desk: Desk, special: str)
     before = await selects(desk, "ggw")
     await desk.person.lua(special)
     await desk.person.types("gg0")
-    await asyncio.sleep(0.1)
     await desk.quiet()
     assert reported(desk)[-1] == before
     assert (await desk.editor.selection()) == before

@@ -215,7 +215,8 @@ class Desk:
         return decision
 
     async def quiet(self) -> None:
-        """Returns when all that Neovim had to do and to tell has arrived."""
+        """Returns when all that Neovim had to do and to tell has arrived, what it does a debounce later too."""
+        await self.person.lua("vim.wait(10)")  # by its own clock: its timers that are due before have run then
         for _ in range(2):
             await self.person.lua("return 1")
             await self.editor.folders()

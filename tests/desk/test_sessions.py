@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from drawbridge.server.desk import desk as desk_module
 from drawbridge.server.desk import transcript_file
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
 
@@ -327,6 +329,39 @@ async def test_it_can_be_taken_from_the_list_with_all_that_was_kept(desk: Socket
     assert session.transcript.exists()
     await session.tells("UserPromptSubmit", prompt="Again")
     assert (await desk.info(session))["desk"]["state"] == "working"
+
+
+async def test_a_prompt_that_comes_as_it_is_taken_from_the_list_is_typed_nowhere(desk: SocketDesk) -> None:
+    """Behind what the session is still working on."""
+    session = Session(desk)
+    await session.tells("Stop")
+    going = asyncio.create_task(desk.does("project_delete", session.project))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        assert (await desk.refusal("execute", session.project, prompt="go")).code == "PROJECT_NOT_FOUND"
+    await going
+
+
+async def test_an_agent_that_is_heard_of_as_it_is_taken_from_the_list_begins_anew(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, heard_of, rmtree = Session(desk), threading.Event(), shutil.rmtree
+
+    def slowly(path: Path, **how: Any) -> None:
+        heard_of.wait(PATIENCE)
+        rmtree(path, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    await session.tells("Stop")
+    going = asyncio.create_task(desk.does("project_delete", session.project))
+    await until(lambda: desk.server.core.desk.find(session.project) is None)
+    await session.tells("UserPromptSubmit", prompt="Again")
+    heard_of.set()
+    await going
+    async with session.asks("Bash", command="ls") as (hook, question):
+        await desk.answers(question)
+        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+    assert (await desk.does("get_messages", session.project, after_seq=0))["data"]["messages"]
 
 
 async def test_the_oldest_that_have_ended_give_way(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,22 @@ async def test_nothing_is_taken_back_while_the_agent_works(tmp_path: Path) -> No
         assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
 
 
+@pytest.mark.parametrize("what", ["project_delete", "agent_new_session", "run_revert"])
+async def test_while_a_run_is_taken_back_nothing_else_is_done_with_the_project(what: str, tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError) as refused:
+            await server.does(page, what, project, **({"run_id": run} if what == "run_revert" else {}))
+        assert (refused.value.code, refused.value.retryable) == ("PROCESS_ACTIVE", True)
+        await taking_back
+        assert (server.root / "one" / "poem.txt").read_text() == "one\n"
+        assert len(phone.of_type("run_reverted") + phone.updates("run_reverted")) == 1
+        await server.does(page, "project_delete", project)
+
+
 async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .twin import Client, Server, records, serving, settled
 
@@ -144,6 +147,98 @@ async def test_a_project_is_not_deleted_while_its_agent_works(tmp_path: Path) ->
         assert error.value.code == "PROCESS_ACTIVE"
         assert not process.ended
         process.ends()
+
+
+WHILE_DELETED: dict[str, dict[str, Any]] = {
+    "project_join": {"after_seq": 0},
+    "project_leave": {},
+    "get_messages": {"after_seq": 0},
+    "execute": {"prompt": "go"},
+    "agent_interrupt": {},
+    "agent_kill": {},
+    "agent_new_session": {},
+    "run_changes": {"run_id": "run_1"},
+    "run_revert": {"run_id": "run_1"},
+    "set_mode": {"mode": "plan"},
+    "set_model": {"model": "m"},
+    "session_list": {},
+    "session_resume": {"session_id": "s"},
+    "session_fork": {"session_id": "s"},
+    "permission_response": {"approval_id": "appr_1", "decision": "deny"},
+    "project_delete": {},
+}
+
+
+@pytest.mark.parametrize("what", WHILE_DELETED)
+async def test_what_is_asked_of_a_project_as_it_is_deleted_is_done_or_refused(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However the two meet: never a fault of ours, and of what is gone nothing is heard any more."""
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        server.core.follow(["projects"], page)
+        for turns in range(-3, 6):
+            project = await server.project(phone)
+            process = await server.running(phone, project)
+            process.ends()
+            await settled(lambda project=project: not server.core.projects.get(project).busy)  # type: ignore[misc]
+            asked = [("project_delete", {}), (what, WHILE_DELETED[what])][:: -1 if turns < 0 else 1]
+            tasks = []
+            for type, data in asked:
+                tasks.append(asyncio.create_task(server.does(phone, type, project, **data)))
+                await settled(turns=abs(turns))
+            for said in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(said, dict | ClientError), said
+            heard = [one["data"]["update_type"] for one in page.heard if one.get("project_id") == project]
+            if any(one.id == project for one in server.core.projects):  # it was at work
+                with contextlib.suppress(ClientError):
+                    await server.does(phone, "agent_kill", project)
+                await server.does(phone, "project_delete", project)
+            else:
+                await settled()
+                assert heard[-1] == "project_deleted"
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("what", ["session_resume", "session_fork"])
+async def test_a_conversation_looked_for_while_its_project_goes_is_not_gone_on_with(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, deleted = Client(), threading.Event()
+    monkeypatch.setattr("drawbridge.server.projects.sessions.known", lambda *_: deleted.wait(PATIENCE))
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        asked = asyncio.create_task(server.does(phone, what, project, session_id="s"))
+        await settled()
+        await server.does(phone, "project_delete", project)
+        deleted.set()
+        with pytest.raises(ClientError) as error:
+            await asked
+        assert error.value.code == "PROJECT_NOT_FOUND"
+        assert phone.updates("session_changed") == []
+
+
+async def test_a_mode_that_the_agent_takes_as_its_project_goes_is_not_said_to_be_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, deleted = Client(), asyncio.Event()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+
+        async def slowly(mode: str) -> None:
+            await deleted.wait()
+
+        monkeypatch.setattr(process, "set_mode", slowly)
+        asked = asyncio.create_task(server.does(phone, "set_mode", project, mode="plan"))
+        await settled()
+        await server.does(phone, "project_delete", project)
+        deleted.set()
+        with pytest.raises(ClientError) as error:
+            await asked
+        assert error.value.code == "PROJECT_NOT_FOUND"
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"id": 1}', b"null", b"\xff"])

@@ -31,6 +31,7 @@ from drawbridge.server.projects.house import House
 from drawbridge.server.projects.shown import now
 from drawbridge.server.projects.terminals import Terminals
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 
@@ -50,6 +51,9 @@ RECORD_SECONDS: Final = 1.0
 """That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
 
 PREFIX: Final = "desk_"
+
+FORGOTTEN: Final = "gone_"
+"""What a directory's name begins with that is being removed."""
 
 
 class Facts(Struct):
@@ -98,10 +102,10 @@ class Follower:
         self.session.journal.save()
 
     async def up_to_date(self) -> None:
-        """What was told so far has been worked on."""
-        done = asyncio.Event()
-        self.soon(done.set)
-        await done.wait()
+        """What was told so far has been worked on, or nothing is any more."""
+        done = asyncio.get_running_loop().create_future()
+        self.soon(lambda: done.set_result(None))
+        await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
 
     def _open_file(self) -> None:
         if self._file is not None or not self.facts.transcript:
@@ -201,6 +205,8 @@ class Desk:
     ) -> Answer:
         """A prompt for its agent, where the owner of this server allows it. Raises ``ClientError``."""
         await self._followers[session.id].up_to_date()
+        if self.find(session.id) is not session:
+            raise no_project()
         return await session.prompts.execute(command, client, allowed)
 
     def load(self) -> None:
@@ -208,6 +214,9 @@ class Desk:
         make_private_directory(str(self._place))
         loop = asyncio.get_running_loop()
         for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
+            if directory.name.startswith(FORGOTTEN):
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
             try:
                 data = metadata.load(directory)
                 history = History.open(directory / "logs", fsync=self._fsync)
@@ -281,6 +290,7 @@ class Desk:
 
     async def forget(self, session: DeskSession) -> None:
         """Out of the list, with its history. One whose agent goes on is back when that tells something."""
+        await self._followers[session.id].up_to_date()  # a hook whose question waits for its turn is answered, too
         follower = self._followers.pop(session.id, None)
         if follower is not None:
             await self._discard(follower)
@@ -289,7 +299,13 @@ class Desk:
         session, reason = follower.session, "it was taken from the list"
         session.settle_all(reason)
         await follower.close(reason)
-        await asyncio.to_thread(shutil.rmtree, follower.directory, ignore_errors=True)
+        # Its agent may be heard of again at any moment, and begins anew where this was.
+        forgotten = self._place / f"{FORGOTTEN}{uuid.uuid4().hex}"
+        try:
+            follower.directory.rename(forgotten)
+        except OSError:
+            forgotten = follower.directory
+        await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
         gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
         for subscriber in session.journal.subscribers.values():
             subscriber.send(gone)

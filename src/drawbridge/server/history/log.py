@@ -51,7 +51,8 @@ class History:
         self._symlink = symlink
         self._changing = threading.RLock()
         self._tail: Tail | None = None
-        self._closed = False
+        self.closed = False
+        """Nothing more can be written; reading goes on to work."""
         self._records_unsaved = self._bytes_unsaved = 0
 
     @classmethod
@@ -124,7 +125,7 @@ class History:
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:
-            if self._closed:
+            if self.closed:
                 raise ValueError("the history is closed")
             try:
                 self._settle()
@@ -141,14 +142,14 @@ class History:
     def close(self) -> None:
         """What was written is on the disk then, unless the policy is ``off``. Reading goes on to work."""
         with self._changing:
-            if self._closed:
+            if self.closed:
                 return
             if self._records_unsaved:
                 self._save_index()
             for written in (self._tail, self._catalogue.directory):
                 syncing.shared.now(written)
             self._let_go()
-            self._closed = True
+            self.closed = True
 
     def _settle(self) -> None:
         """The newest file is open, and as it was left. Where that can't be had none is, and a new one will be made."""

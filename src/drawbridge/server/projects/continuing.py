@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 import uuid
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -133,10 +132,3 @@ class Continuing:
             self._look_again(LOOK_SECONDS)
             return
         self._begun = order.run_id
-
-
-def told_time(seconds: float | None) -> str | None:
-    """RFC 3339, UTC."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

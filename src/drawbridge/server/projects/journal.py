@@ -14,6 +14,7 @@ from drawbridge.server.history.log import Direction, History
 from drawbridge.server.projects import metadata, records
 from drawbridge.server.projects.house import House
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
 
 logger = logging.getLogger("drawbridge.server")
@@ -37,7 +38,13 @@ class Journal:
         """Whether the owner's limits leave room for so many bytes of an agent's."""
         return self._house.disk.refusal(self.data.id, more) is None
 
+    def check_there(self) -> None:
+        """Raises ``ClientError`` where the project was deleted while somebody still had to do with it."""
+        if self.history.closed:
+            raise no_project()
+
     def write(self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
+        self.check_there()
         record = self.history.append(direction, message)
         self._house.disk.now(self.data.id, self.data.path, self.history.size)
         self.memory.take(record.line)
@@ -56,6 +63,8 @@ class Journal:
             return None
 
     def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
+        if self.history.closed:
+            return
         self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
         if topic:
             known = self.subscribers if besides is None else {**self.subscribers, besides.id: besides}

@@ -21,12 +21,12 @@ from drawbridge.server.history.log import History
 from drawbridge.server.projects import metadata, records
 from drawbridge.server.projects.approvals import Approvals
 from drawbridge.server.projects.checkpoints import Changed, Checkpoints
-from drawbridge.server.projects.continuing import Continuing, told_time
+from drawbridge.server.projects.continuing import Continuing
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.run import Order, Outcome, Run, State
-from drawbridge.server.projects.shown import instant, now, run_info
+from drawbridge.server.projects.shown import instant, now, run_finished, run_info, told_time
 from drawbridge.server.projects.worker import Worker
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -52,6 +52,7 @@ class Project:
         self.checkpoints = Checkpoints(self.path, data.id)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
+        self._reverting = False
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(self, house.limits.continue_limited)
 
@@ -193,7 +194,7 @@ class Project:
 
     async def new_session(self, asker: Subscriber) -> Answer:
         """The next prompt begins a new conversation."""
-        self._not_busy()
+        self.check_at_rest()
         self.continuing.forget()
         fields = messages.SessionReset(self.memory.session_id, "", self.id)
         self._fork_from = None
@@ -207,19 +208,22 @@ class Project:
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer:
         """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
-        self._not_busy()
+        self.check_at_rest()
+        self._reverting = True
         try:
             changes = await self.checkpoints.revert(run_id)
         except Changed as error:
             text = f"The same lines were changed since, in {error}. Nothing was taken back."
             raise ClientError("CHANGED_SINCE", text, details={"paths": error.paths, "lines": error.lines}) from None
+        finally:
+            self._reverting = False
         reverted = messages.RunReverted(run_id, asker.name, changes.files)
         seq = self.journal.event(records.REVERTED, reverted, asker)
         return messages.updated(records.REVERTED, reverted, self.id, seq)
 
     async def resume(self, session_id: str, *, fork: bool) -> None:
         """The next prompt goes on with that conversation, or with a copy of it."""
-        self._not_busy()
+        self.check_at_rest()
         self.continuing.forget()
         self._fork_from = session_id if fork else None
         changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
@@ -234,6 +238,7 @@ class Project:
             await self._worker.change(options)
         except port.AgentRefused as error:
             raise ClientError("NOT_SUPPORTED", f"The agent did not take it: {error}. It goes on as before.") from None
+        self.journal.check_there()
         self.data.options = options
         self.journal.save()
 
@@ -242,9 +247,12 @@ class Project:
             raise ClientError("PROCESS_NOT_FOUND", "No agent is at work here.")
         return self.run
 
-    def _not_busy(self) -> None:
+    def check_at_rest(self) -> None:
+        """Raises ``ClientError`` unless it is."""
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was changed.", retryable=True)
+        if self._reverting:
+            raise ClientError("PROCESS_ACTIVE", "A run is being taken back here. Nothing was changed.", retryable=True)
 
     # A run's life, told by the worker.
 
@@ -323,23 +331,13 @@ class Project:
         if not run.finish(outcome):
             return
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
-        failed = run.outcome in ("failed", "timeout")
         error = run.stopped_for or error
-        retry_at = error.get("retry_at") if error and failed else None
-        finished = messages.RunFinished(
-            run_id=run.id,
-            outcome=run.outcome or outcome,
-            duration_ms=int((time.monotonic() - run.started_at) * 1000) if was_started else 0,
-            cost_usd=cost_usd,
-            error=error["message"] if error and failed else None,
-            code=error["code"] if error and failed else None,
-            retry_at=told_time(retry_at),
-        )
+        finished = run_finished(run, cost_usd, error)
         self.run = None
         self._house.at_work.pop(self.id, None)
         self.data.last_active = now()
         self.journal.event(records.FINISHED, finished, topic="projects")
-        self.continuing.ended(run, finished, retry_at)
+        self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
         self.journal.save()
         self.publish_state()
         self._account(finished)

@@ -22,7 +22,7 @@ from drawbridge.server.projects import metadata, places
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.project import Project
 from drawbridge.server.projects.shown import now
-from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.client_errors import ClientError, no_project
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -54,7 +54,7 @@ class Projects:
             text = "This agent works at somebody's desk: it is steered there. Nothing was done; its questions can be answered."
             raise ClientError("NOT_SUPPORTED", text)
         if project is None:
-            raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", field="project_id")
+            raise no_project()
         return project
 
     def is_own(self, path: Path) -> bool:
@@ -146,8 +146,7 @@ class Projects:
 
     async def delete(self, project: Project) -> None:
         """Into the trash, whence it goes after 7 days."""
-        if project.busy:
-            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was deleted.")
+        project.check_at_rest()
         del self._projects[project.id]
         self._house.disk.gone(project.id)
         await project.close("the project was deleted")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from drawbridge.server.projects.run import Run
 from drawbridge.server.protocol import messages
@@ -25,6 +25,21 @@ def run_info(run: Run, position: int) -> messages.RunInfo:
     )
 
 
+def run_finished(run: Run, cost_usd: float | None, error: dict[str, Any] | None) -> messages.RunFinished:
+    """``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
+    assert run.outcome is not None
+    failed = error if run.outcome in ("failed", "timeout") else None
+    return messages.RunFinished(
+        run_id=run.id,
+        outcome=run.outcome,
+        duration_ms=int((time.monotonic() - run.started_at) * 1000) if run.started_at else 0,
+        cost_usd=cost_usd,
+        error=failed["message"] if failed else None,
+        code=failed["code"] if failed else None,
+        retry_at=told_time(failed.get("retry_at")) if failed else None,
+    )
+
+
 def now() -> str:
     return instant(datetime.now(UTC)) or ""
 
@@ -32,3 +47,8 @@ def now() -> str:
 def instant(moment: datetime | None) -> str | None:
     """RFC 3339, UTC, to the millisecond."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None
+
+
+def told_time(seconds: float | None) -> str | None:
+    """The same, of seconds since 1970."""
+    return None if seconds is None else instant(datetime.fromtimestamp(seconds, UTC))

@@ -115,6 +115,10 @@ class ClientError(Exception):
         self.details = details
 
 
+def no_project() -> ClientError:
+    return ClientError("PROJECT_NOT_FOUND", "There is no such project.", field="project_id")
+
+
 def not_written(error: DrawbridgeError) -> ClientError:
     """As a client is told of a history that can't be written, or read."""
     full = isinstance(error, HistoryNotWritten) and error.disk_full

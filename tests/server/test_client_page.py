@@ -11,12 +11,14 @@ from websockets.asyncio.client import connect
 
 import client_schema
 from drawbridge.server.agents.port import Options
-from drawbridge.server.clients.client import TOO_SLOW, UNAUTHORIZED
+from drawbridge.server.clients.client import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, UNAUTHORIZED
 from drawbridge.server.clients.site import TRY_LATER
+from drawbridge.server.clients.stats import EVERY_SECONDS
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import CODES
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
 from drawbridge.server.protocol.said import TYPES, UPDATES
+from drawbridge.server.serve import terms
 from tests.server.processes import serving
 
 PAGE = (client_schema.FILE.parent / "client.md").read_text()
@@ -61,6 +63,9 @@ def test_every_option_and_limit_is_on_the_page() -> None:
         assert f"{number:,}" in PAGE
     for code in (TOO_SLOW, UNAUTHORIZED, TRY_LATER):
         assert f"| {code} |" in PAGE
+    assert f"within {AUTH_SECONDS:g} seconds and of at most {AUTH_BYTES:,} bytes" in PAGE
+    assert f"It pings every {terms(clients=1).ping_seconds:g} seconds" in PAGE
+    assert f"every {EVERY_SECONDS:g} seconds `update/stats`" in PAGE
 
 
 def test_every_code_is_explained_as_it_is() -> None:

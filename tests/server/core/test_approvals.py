@@ -27,6 +27,13 @@ async def test_a_question_shows_what_would_change(tmp_path: Path) -> None:
         assert request["data"]["tool_name"] == "Write"
         assert request["data"]["proposal"] == {"path": "/p/a.py", "old_text": "old\n", "new_text": "new\n"}
         assert request["seq"] == request["data"]["seq"] == records(server, project)[-1]["seq"]
+        [listed] = (await server.does(Client(), "project_list"))["data"]["projects"]
+        [waiting] = listed["approvals"]
+        assert (waiting["approval_id"], waiting["tool_name"]) == (request["data"]["approval_id"], "Write")
+        assert listed["last_seq"] == request["seq"]
+        joined = (await server.does(Client(), "project_join", project))["data"]["data"]
+        [shown] = joined["open_approvals"]
+        assert shown == request["data"] | {"created_at": waiting["created_at"]}
         server.agent.latest.ends()
 
 

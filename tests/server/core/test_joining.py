@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawbridge.errors import HistoryUnreadable
+from drawbridge.server.clients import joining
 from drawbridge.server.history.log import History
-from tests.waiting import until
+from drawbridge.server.protocol.messages import FRAME_BYTES
+from tests.server.schema import check_said
+from tests.waiting import PATIENCE, until
 
 from .twin import Client, records, serving, settled
 
@@ -63,6 +66,92 @@ async def test_the_frames_of_a_replay_are_those_of_the_live_stream(tmp_path: Pat
         await server.does(replay, "project_join", project, after_seq=0)
         await until_quiet(replay, live.seqs[-1])
         assert [one for one in live.frames if one.seq is not None] == replay.frames
+
+
+class SlowReader(Client):
+    """Takes one page, and the next when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("slow")
+        self.reads_on = asyncio.Event()
+
+    async def room(self) -> None:
+        await asyncio.wait_for(self.reads_on.wait(), PATIENCE)
+
+
+async def test_who_still_reads_what_was_before_is_told_nothing_out_of_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by a topic that it follows, nor by the answer to what it asks for itself: its cursor would pass over records."""
+    monkeypatch.setattr(joining, "PAGE", 3)
+    phone, slow = Client(), SlowReader()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        for _ in range(10):
+            process.says({"type": "assistant"})
+        server.core.follow(("approvals", "projects"), slow)
+        await server.does(slow, "project_join", project, after_seq=0)
+        await until(lambda: slow.seqs == [1, 2, 3])
+
+        process.asks("q1")
+        process.asks("q2")
+        [first, second] = [one["data"]["approval_id"] for one in phone.of_type("permission_request")]
+        await server.does(slow, "permission_response", project, approval_id=first, decision="allow")
+        await server.does(phone, "permission_response", project, approval_id=second, decision="allow")
+        await server.does(slow, "execute", project, prompt="and then", request_id="r1")
+        await server.does(slow, "agent_kill", project)
+        await settled(lambda: server.agent.latest.prompts == ["and then"])
+        server.agent.latest.ends()
+        await until(lambda: server.core.projects.get(project).state == "IDLE")
+        assert slow.seqs == [1, 2, 3]
+
+        slow.reads_on.set()
+        await until_quiet(slow, records(server, project)[-1]["seq"])
+        assert slow.seqs == phone.seqs == list(range(1, phone.seqs[-1] + 1))
+        own = [one["data"]["messages"][0] for one in slow.of_type("agent_message") if "client" in str(one["data"])]
+        assert [one["message"]["prompt"] for one in own] == ["go", "and then"]
+        now = phone.updates("project_state")[-1]
+        await until(lambda: slow.updates("project_state") == [now], "how it stands now, once")
+
+
+async def test_a_client_that_reads_while_its_project_is_deleted_hears_of_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "PAGE", 3)
+    phone, slow = Client(), SlowReader()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        (await server.running(phone, project)).ends()
+        await settled()
+        await server.does(slow, "project_join", project, after_seq=0)
+        await until(lambda: bool(slow.seqs))
+        await server.does(phone, "project_delete", project)
+        slow.reads_on.set()
+        await settled(turns=20)
+        assert len(slow.updates("project_deleted")) == 1
+        assert slow.of_type("error") == []
+
+
+async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        for number in range(4):
+            process.asks(f"q{number}", given={"file_path": "/p/a.py", "content": "x" * 400_000})
+        joined = await server.does(page, "project_join", project)
+        assert len(json.dumps(joined)) <= FRAME_BYTES
+        check_said(joined)
+        asked = phone.of_type("permission_request")
+        for shown, whole in zip(joined["data"]["data"]["open_approvals"], asked, strict=True):
+            assert shown["approval_id"] == whole["data"]["approval_id"]
+            assert "truncated" not in whole["data"]
+            assert shown["input"]["content"].endswith("…")
+            line = await server.core.record(project, whole["seq"])
+            assert shown["truncated"]["blob_id"] == f"{project}:{whole['seq']}"
+            assert json.loads(line)["message"]["message"]["input"] == whole["data"]["input"]
+        process.ends()
 
 
 async def test_a_client_hears_nothing_after_it_left(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,24 @@ async def test_a_deleted_project_is_in_the_trash_and_everybody_knows(tmp_path: P
         assert [one.name.startswith(project) for one in (tmp_path / "data" / "trash").iterdir()] == [True]
     async with serving(tmp_path) as server:
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
+
+
+async def test_what_was_deleted_is_gone_for_good_after_seven_days(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        made = [await server.project(phone, name) for name in ("new", "old", "older")]
+        for project in made:
+            await server.does(phone, "project_delete", project)
+        for one in (tmp_path / "data" / "trash").iterdir():
+            days = {made[0]: 0.0, made[1]: 6.9, made[2]: 7.1}[one.name.rpartition("-")[0]]
+            os.utime(one, (0, time.time() - days * 24 * 60 * 60))
+        await server.core.upkeep.clean()
+        left = {one.name.rpartition("-")[0] for one in (tmp_path / "data" / "trash").iterdir()}
+        assert left == {made[0], made[1]}
+        for one in (tmp_path / "data" / "trash").iterdir():
+            os.utime(one, (0, time.time() - 8 * 24 * 60 * 60))
+    async with serving(tmp_path):
+        assert list((tmp_path / "data" / "trash").iterdir()) == [], "at a start too"
 
 
 async def test_a_project_is_not_deleted_while_its_agent_works(tmp_path: Path) -> None:

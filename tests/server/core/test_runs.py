@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from drawbridge.server.history.log import History
 from drawbridge.server.projects.ceilings import Ceilings
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .twin import Client, Server, records, serving, settled
 
@@ -105,6 +106,48 @@ async def test_a_prompt_that_must_not_wait_is_refused_while_the_agent_works(tmp_
         process.ends()
 
 
+async def test_no_more_prompts_wait_than_the_owner_allows(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits(queue=2, checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        answers = [await server.does(phone, "execute", project, prompt=words) for words in ("second", "third")]
+        assert [answer["data"]["position"] for answer in answers] == [1, 2]
+        before = records(server, project)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "execute", project, prompt="one more")
+        assert (refused.value.code, refused.value.retryable) == ("RESOURCE_LIMIT", True)
+        assert records(server, project) == before
+        process.ends()
+        await settled(lambda: process.prompts == ["go", "second"])
+        assert (await server.does(phone, "execute", project, prompt="one more"))["data"]["position"] == 2
+        for prompts in (3, 4):
+            process.ends()
+            await settled(lambda prompts=prompts: len(process.prompts) == prompts)  # type: ignore[misc]
+        assert process.prompts == ["go", "second", "third", "one more"]
+        process.ends()
+
+
+async def test_a_line_over_the_limit_comes_as_a_preview_and_whole_by_its_blob(tmp_path: Path) -> None:
+    phone, back = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        line = {"type": "user", "message": {"content": [{"type": "tool_result", "content": "x" * 1_200_000}]}}
+        process.says(line)
+        process.ends()
+        await settled()
+        [said] = [one for one in phone.of_type("agent_message") if "truncated" in one["data"]]
+        assert said["data"]["messages"][0]["message"]["content"][0]["content"].endswith("x…")
+        assert said["data"]["truncated"] == {"blob_id": f"{project}:{said['seq']}", "bytes": len(json.dumps(line))}
+        record = json.loads(await server.core.record(project, said["seq"]))
+        assert (record["seq"], record["message"]) == (said["seq"], line)
+        await server.does(back, "project_join", project, after_seq=0)
+        await until(lambda: said in back.heard, "the same preview in a replay")
+        page = (await server.does(phone, "get_messages", project, after_seq=said["seq"] - 1, limit=1))["data"]
+        assert page["messages"][0]["truncated"]["blob_id"] == f"{project}:{said['seq']}"
+
+
 async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
@@ -162,6 +205,7 @@ async def test_a_kill_ends_the_run_once_and_keeps_what_was_said(tmp_path: Path) 
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed"]
         assert any(one["message"].get("type") == "assistant" for one in records(server, project))
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
+        assert phone.seqs == list(range(1, len(records(server, project)) + 1)), "its own answer too is in its place"
 
 
 async def test_a_kill_goes_over_an_interrupt_that_is_not_heard(tmp_path: Path) -> None:
@@ -431,11 +475,12 @@ async def test_a_prompt_right_behind_a_new_session_belongs_to_it(tmp_path: Path)
         await settled()
         gone = asyncio.Event()
         old.stop = gone.wait  # type: ignore[assignment,method-assign]
-        reset = asyncio.ensure_future(server.does(phone, "agent_new_session", project))
-        await asyncio.sleep(0)
+        await asyncio.wait_for(server.does(phone, "agent_new_session", project), PATIENCE)
         await server.does(phone, "execute", project, prompt="fresh")
+        await settled()
+        assert server.agent.latest is old
+        assert phone.seqs == list(range(1, len(records(server, project)) + 1))
         gone.set()
-        await reset
         await settled(lambda: server.agent.latest.prompts == ["fresh"])
         assert not server.agent.latest.launch.resume
         assert server.agent.latest.launch.session_id != old.launch.session_id

@@ -80,9 +80,10 @@ class Process:
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
         self.heard(port.Line(json.dumps(line).encode(), durable))
 
-    def asks(self, question_id: str, tool: str = "Write") -> None:
+    def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
         proposal = port.Proposal("/p/a.py", "old\n", "new\n")
-        self.heard(port.Question(question_id, tool, Raw(b'{"file_path":"/p/a.py"}'), Raw(b"[]"), proposal))
+        asked = json.dumps(given or {"file_path": "/p/a.py"}).encode()
+        self.heard(port.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
 
     def ends(self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False) -> None:
         self.turn_open = False

@@ -17,9 +17,9 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 
-from drawbridge.errors import HistoryUnreadable
 from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
 from drawbridge.server.clients.blobs import json_object
+from drawbridge.server.clients.joining import Joining
 from drawbridge.server.desk.desk import Desk
 from drawbridge.server.desk.session import DeskSession
 from drawbridge.server.history.log import FsyncPolicy
@@ -35,16 +35,11 @@ from drawbridge.server.projects.upkeep import Retention, Upkeep
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
 _NO_WISH = msgspec.structs.asdict(Options())
-
-PAGE = 200
-"""Records that a client which catches up is sent at a time."""
-
-PAGE_BYTES = 512 * 1024
 
 
 class Blobs(Protocol):
@@ -75,7 +70,7 @@ class Core:
         self.desk = Desk(data, self.house, fsync)
         self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
         self._blobs = blobs
-        self._catching_up: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._joining = Joining()
 
     async def open(self) -> None:
         await asyncio.to_thread(self.house.running.end_leftovers)
@@ -86,17 +81,14 @@ class Core:
 
     async def close(self, reason: str) -> None:
         """The server ends: runs are told, processes ended, histories closed."""
-        tasks = list(self._catching_up.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._joining.close()
         await self.desk.close(reason)
         await self.projects.close(reason)
 
     def gone(self, client: Subscriber) -> None:
         """A client has disconnected: its runs go on, it hears nothing more."""
         for project in [*self.projects, *self.desk]:
-            self._leave(project, client)
+            self._joining.leave(project, client)
         for followers in self.house.topics.values():
             followers.pop(client.id, None)
 
@@ -113,7 +105,7 @@ class Core:
 
     def subscriptions(self) -> int:
         """How many there are, of projects and of topics."""
-        joined = sum(len(project.journal.subscribers) for project in self.projects)
+        joined = sum(len(project.journal.joined) for project in self.projects)
         return joined + sum(map(len, self.house.topics.values()))
 
     def problems(self) -> list[str]:
@@ -168,60 +160,20 @@ class Core:
         project = self.projects.get(command.project_id)
         await self.projects.delete(project)
         gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
-        for subscriber in project.journal.subscribers.values():
+        joined = project.journal.joined
+        for subscriber in joined.values():
             subscriber.send(gone)
-        self.house.tell("projects", gone, project.path, project.journal.subscribers)
+        self.house.tell("projects", gone, project.path, joined)
         return Answer(type="project_deleted", project_id=project.id, data=data)
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer:
-        """The snapshot, and the stream from ``after_seq`` (else from the snapshot) on: no gap, no double."""
         project = self._find(command.project_id)
-        self._leave(project, client)
-        snapshot = project.snapshot()
-        if command.after_seq is None or command.after_seq >= snapshot.last_seq:
-            project.journal.subscribers[client.id] = client
-        else:
-            task = asyncio.get_running_loop().create_task(self._catch_up(project, client, command.after_seq))
-            self._catching_up[project.id, client.id] = task
-            task.add_done_callback(lambda _: self._caught_up(project, client, task))
+        snapshot = self._joining.join(project, client, command.after_seq)
         return messages.updated("project_joined", snapshot, project.id)
 
-    async def _catch_up(self, project: Project | DeskSession, client: Subscriber, seq: int) -> None:
-        """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn."""
-        while seq < project.history.last_seq:
-            try:
-                page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
-            except HistoryUnreadable as error:
-                logger.error("%s: %s", project.id, error)
-                failure = ClientError(
-                    "FILE_OPERATION", f"The history behind {seq} can't be read now. Join again later."
-                )
-                client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
-                return
-            for record in page.records:
-                seq = record.seq
-                try:
-                    client.send(records.frame(project.id, record.line))
-                except records.NOT_OURS:
-                    logger.warning("%s: record %d of its history is none of ours; it was left out", project.id, seq)
-            if not page.records:
-                break
-            await client.room()
-        project.journal.subscribers[client.id] = client
-
-    def _caught_up(self, project: Project | DeskSession, client: Subscriber, task: asyncio.Task[None]) -> None:
-        if self._catching_up.get((project.id, client.id)) is task:
-            del self._catching_up[project.id, client.id]
-
     async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer:
-        self._leave(self._find(command.project_id), client)
+        self._joining.leave(self._find(command.project_id), client)
         return messages.OK
-
-    def _leave(self, project: Project | DeskSession, client: Subscriber) -> None:
-        project.journal.subscribers.pop(client.id, None)
-        task = self._catching_up.pop((project.id, client.id), None)
-        if task is not None:
-            task.cancel()
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer:
         """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""

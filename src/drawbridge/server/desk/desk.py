@@ -307,9 +307,10 @@ class Desk:
             forgotten = follower.directory
         await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
         gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
-        for subscriber in session.journal.subscribers.values():
+        joined = session.journal.joined
+        for subscriber in joined.values():
             subscriber.send(gone)
-        self._house.tell("projects", gone, session.path, session.journal.subscribers)
+        self._house.tell("projects", gone, session.path, joined)
 
     async def close(self, reason: str) -> None:
         await asyncio.gather(*self._discarding, *(follower.close(reason) for follower in self._followers.values()))

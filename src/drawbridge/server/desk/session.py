@@ -31,7 +31,7 @@ from drawbridge.server.projects.approvals import Approvals
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
-from drawbridge.server.projects.shown import SHOWN_PROMPT, instant, now
+from drawbridge.server.projects.shown import SHOWN_PROMPT, instant, joined, now
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer
@@ -113,11 +113,13 @@ class DeskSession:
 
     def snapshot(self) -> messages.ProjectJoined:
         run = self.turn and messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
-        return messages.ProjectJoined(**self._info(), run=run or None, queue=[], open_approvals=self.approvals.shown())
+        return joined(self._info(), run or None, [], self.approvals)
+
+    def shown(self) -> messages.ProjectState:
+        return messages.ProjectState(**self._info(), run_id=self.turn.id if self.turn else None)
 
     def publish_state(self) -> None:
-        state = messages.ProjectState(**self._info(), run_id=self.turn.id if self.turn else None)
-        self.journal.publish(records.update_frame(self.id, "project_state", state), topic="projects")
+        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
 
     # What clients, and the person at an editor, decide.
 

@@ -78,6 +78,7 @@ class Approvals:
         """As lists have them."""
         return [messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at) for asked in self]
 
-    def shown(self) -> list[messages.PermissionRequest]:
-        """As a snapshot has them."""
-        return [records.question(self._project_id, asked.record, asked.created_at, asked.seq) for asked in self]
+    def shown(self, room: int) -> list[messages.PermissionRequest]:
+        """As a snapshot has them: in ``room`` bytes altogether."""
+        each = room // max(len(self), 1) - messages.ROOM
+        return [records.question(self._project_id, asked.record, asked.created_at, asked.seq, each) for asked in self]

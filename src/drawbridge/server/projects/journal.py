@@ -21,14 +21,23 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Journal:
-    """``directory`` holds the metadata and the logs. ``subscribers`` are the clients that have joined, by their id."""
+    """``directory`` holds the metadata and the logs. ``subscribers`` are the clients that have joined, by their id.
+
+    ``behind`` are those that have joined and are still sent what was before: what happens meanwhile comes to them in its turn.
+    """
 
     def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
         self.data = data
         self.history = history
         self.subscribers: dict[str, Subscriber] = {}
+        self.behind: dict[str, Subscriber] = {}
         self._directory = directory
         self._house = house
+
+    @property
+    def joined(self) -> dict[str, Subscriber]:
+        """Everybody who has joined."""
+        return {**self.subscribers, **self.behind}
 
     @property
     def memory(self) -> records.Memory:
@@ -43,16 +52,21 @@ class Journal:
         if self.history.closed:
             raise no_project()
 
-    def write(self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = "") -> int:
+    def write(
+        self, direction: Direction, message: bytes, besides: Subscriber | None = None, topic: str = ""
+    ) -> int | None:
+        """The record's number, for the answer to ``besides``, which stands for it; None where that one is sent the record
+        in its turn.
+        """
         self.check_there()
         record = self.history.append(direction, message)
         self._house.disk.now(self.data.id, self.data.path, self.history.size)
         self.memory.take(record.line)
         self.publish(records.frame(self.data.id, record.line), besides, topic)
-        return record.seq
+        return None if besides is not None and besides.id in self.behind else record.seq
 
     def event(self, what: str, fields: Any, besides: Subscriber | None = None, topic: str = "") -> int | None:
-        """None where the history can't be written: the run goes on to its end, clients hear of it without a number."""
+        """As ``write``; where the history can't be written the run goes on to its end, clients hear of it without a number."""
         message = records.event(what, fields)
         try:
             return self.write("server", message, besides, topic)
@@ -67,7 +81,7 @@ class Journal:
             return
         self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
         if topic:
-            known = self.subscribers if besides is None else {**self.subscribers, besides.id: besides}
+            known = self.joined if besides is None else {**self.joined, besides.id: besides}
             self._house.tell(topic, frame, Path(self.data.path), known)
 
     def save(self) -> None:

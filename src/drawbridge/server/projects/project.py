@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server.agents import port
 from drawbridge.server.history.log import History
@@ -26,7 +28,7 @@ from drawbridge.server.projects.house import House
 from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.run import Order, Outcome, Run, State
-from drawbridge.server.projects.shown import instant, now, run_finished, run_info, told_time
+from drawbridge.server.projects.shown import instant, joined, now, run_finished, run_info, told_time
 from drawbridge.server.projects.worker import Worker
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -108,12 +110,7 @@ class Project:
     def snapshot(self) -> messages.ProjectJoined:
         """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
         runs = [run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
-        return messages.ProjectJoined(
-            **self._info(),
-            run=run_info(self.run, 0) if self.run else None,
-            queue=runs,
-            open_approvals=self.approvals.shown(),
-        )
+        return joined(self._info(), run_info(self.run, 0) if self.run else None, runs, self.approvals)
 
     # What people do.
 
@@ -181,8 +178,7 @@ class Project:
         """Ends the run with its process; returns when both are over."""
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
-        # Who comes second waits for the same end.
-        seq = self.journal.event(records.KILLED, fields, asker) if run.stopped_as != "killed" else None
+        is_first = run.stopped_as != "killed"  # who comes second waits for the same end
         if run.state is State.QUEUED:
             self._give_up_slot()
             self.ended(run, "killed", None, None)
@@ -190,6 +186,8 @@ class Project:
             run.stop("killed")
             self._withdraw_all("killed")
             await self._worker.stop_run(run)
+        # Now, so that the answer, which stands for the record, comes in its place among the others.
+        seq = self.journal.event(records.KILLED, fields, asker) if is_first and not self.history.closed else None
         return messages.updated(records.KILLED, fields, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer:
@@ -200,8 +198,8 @@ class Project:
         self._fork_from = None
         seq = self.journal.event(records.RESET, fields, asker)
         self.journal.save()
-        # Last: a prompt that comes meanwhile is one of the new conversation already.
-        await self._worker.end()
+        # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
+        self._worker.spawn(self._worker.end())
         # After the answer, as the specification has it.
         asyncio.get_running_loop().call_soon(self.publish_state)
         return messages.updated(records.RESET, fields, self.id, seq)

@@ -143,7 +143,9 @@ def _shown(said: _OfServer) -> Any:
     return said.message
 
 
-def question(project_id: str, asked: Asked, created_at: str, seq: int) -> Any:
+def question(
+    project_id: str, asked: Asked, created_at: str, seq: int, limit: int = messages.FRAME_BYTES - messages.ROOM
+) -> Any:
     """A question as clients are shown it: a ``PermissionRequest``, or the JSON of its preview where it is too large."""
     proposal = asked.proposal
     shown = messages.PermissionRequest(
@@ -154,7 +156,6 @@ def question(project_id: str, asked: Asked, created_at: str, seq: int) -> Any:
         changeable=asked.changeable,
     )
     whole = _encode(shown)
-    limit = messages.FRAME_BYTES - messages.ROOM
     if len(whole) <= limit:
         return shown
     blob = _encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))

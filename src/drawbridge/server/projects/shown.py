@@ -6,11 +6,23 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
+from drawbridge.server.projects.approvals import Approvals
 from drawbridge.server.projects.run import Run
 from drawbridge.server.protocol import messages
 
 SHOWN_PROMPT: Final = 500
 """Characters of a waiting prompt that lists show; the history has all of it."""
+
+
+def joined(
+    info: dict[str, Any], run: messages.RunInfo | None, queue: list[messages.RunInfo], approvals: Approvals
+) -> messages.ProjectJoined:
+    """The snapshot of all that is true now, in one message: questions that are too large for it together are previews."""
+    without = messages.ProjectJoined(**info, run=run, queue=queue, open_approvals=[])
+    room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
+    return msgspec.structs.replace(without, open_approvals=approvals.shown(room))
 
 
 def run_info(run: Run, position: int) -> messages.RunInfo:

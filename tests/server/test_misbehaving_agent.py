@@ -1,0 +1,102 @@
+"""A ``claude`` that does what it should not, behind the real server: each time a clear state, and the next prompt is taken."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.agents.rig import BAD_AGENT
+from tests.server.leftovers import rig
+from tests.server.processes import serving
+from tests.server.wire_client import WireClient
+
+LONG = 20.0
+"""Seconds for an agent that has to be ended, on a busy machine."""
+
+BAD_TURNS = [
+    ("junk", None, ""),
+    ("bad-utf8", None, ""),
+    ("unknown", None, ""),
+    ("twice", None, ""),
+    ("die 3", "EXECUTION_FAILED", "ended with exit code 3 before it was done: Something broke."),
+    ("junk-and-die", "EXECUTION_FAILED", "ended with exit code 4 before it was done: Killed by a hook"),
+    ("torn", "EXECUTION_FAILED", "ended with exit code 0 before it was done"),
+    ("endless-line", "EXECUTION_FAILED", "said a line of more than 32 MB, and was ended."),
+    ("close-stdout", "EXECUTION_FAILED", "closed its input or output but went on running, and was ended."),
+    ("error overloaded", "EXECUTION_FAILED", "overloaded"),
+    ("not-logged-in", "AGENT_NOT_LOGGED_IN", "has no valid login on the server's machine"),
+]
+"""Prompt, code and words of the error; without a code it goes well all the same."""
+
+
+def program(path: Path, version: str = "2.1.329", start: str = "as-told") -> None:
+    run = shlex.join([sys.executable, str(BAD_AGENT), start])
+    path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{version} (Claude Code)" && exit\nexec {run} "$@"\n')
+    path.chmod(0o755)
+
+
+async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
+    """How the run ended; the state that the project is in is what follows from that."""
+    client.passed()
+    await client.ask("execute", {"prompt": prompt}, project)
+    told: dict[str, Any] = (await client.hear("update", "run_finished", patience=LONG))["data"]["data"]
+    assert told["outcome"] in ("completed", "failed", "timeout")
+    await client.hear("update", "project_state", state="IDLE" if told["outcome"] == "completed" else "ERROR")
+    return told
+
+
+@pytest.mark.thorough
+async def test_whatever_the_agent_does_the_run_has_a_clear_end_and_the_next_prompt_is_taken(tmp_path: Path) -> None:
+    flags = rig.bad_claude(tmp_path)
+    async with serving(tmp_path / "data", *flags) as server, server.client() as client:
+        project = await rig.project(server, client)
+        for prompt, code, words in BAD_TURNS:
+            told = await ran(client, project, prompt)
+            assert (told["outcome"], told.get("code")) == ("failed" if code else "completed", code), prompt
+            assert words in told.get("error", ""), prompt
+            assert str(tmp_path) not in str(told), "no path of the server's"
+            assert (await ran(client, project, "say hello"))["outcome"] == "completed", f"after {prompt}"
+
+        assert (await ran(client, project, "line 20000000"))["outcome"] == "completed"
+        [large] = [one for one in client.heard if "truncated" in one["data"]]
+        blob = large["data"]["truncated"]
+        assert blob["bytes"] == 20_000_000 - 1
+        first = (await client.ask("blob_get", {"blob_id": blob["blob_id"]}))["data"]
+        last = (await client.ask("blob_get", {"blob_id": blob["blob_id"], "offset": first["size"] - 5}))["data"]
+        assert first["size"] > blob["bytes"]
+        assert base64.b64decode(last["data"]) == b'xx"}}'
+
+        claude = tmp_path / "bad-claude"
+        bad_programs: list[tuple[Callable[[], None], str, str]] = [
+            (lambda: program(claude, start="die-at-once"), "EXECUTION_FAILED", "I can't even begin."),
+            (lambda: program(claude, version="1.0.128"), "AGENT_TOO_OLD", "1.0.128 is too old; 2.0.0 is needed"),
+            (claude.unlink, "AGENT_NOT_FOUND", "--agent-path claude=PATH"),
+        ]
+        for change, code, words in bad_programs:
+            await client.ask("agent_new_session", project_id=project)
+            change()
+            told = await ran(client, project, "say hello")
+            assert (told["outcome"], told["code"]) == ("failed", code)
+            assert words in told["error"]
+        program(claude)
+        assert (await ran(client, project, "say hello"))["outcome"] == "completed"
+        history = (await client.ask("get_messages", {"limit": 1_000}, project))["data"]
+        assert [one["seq"] for one in history["messages"]] == list(range(1, len(history["messages"]) + 1))
+
+
+@pytest.mark.thorough
+async def test_one_that_says_nothing_any_more_is_ended_in_the_time_that_the_owner_gives(tmp_path: Path) -> None:
+    flags = rig.bad_claude(tmp_path)
+    async with serving(tmp_path / "data", *flags, "--idle-timeout", "1") as server, server.client() as client:
+        project = await rig.project(server, client)
+        told = await ran(client, project, "silent")
+        assert (told["outcome"], told["code"]) == ("timeout", "EXECUTION_TIMEOUT")
+        assert "said nothing for 1 seconds" in told["error"]
+        assert told["duration_ms"] >= 1_000
+        assert (await ran(client, project, "say hello"))["outcome"] == "completed"

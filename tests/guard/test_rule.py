@@ -65,6 +65,14 @@ def test_of_many_editors_of_both_kinds_each_one_with_unsaved_work_is_named(guard
     assert without.told == []
 
 
+def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard) -> None:
+    """By a link, or as VS Code has every name: without links."""
+    guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
+    clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
+    assert "/link/a.py has unsaved changes" in guard.denial(edit())
+    assert clean.told == ["Claude Code was kept from changing a.py until you save it"]
+
+
 @pytest.mark.parametrize(
     ("policy", "kept"),
     [

@@ -185,6 +185,14 @@ def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(gua
     assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
 
 
+def test_every_editor_that_has_the_file_open_is_told_of_a_command(guard: Guard) -> None:
+    guard.neovim({A: KEPT}, pid=1)
+    clean, without = guard.vscode({A: {"name": "/link/a.py"}}, pid=2), guard.neovim({"/ws/b.py": {}}, pid=3)
+    assert decision(guard.say(bash("rm a.py")), "ask")
+    assert len(clean.told) == 1
+    assert without.told == []
+
+
 def test_a_stricter_policy_for_commands_asks_about_more(guard: Guard) -> None:
     guard.neovim({"/ws/b.py": {"modified": True}})
     assert guard.say(bash("rm b.py")) == {}
@@ -199,6 +207,7 @@ def test_a_command_that_names_none_is_nobodys_business(guard: Guard) -> None:
 
 
 def test_an_editor_that_does_not_answer_is_no_reason_to_ask_about_a_command(guard: Guard) -> None:
-    """It might name any file."""
-    guard.neovim(manner=lambda *_: iter(()))
+    """It might name any file. The log says that nobody knew."""
+    neovim = guard.neovim(manner=lambda *_: iter(()))
     assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}
+    assert guard.log == [f"claude: Bash: {neovim.path} did not answer in time (commands are let through)"]

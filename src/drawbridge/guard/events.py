@@ -51,6 +51,11 @@ def _before_shell(
     call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
 ) -> bytes:
     answers = rule.snapshot(sockets, [], settings, want=["unsaved"])
+    if any(found.result is None for found in answers):
+        from drawbridge.guard import verdict
+
+        # It may have any file open, and a question about every command would be answered unread.
+        verdict.log_silent(call, answers, "commands are let through", settings, environ)
     policy = rule.policy_for(call.tool, settings)
     unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.is_kept(file, policy)]
     if not unsaved:
@@ -64,5 +69,6 @@ def _before_shell(
     kept = once(Kept(found, file) for found, file in unsaved if file["name"] in names)
     state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; asked")
     asked = call.agent != "codex"
-    verdict.tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))
+    who_shows_them = rule.snapshot(sockets, [one.name for one in kept], settings)
+    verdict.tell_editors(who_shows_them, kept, refusal.notice(call, kept, asked=asked))
     return agents.ask(call, refusal.reason(call, kept, ""))

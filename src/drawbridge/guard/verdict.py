@@ -22,13 +22,11 @@ def give(
 ) -> bytes:
     """The answer to the agent. ``answers`` are those to ``snapshot``."""
     kept = kept_by(answers, policy)
-    silent = [found for found in answers if found.result is None]
-    for found in silent:
-        state.log(settings, environ, f"{call.tool}: {found.path} {found.problem} (unknown = {settings['unknown']})")
+    silent = log_silent(call, answers, f"unknown = {settings['unknown']}", settings, environ)
     if kept:
         return _keep(call, answers, kept, settings, environ)
     if silent and settings["unknown"] != "allow":
-        reason = refusal.unknown(call, len(silent))
+        reason = refusal.unknown(call, silent)
         return (agents.ask if settings["unknown"] == "ask" else agents.deny)(call, reason)
     return agents.NO_OPINION
 
@@ -64,13 +62,33 @@ def _keep(
     return agents.ask(call, reason) if asked else agents.deny(call, reason)
 
 
+def log_silent(
+    call: agents.Call,
+    answers: list[ask.Answer],
+    then: str,
+    settings: Mapping[str, Any],
+    environ: Mapping[bytes, bytes],
+) -> int:
+    """How many editors have not answered; why each has not is logged, and what happens ``then``."""
+    silent = [found for found in answers if found.result is None]
+    for found in silent:
+        state.log(settings, environ, f"{call.tool}: {found.path} {found.problem} ({then})")
+    return len(silent)
+
+
 def tell_editors(answers: list[ask.Answer], kept: list[Kept], text: str) -> None:
-    """A notice, once in every editor that is known to have one of the files open."""
+    """A notice, once in every editor that has one of the files open; each may call it by another name."""
     names = {one.name for one in kept}
+    heard = [found for found in answers if found.result is not None]
+    meant = {
+        number
+        for found in heard
+        for number, file in enumerate(found.result["files"])
+        if file is not None and file["name"] in names
+    }
     sockets = {
         process(found): (found.path, found.kind)
-        for found in answers
-        for file in rule.files(found) + rule.unsaved_files(found)
-        if file["name"] in names
+        for found in heard
+        if any(found.result["files"][number] is not None for number in meant)
     }
     notify(sockets.values(), text)

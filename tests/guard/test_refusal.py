@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from drawbridge.guard import kept, refusal
 
 from .conftest import Guard
 from .payloads import KEPT, A, bash, edit, edited, recorded
@@ -103,6 +106,21 @@ def test_what_is_secret_is_not_shown(reason: Callable[..., str], name: str) -> N
 def test_the_persons_own_patterns_go_before_ours(reason: Callable[..., str]) -> None:
     assert SECRET in reason("x\n", f"{SECRET}\n", name=".env", ignore=("*.py",))
     assert SECRET not in reason("x\n", f"{SECRET}\n", ignore=("*.py",))
+
+
+def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later than its agent waits, it would be none."""
+    monkeypatch.setattr(kept, "TEXT_DEADLINE", 50)
+    monkeypatch.setattr(refusal, "DIFFERENCE_SECONDS", 0.08)
+    names = [f"/ws/{number}.py" for number in range(20)]
+    asked = []
+    neovim = guard.neovim(dict.fromkeys(names, KEPT))
+    neovim.answers["buffer_text"] = lambda params: asked.append(params) or time.sleep(0.06) or {"text": None}
+    patch = "\n".join(f"*** Update File: {name}" for name in names)
+    assert "unsaved changes" in guard.denial(
+        recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex"
+    )
+    assert 0 < len(asked) < 5
 
 
 def test_very_many_files_are_not_all_named(guard: Guard) -> None:

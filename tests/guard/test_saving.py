@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from drawbridge.guard import kept, saving
 
 from . import editors
-from .conftest import Guard
+from .conftest import Guard, decision
 from .payloads import KEPT, A, edit, recorded
 
 SAVED = (
@@ -71,6 +72,28 @@ def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch:
     timer.join()
 
 
+@pytest.mark.parametrize("saves", [True, False])
+def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
+    guard: Guard, tmp_path: Path, saves: bool
+) -> None:
+    """``:wq``, and a Neovim that was killed: of that only the file as it was and the swap file together are the text."""
+    file = tmp_path / "a.py"
+    file.write_text("one\n")
+
+    def close(_params: object) -> dict[str, Any]:
+        if saves:
+            file.write_text("one\nmine\n")
+        neovim.path.unlink()
+        return {"success": True}
+
+    neovim = guard.neovim({str(file): KEPT}, answers={"send_message": close})
+    answer = guard.say(edit(str(file)), answer="wait")
+    if saves:
+        assert "were saved just before this call" in let_through(answer)
+    else:
+        assert "Nothing was written. Neovim 0.12.4 was closed without a save." in decision(answer, "deny")
+
+
 def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:
     one, other = guard.neovim({A: KEPT}, pid=1), guard.vscode({A: KEPT}, pid=2)
     one.files[A] = KEPT
@@ -117,3 +140,12 @@ def test_a_file_that_need_not_be_kept_is_not_saved_either(guard: Guard) -> None:
     neovim = guard.neovim({A: {"modified": True}})
     assert guard.say(edit(), answer="save") == {}
     assert "save_buffer" not in neovim.methods
+
+
+def test_slow_saves_have_one_deadline_together(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than an agent waits for its hook, and the edit would go on over what is known to be unsaved."""
+    monkeypatch.setattr(saving, "SAVE_DEADLINE", 1.6 * 1000 * editors.LONG)
+    answers = {"save_buffer": {"saved": True}}
+    for pid in (1, 2):
+        guard.neovim({A: KEPT}, pid=pid, manner=editors.at_work, answers=answers)
+    assert "Neovim 0.12.4 could not save a.py: no answer." in guard.denial(edit(), answer="save")

@@ -153,6 +153,8 @@ def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str
     first, *others = timeouts()
     assert first == 65 * unit
     assert set(others) == {5 * unit}
+    setup(agent, "--deadline", "4000")
+    assert set(timeouts()) == {9 * unit}, "a guard that waits for a hung editor must not be taken for a hung one"
     setup(agent)
     assert set(timeouts()) == {5 * unit}
 

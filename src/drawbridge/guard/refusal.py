@@ -4,6 +4,8 @@ a hook for an attack.
 
 from __future__ import annotations
 
+from time import monotonic
+
 from drawbridge.guard.agents import BEFORE, NAMES, SHELL
 from drawbridge.guard.kept import base_names, buffer_text, disk_text, privacy
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 LARGEST_DIFFERENCE = 4_000
 """Characters; Claude Code moves what has more than 10,000 in all to a file."""
+
+DIFFERENCE_SECONDS = 1.0
+"""After which no further file is looked at: a denial that comes too late is none."""
 
 MOST_NAMED = 8
 
@@ -67,9 +72,9 @@ def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
 
 def shown_difference(kept: Sequence[Kept], settings: Mapping[str, Any]) -> str:
     """The unsaved changes as unified diffs of ``LARGEST_DIFFERENCE`` characters; "" if there is nothing to show."""
-    hidden, whole = privacy(settings), ""
+    hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS
     for one in kept:
-        if len(whole) <= LARGEST_DIFFERENCE and not hidden.hides(one.name):
+        if len(whole) <= LARGEST_DIFFERENCE and monotonic() < until and not hidden.hides(one.name):
             whole = "\n".join(filter(None, [whole, _difference(one)]))
     if len(whole) <= LARGEST_DIFFERENCE:
         return whole

@@ -4,6 +4,7 @@ the hot path.
 
 from __future__ import annotations
 
+import os
 import time
 
 from drawbridge.guard import ask, rule
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.1
 """Seconds."""
 
-SAVE_DEADLINE = 2_000
-"""Milliseconds; a save may format the file first."""
+SAVE_DEADLINE = 2_500
+"""Milliseconds for all files together, since the agent does not wait for ever; a save may format the file first."""
 
 
 def first(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[str, str]:
@@ -33,8 +34,10 @@ def first(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[st
 
 
 def _save(kept: list[Kept]) -> tuple[str, str]:
+    until = time.monotonic() + SAVE_DEADLINE / 1000
     for one in kept:
-        answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, SAVE_DEADLINE)
+        left = max(int((until - time.monotonic()) * 1000), 0)
+        answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, left)
         result = answers[0].result if answers else None
         if not isinstance(result, dict) or result.get("saved") is not True:
             why = (result.get("reason") if isinstance(result, dict) else None) or "no answer"
@@ -46,6 +49,7 @@ def _wait(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[st
     seconds = settings["wait"]
     notice = f"{NAMES[call.agent]} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
     sockets, names = list(dict.fromkeys(one.socket for one in kept)), list(dict.fromkeys(one.name for one in kept))
+    before = {name: _stamp(name) for name in names}
     notify(sockets, notice)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -53,8 +57,22 @@ def _wait(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[st
         # Saved, not only left for another window, whatever the policy says.
         answers = rule.snapshot(sockets, names, settings)
         if not kept_by(answers, "any") and all(found.result is not None for found in answers):
+            there = {found.path for found in answers}
+            for one in kept:
+                # Where it has crashed its swap file needs the file as it is.
+                if one.found.path not in there and _stamp(one.name) == before[one.name]:
+                    return "", f"{one.editor} was closed without a save."
             return _news(kept), ""
     return "", f"It was not saved within {seconds} s."
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """What a save changes; None where there is no file."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _news(kept: list[Kept]) -> str:

@@ -18,7 +18,7 @@ from drawbridge.guard.agents import ASKING_TOOLS, NAMES
 from drawbridge.setup.hooks import Group
 
 SECONDS = 5
-"""That a hook may take before its agent goes on without it; the guard's own deadline is far shorter."""
+"""That a hook may take before its agent goes on without it, beside what the settings let it wait; far more than it needs."""
 
 PERSON_SECONDS = 24 * 60 * 60
 """That a question may wait for a person elsewhere. The CLI's own dialog is there all the time."""
@@ -57,7 +57,8 @@ class Agent(NamedTuple):
         groups: dict[str, Group] = {}
         for number, (event, matcher) in enumerate(self.events.items()):
             waits = number == 0 and settings["answer"] == "wait"
-            seconds = PERSON_SECONDS if event in self.asks_person else SECONDS + (settings["wait"] if waits else 0)
+            patience = settings["deadline"] // 1000 + (settings["wait"] if waits else 0)
+            seconds = PERSON_SECONDS if event in self.asks_person else SECONDS + patience
             handler = self._handler(command, seconds * (1000 if self.milliseconds else 1))
             if number == 0 and can_block and settings["fail"] == "closed":
                 handler["onFailure"] = "block"

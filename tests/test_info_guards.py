@@ -105,7 +105,7 @@ def copy_damaged(_folder: Path) -> str:
     (installed.copy_path() / "drawbridge/guard/hook.py").unlink()
     for compiled in (installed.copy_path() / "drawbridge/guard/__pycache__").glob("hook.*"):
         compiled.unlink()
-    return "it ended with code 1: ModuleNotFoundError: No module named 'drawbridge.guard.hook'"
+    return "the guard can't be loaded: No module named 'drawbridge.guard.hook'"
 
 
 def stub_says_something_else(_folder: Path) -> str:

@@ -119,6 +119,28 @@ def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) 
     assert neovim.asked == []
 
 
+@pytest.mark.parametrize(
+    ("agent", "payload"),
+    [
+        ("claude", recorded("claude", "PreToolUse", "Write", file_path="/ws/\0")),
+        ("claude", recorded("claude", "PreToolUse", "NotebookEdit", notebook_path="/ws/\n.ipynb")),
+        (
+            "codex",
+            recorded("codex", "PreToolUse", "apply_patch", command="*** Add File: b.py\n*** Delete File: a\0.py"),
+        ),
+        ("gemini", recorded("gemini", "BeforeTool", "write_file", file_path="a\n.py")),
+        ("gemini", recorded("gemini", "BeforeTool", "replace", file_path="a\0.py")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["tool_name"],
+)
+def test_so_it_is_for_every_agent_and_tool(guard: Guard, agent: str, payload: dict[str, Any]) -> None:
+    neovim = guard.neovim({A: KEPT})
+    answer = guard.say(payload, agent=agent)
+    reason = answer["reason"] if agent == "gemini" else decision(answer, "deny")
+    assert "line break or a NUL byte" in reason
+    assert neovim.asked == []
+
+
 def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
@@ -155,6 +177,19 @@ def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
     guard.neovim({A: KEPT})
     monkeypatch.setattr(f"drawbridge.guard.{broken}", fails)
     assert guard.denial(edit()) == hook.KEPT
+
+
+def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
+    monkeypatch.setattr("drawbridge.guard.failure.answer", broken)
+    assert guard.say(edit()) == {}
+    assert guard.denial(edit(), fail="closed") == hook.UNCHECKED
+    assert guard.say(edited(), fail="closed") == {}
 
 
 # As processes.
@@ -233,6 +268,12 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
 @pytest.mark.parametrize("log_file", ["/missing/directory/guard.log", "/", "/dev/full", "a\0b"])
 def test_a_log_file_that_can_not_be_written_does_not_open_what_is_closed(guard: Guard, log_file: str) -> None:
     assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
+
+
+def test_nobody_who_reads_the_log_is_waited_for(guard: Guard, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    words = processes.fast_form(tmp_path, guard.settings | {"log_file": str(tmp_path / "log")})
+    assert processes.run(words, b"hello").answer == {}
 
 
 WRONG_FLAGS = {

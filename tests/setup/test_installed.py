@@ -113,6 +113,36 @@ def test_a_damaged_copy_is_mended(damage: str, setup: Setup, guard: Path, tmp_pa
     assert (tmp_path / "log").exists()
 
 
+EDIT = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
+PATCH = EDIT | {"tool_name": "apply_patch", "tool_input": {"command": "*** Delete File: /a"}}
+
+
+@pytest.mark.parametrize(
+    ("agent", "call"), [("claude", EDIT), ("gemini", EDIT | {"hook_event_name": "BeforeTool"}), ("codex", PATCH)]
+)
+def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
+    agent: str, call: dict[str, object], setup: Setup, guard: Path
+) -> None:
+    """With ``fail = "closed"`` code 2, which each of them takes for a no with what is said beside it."""
+
+    def told(payload: dict[str, object]) -> tuple[int, str, str]:
+        command = installed.fast_command(agent)
+        ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=30)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    later = call | {"hook_event_name": "SessionStart", "source": "startup"}
+    for fail, code, output in (("open", 0, "{}\n"), ("closed", 2, "")):
+        setup(agent, "--fail", fail)
+        (copy,) = copied()
+        shutil.rmtree(copy / "drawbridge" / "guard")
+        assert told(later)[:2] == (0, "{}\n")
+        assert told(call) == (code, output, "the guard can't be loaded: No module named 'drawbridge.guard'\n")
+        log = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard.log").read_text().splitlines()
+        assert log[-1].endswith(
+            f" {agent}: failed ({fail}): the guard can't be loaded: No module named 'drawbridge.guard'"
+        )
+
+
 def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
     setup("claude")
     ended = subprocess.Popen([sys.executable, "-c", ""])

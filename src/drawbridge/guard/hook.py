@@ -26,6 +26,10 @@ LARGEST_INPUT = 8 * 1024 * 1024
 PORTION = 1_048_576
 
 KEPT = "The file has unsaved changes in an editor, of which no more can be said here. Nothing was written."
+UNCHECKED = (
+    "Drawbridge could not check whether this would hit unsaved work, and is set to let nothing through then. Nothing was "
+    "written. `drawbridge info` says what is wrong."
+)
 BAD_PATH = "The path holds a line break or a NUL byte. Nothing was written; name the file without it."
 
 
@@ -131,4 +135,6 @@ def _failed(
 
         return failure.answer(data, call, error, settings, environ)
     except Exception:  # the log can't be written either: an answer is still owed
+        if call is not None and call.event == agents.BEFORE and settings["fail"] == "closed":
+            return agents.deny(call, UNCHECKED)
         return agents.NO_OPINION

@@ -42,7 +42,8 @@ def log(settings: Mapping[str, Any], environ: Mapping[bytes, bytes], text: str) 
         if os.path.exists(path) and os.path.getsize(path) > LARGEST_LOG:
             os.replace(path, path + ".1")
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {settings['agent']}: {shown}\n"
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK  # a named pipe nobody reads
+        file = os.open(path, flags, 0o600)
         try:
             os.write(file, line.encode())
         finally:

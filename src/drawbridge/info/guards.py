@@ -206,7 +206,7 @@ def _tried(agent: str, words: list[str], project: str | None) -> tuple[str, floa
         json.loads(ended.stdout)
     except ValueError:
         return "its answer is not JSON", took
-    return "", took
+    return last, took  # it says nothing there while it is whole
 
 
 def _missing(words: list[str]) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 import drawbridge
 from drawbridge.errors import WorldError
-from drawbridge.guard.agents import NAMES
+from drawbridge.guard.agents import BEFORE, EVENTS, NAMES
 from drawbridge.private_files import write_private
 from drawbridge.settings import HOOK
 from drawbridge.setup import copies
@@ -54,7 +54,30 @@ to change it, with --remove to take it away. What is changed here by hand is los
 import sys
 
 sys.path.insert(0, {copy!r})
-from drawbridge.guard.hook import run
+try:
+    from drawbridge.guard.hook import run
+except Exception as problem:  # the copy is damaged: no traceback for the agent, but a line where the person looks
+    import os
+    import time
+
+    given = sys.stdin.buffer.read()
+    said = f"the guard can't be loaded: {{problem}}"
+    base = os.environ.get("XDG_STATE_HOME", "")
+    base = base if base.startswith("/") else os.path.expanduser("~/.local/state")
+    path = {log_file!r} or base + "/drawbridge/guard.log"
+    try:
+        os.write(2, f"{{said}}\\n".encode(errors="replace"))
+        if b'"drawbridge-info"' not in given:  # who looks whether this runs has found out
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+            line = f"{{time.strftime('%Y-%m-%d %H:%M:%S')}} {agent}: failed ({fail}): {{said}}\\n"
+            os.write(log, line.encode(errors="replace"))
+    except OSError:
+        pass
+    if {closed} and b'"{before}"' in given:
+        sys.exit(2)
+    print("{{}}")
+    sys.exit()
 
 run({settings})
 '''
@@ -111,7 +134,16 @@ def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
         value = values[name]
         values[name] = tuple(map(_absolute, value)) if isinstance(value, tuple) else _absolute(value)
     lines = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())
-    return STUB.format(title=NAMES[agent], agent=agent, copy=str(copy), settings=f"{{\n{lines}}}").encode()
+    return STUB.format(
+        title=NAMES[agent],
+        agent=agent,
+        copy=str(copy),
+        before=next(name for name, event in EVENTS[agent].items() if event == BEFORE),
+        fail=values["fail"],
+        closed=values["fail"] == "closed",
+        log_file=values["log_file"],
+        settings=f"{{\n{lines}}}",
+    ).encode()
 
 
 def is_whole(copy: Path) -> bool:

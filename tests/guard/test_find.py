@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.guard import ask, find
+from tests import programs
 
 from .conftest import HASH, Guard
 from .payloads import KEPT, A, edit
@@ -117,6 +120,30 @@ def test_the_neovim_in_whose_terminal_the_agent_runs_is_found_wherever_it_is(
     assert found_in(home.parent / "tmp", NVIM=path) == {path: find.NEOVIM}
     for no_path in ("127.0.0.1:6666", "any name", "", f"{path}x", str(home)):
         assert found_in(home.parent / "tmp", NVIM=no_path) == {}
+
+
+def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
+    home: Path, listen: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``NVIM_APPNAME=mine nvim``; what other programs call like that is left alone."""
+    monkeypatch.setenv("NVIM_APPNAME", "my.vim")
+    monkeypatch.setenv("LOGNAME", "person")
+    command = [programs.nvim(), "--headless", "-n", "-i", "NONE", "-u", "NONE"]
+    run, tmp = home.parent / "run", home.parent / "tmp"
+    stranger = listen(run / f"my.vim.{os.getpid()}.0")
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as neovim:
+        try:
+            path = str(run / f"my.vim.{neovim.pid}.0")
+            end = time.monotonic() + 5
+            while not find.is_ours(path, os.geteuid()):
+                assert time.monotonic() < end, "it does not listen"
+                time.sleep(0.02)
+            elsewhere = listen(tmp / "my.vim.person" / "AbCdEf" / f"my.vim.{neovim.pid}.0")
+            found = found_in(run, tmp, LOGNAME="person")
+        finally:
+            neovim.kill()
+    assert set(found) == {path, elsewhere}
+    assert stranger not in found
 
 
 def test_the_same_socket_by_two_ways_is_one(home: Path, listen: Callable[[Path], str]) -> None:

@@ -9,6 +9,7 @@ in the specification::
     $XDG_RUNTIME_DIR/nvim.<pid>.<n>              Neovim itself from 0.8
     $TMPDIR/nvim.<user>/<6 letters>/nvim.<pid>.<n>   the same without a runtime directory
     $TMPDIR/nvim<6 letters>/0                    Neovim 0.7
+    <word>.<pid>.<n>, <word>.<user>/…            the same where $NVIM_APPNAME is that word (from 0.10)
     $NVIM                                        the Neovim in whose terminal the agent runs
 
 The agent server's private socket is another thing, see ``servers``.
@@ -90,11 +91,12 @@ def _candidates(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes], 
     if places is None:
         named = (_text(environ, name).rstrip("/") for name in (b"TMPDIR", b"XDG_RUNTIME_DIR"))
         places = tuple(dict.fromkeys(["/tmp", *filter(None, named), f"/run/user/{me}"]))
+    user = _text(environ, b"LOGNAME") or _text(environ, b"USER") or "nobody"
     for place in places:
         for name in _names(place):
             if pid_in(name) or _is_runtime_name(name):
                 yield f"{place}/{name}"
-            elif name.startswith("nvim.") and "nvim." not in name[5:]:
+            elif (name.startswith("nvim.") and "nvim." not in name[5:]) or name.endswith(f".{user}"):
                 yield from _in_user_directory(f"{place}/{name}")
             elif name.startswith("nvim") and len(name) == 10:
                 yield f"{place}/{name}/0"
@@ -112,7 +114,25 @@ def _in_user_directory(place: str) -> Iterator[str]:
 
 
 def _is_runtime_name(name: str) -> bool:
-    return name.startswith("nvim.") and name.count(".") == 2 and name[5:].replace(".", "").isdigit()
+    """Of another word than "nvim" only if the process is a Neovim: other programs name their sockets like that too."""
+    word, *numbers = name.rsplit(".", 2)
+    if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+        return False
+    return word == "nvim" or b"nvim" in _program(numbers[0])
+
+
+def _program(pid: str) -> bytes:
+    """The beginning of its name; nothing where it is gone, or the system does not tell."""
+    try:
+        file = posix.open(f"/proc/{pid}/comm", posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return posix.read(file, 64)
+    except OSError:
+        return b""
+    finally:
+        posix.close(file)
 
 
 def _names(place: str) -> list[str]:

@@ -180,18 +180,19 @@ def _absolute(path: str, directory: str) -> str:
 
 
 def _struck_out(path: str) -> str:
-    """Without "..": each takes away the name before it, also that of a link, as Node.js reads a path before it opens it.
+    """Without "..": each takes away the name before it (what says "here" is none), also that of a link, as Node.js reads a
+    path before it opens it.
 
     So do Claude Code (its payload comes without them, measured on 2.1.329) and Gemini CLI (`path.resolve` in its source);
     Codex opens what it is given.
     """
     steps: list[str] = []
     for step in path.split("/"):
-        if step != "..":
+        if step == "..":
+            del steps[-1:]
+        elif step not in ("", "."):
             steps.append(step)
-        elif len(steps) > 1:
-            steps.pop()
-    return "/".join(steps) or "/"
+    return "/" + "/".join(steps)
 
 
 def deny(call: Call, reason: str) -> bytes:

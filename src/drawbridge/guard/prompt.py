@@ -75,7 +75,7 @@ def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str
             if _inside(file["name"], project) and not hidden.hides(file["name"]):
                 places.setdefault(file["name"], []).append(editor_name(found))
     if places:
-        lines = [f"- {name} ({', '.join(dict.fromkeys(where))})" for name, where in places.items()]
+        lines = [f"- {_one_line(name)} ({', '.join(dict.fromkeys(where))})" for name, where in places.items()]
         if len(lines) > MOST_FILES:
             lines[MOST_FILES:] = [f"- and {len(lines) - MOST_FILES} more"]
         yield (
@@ -107,5 +107,12 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
     content = content[:LARGEST_SELECTION]
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
     language = re.sub(r"[^\w+#.-]", "", str(selection.get("language") or ""))
-    head = f"Selected by the person in {name}, lines {selection.get('start_line')}-{selection.get('end_line')}"
+    head = (
+        f"Selected by the person in {_one_line(name)}, lines {selection.get('start_line')}-{selection.get('end_line')}"
+    )
     return f"{head}{' (the beginning)' if cut else ''}:\n{fence}{language}\n{content}\n{fence}"
+
+
+def _one_line(name: str) -> str:
+    """A file may be called anything; what it is called must not read as words of the person."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

@@ -16,6 +16,8 @@ A prompt:
     die [CODE]       says half a sentence, complains on stderr, ends with CODE (default 3)
     silent           nothing any more; an interrupt is not heard, SIGINT and SIGTERM end it
     half             says something, and then nothing any more
+    obliging         says something; an interrupt ends its turn, after some last words
+    sturdy           as `half`, and it ignores SIGINT too
     stubborn         as `silent`, and it ignores SIGINT and SIGTERM too
     deaf             says something and does not read its input any more
     junk             prints what is no message at all, then ends well
@@ -205,6 +207,20 @@ def act_silent(rest: str) -> None:
 def act_half(rest: str) -> None:
     tell("To begin with,")
     act_silent(rest)
+
+
+def act_obliging(rest: str) -> None:
+    tell("To begin with,")
+    while (message := read()).get("request", {}).get("subtype") != "interrupt":
+        pass
+    write({"type": "control_response", "response": {"subtype": "success", "request_id": message["request_id"]}})
+    tell("I stop.")
+    end(is_error=True, subtype="error_during_execution", terminal_reason="aborted_streaming")
+
+
+def act_sturdy(rest: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    act_half(rest)
 
 
 def act_stubborn(rest: str) -> None:

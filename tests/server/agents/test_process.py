@@ -309,15 +309,17 @@ async def test_an_interrupt_that_is_not_heard_leaves_the_turn_open(agent: Sessio
 @pytest.mark.parametrize(
     ("command", "code"),
     [
+        ("obliging", 0),
         ("half", -signal.SIGINT),
         ("silent", -signal.SIGINT),
         ("deaf", -signal.SIGINT),
+        ("sturdy", -signal.SIGTERM),
         ("stubborn", -signal.SIGKILL),
-        ("ask", 0),
+        ("ask", -signal.SIGINT),
     ],
 )
 async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, code: int) -> None:
-    agent.process.times = AT_ONCE if command == "stubborn" else HASTE
+    agent.process.times = AT_ONCE if command in ("stubborn", "sturdy") else HASTE
     agent.process.prompt(command)
     await agent.heard.next(SessionKnown)
     if command != "silent":
@@ -329,7 +331,8 @@ async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, cod
     assert [(turn.ok, turn.interrupted) for turn in ended] == [(False, True)]
     exited = agent.heard.events[-1]
     assert isinstance(exited, Exited)
-    assert exited.code == code or command == "ask"
+    assert exited.code == code
+    assert command != "obliging" or agent.heard.words == "To begin with,\nI stop.", "what it said last is kept"
     assert not lives(agent.process.pid)
 
 

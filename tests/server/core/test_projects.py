@@ -138,6 +138,38 @@ async def test_a_deleted_project_is_in_the_trash_and_everybody_knows(tmp_path: P
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
 
 
+async def test_who_follows_all_projects_and_approvals_hears_of_those_it_has_not_joined(tmp_path: Path) -> None:
+    phone, watch = Client("phone"), Client("watch")
+    async with serving(tmp_path) as server:
+        server.core.follow(("projects", "approvals"), watch)
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant"})
+        for question in ("q1", "q2"):
+            process.asks(question)
+        first = watch.of_type("permission_request")[0]["data"]["approval_id"]
+        await server.does(phone, "permission_response", project, approval_id=first, decision="allow")
+        process.ends()
+        await settled()
+        await server.does(phone, "project_delete", project)
+        heard = [one["data"].get("update_type") or one["type"] for one in watch.heard]
+        assert [what for what in heard if what != "project_state"] == [
+            "project_created",
+            "permission_request",
+            "permission_request",
+            "permission_resolved",
+            "permission_withdrawn",
+            "run_finished",
+            "project_deleted",
+        ]
+        assert watch.updates("project_created")[0]["id"] == project
+        assert [one["state"] for one in watch.updates("project_state")] == ["EXECUTING", "IDLE"]
+        before = len(watch.heard)
+        server.core.unfollow(("projects", "approvals"), watch)
+        await server.project(phone, "another")
+        assert len(watch.heard) == before
+
+
 async def test_what_was_deleted_is_gone_for_good_after_seven_days(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
@@ -286,6 +318,7 @@ async def test_what_can_not_be_read_at_all_is_put_aside_and_said(tmp_path: Path)
     (directory / "metadata.json.bak").unlink(missing_ok=True)
     async with serving(tmp_path) as server:
         assert server.core.projects.quarantined == [project]
+        assert server.core.problems() == [f"The project in {project} was damaged; it lies in quarantine."]
         assert len((await server.does(phone, "project_list"))["data"]["projects"]) == 1
     assert [one.name.startswith(project) for one in (tmp_path / "data" / "quarantine").iterdir()] == [True]
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -249,6 +250,31 @@ async def test_what_the_specifications_own_client_sends_is_understood(server: Se
         "ProjectList", "ProjectCreate", "Execute", "Execute", "ProjectList",
     ]  # fmt: skip
     assert all(command.project_id == "p1" for command in server.core.asked if isinstance(command, say.Execute))
+
+
+SPECIFICATIONS_OPTIONS = {
+    "dangerously_skip_permissions": True,
+    "allowed_tools": ["Bash(git *)", "Read"],
+    "disallowed_tools": ["WebFetch"],
+    "mcp_config": "/home/ada/mcp.json",
+    "append_system_prompt": "Be brief.",
+    "permission_mode": "acceptEdits",
+    "model": "sonnet",
+    "fallback_model": "opus",
+    "add_dirs": ["/srv/shared"],
+    "strict_mcp_config": True,
+}
+
+
+async def test_every_option_of_the_specification_arrives_as_it_was_said(server: Server) -> None:
+    await raw(
+        server,
+        json.dumps({"type": "execute", "project_id": "p1", "data": {"prompt": "x", "options": SPECIFICATIONS_OPTIONS}}),
+    )
+    [asked, _] = server.core.asked
+    assert isinstance(asked, say.Execute)
+    options = json.loads(msgspec.json.encode(asked.options))
+    assert {name: options[name] for name in SPECIFICATIONS_OPTIONS} == SPECIFICATIONS_OPTIONS
 
 
 async def test_a_message_over_the_limit_ends_the_connection_with_1009_and_no_other(

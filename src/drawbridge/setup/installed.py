@@ -56,31 +56,37 @@ import sys
 sys.path.insert(0, {copy!r})
 try:
     from drawbridge.guard.hook import run
-except Exception as problem:  # the copy is damaged: no traceback for the agent, but a line where the person looks
-    import os
-    import time
-
-    given = sys.stdin.buffer.read()
-    said = f"the guard can't be loaded: {{problem}}"
-    base = os.environ.get("XDG_STATE_HOME", "")
-    base = base if base.startswith("/") else os.path.expanduser("~/.local/state")
-    path = {log_file!r} or base + "/drawbridge/guard.log"
-    try:
-        os.write(2, f"{{said}}\\n".encode(errors="replace"))
-        if b'"drawbridge-info"' not in given:  # who looks whether this runs has found out
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
-            line = f"{{time.strftime('%Y-%m-%d %H:%M:%S')}} {agent}: failed ({fail}): {{said}}\\n"
-            os.write(log, line.encode(errors="replace"))
-    except OSError:
-        pass
-    if {closed} and b'"{before}"' in given:
-        sys.exit(2)
-    print("{{}}")
-    sys.exit()
+except Exception as problem:
+    exec({damaged!r})
 
 run({settings})
 '''
+
+DAMAGED = """\
+import os
+import time
+
+given = sys.stdin.buffer.read()
+said = f"the guard can't be loaded: {{problem}}"
+base = os.environ.get("XDG_STATE_HOME", "")
+base = base if base.startswith("/") else os.path.expanduser("~/.local/state")
+path = {log_file!r} or base + "/drawbridge/guard.log"
+try:
+    os.write(2, f"{{said}}\\n".encode(errors="replace"))
+    if b'"drawbridge-info"' not in given:  # who looks whether this runs has found out
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+        line = f"{{time.strftime('%Y-%m-%d %H:%M:%S')}} {agent}: failed ({fail}): {{said}}\\n"
+        os.write(log, line.encode(errors="replace"))
+except OSError:
+    pass
+if {closed} and b'"{before}"' in given:
+    sys.exit(2)
+print("{{}}")
+sys.exit()
+"""
+"""What a stub does whose copy is damaged: no traceback for the agent, but a line where the person looks, and a denial where
+the guard fails closed. In the stub it is a text, since that is compiled anew at each call."""
 
 
 def directory() -> Path:
@@ -134,15 +140,15 @@ def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
         value = values[name]
         values[name] = tuple(map(_absolute, value)) if isinstance(value, tuple) else _absolute(value)
     lines = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())
-    return STUB.format(
-        title=NAMES[agent],
+    damaged = DAMAGED.format(
         agent=agent,
-        copy=str(copy),
         before=next(name for name, event in EVENTS[agent].items() if event == BEFORE),
         fail=values["fail"],
         closed=values["fail"] == "closed",
         log_file=values["log_file"],
-        settings=f"{{\n{lines}}}",
+    )
+    return STUB.format(
+        title=NAMES[agent], agent=agent, copy=str(copy), damaged=damaged, settings=f"{{\n{lines}}}"
     ).encode()
 
 

@@ -25,7 +25,6 @@ class Client:
         self.outcomes, self.answered = {}, set()
 
     async def talk(self, socket):
-        """Until the run has ended; how it did."""
         self.socket = socket
         await self.say("project_list")
         while self.run not in self.outcomes:
@@ -53,9 +52,7 @@ class Client:
             case "accepted", {"run_id": run}:
                 self.run = run
             case "agent_message", {"direction": "claude", "messages": [{"type": "assistant", "message": said}]}:
-                print(
-                    *(part.get("text") or f"[{part.get('name', part['type'])}]" for part in said["content"]), sep="\n"
-                )
+                print(*(one.get("text") or f"[{one.get('name', one['type'])}]" for one in said["content"]), sep="\n")
             case "permission_request", question:
                 await self.ask(question)
             case "update", {"update_type": "run_finished", "data": {"run_id": run, "outcome": outcome}}:

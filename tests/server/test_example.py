@@ -46,6 +46,11 @@ async def until_asked(process: asyncio.subprocess.Process) -> str:
         return (await process.stdout.readuntil(b"[y/n] ")).decode()
 
 
+def test_it_has_sixty_lines() -> None:
+    _, code = CLIENT.read_text().split('"""\n', 1)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 60
+
+
 @pytest.mark.parametrize(("answer", "changed"), [("y", True), ("n", False)])
 async def test_it_runs_a_prompt_and_puts_the_agents_question_to_the_person(
     tmp_path: Path, code: Path, answer: str, changed: bool

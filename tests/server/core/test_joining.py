@@ -154,6 +154,25 @@ async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -
         process.ends()
 
 
+async def test_nothing_that_an_agent_says_makes_a_message_too_large(tmp_path: Path) -> None:
+    phone, back = Client(), Client()
+    huge = "x" * 900_000
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.says({"type": "assistant", "session_id": huge})
+        process.says({"type": "stream_event", "text": 2 * huge}, durable=False)
+        process.says({huge: huge})
+        process.asks("q1", tool=huge, given={"content": huge})
+        listed = await server.does(Client(), "project_list")
+        joined = await server.does(back, "project_join", project, after_seq=0)
+        process.ends(ok=False, error=3 * huge)
+        await until_quiet(back, records(server, project)[-1]["seq"])
+        page = await server.does(phone, "get_messages", project, limit=1_000)
+        assert all(len(frame.data) <= FRAME_BYTES for frame in [*phone.frames, *back.frames])
+        assert max(len(json.dumps(said)) for said in (listed, joined, page)) <= FRAME_BYTES
+
+
 async def test_a_client_hears_nothing_after_it_left(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:

@@ -85,10 +85,11 @@ class Process:
         asked = json.dumps(given or {"file_path": "/p/a.py"}).encode()
         self.heard(port.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
 
-    def ends(self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False) -> None:
+    def ends(
+        self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False, error: str = "it went wrong"
+    ) -> None:
         self.turn_open = False
-        error = None if ok else "it went wrong"
-        self.heard(port.TurnEnded(ok, self.launch.session_id, cost, error, interrupted=interrupted))
+        self.heard(port.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
 
     def exit(self, code: int, stderr: str = "") -> None:
         if not self.ended:

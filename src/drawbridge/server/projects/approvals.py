@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal
 
 from drawbridge.server.agents.port import Decision
 from drawbridge.server.projects import records
@@ -13,6 +13,9 @@ from drawbridge.server.projects.reviewers import Answering, Reviewers
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
+
+LONGEST_NAME: Final = 200
+"""Characters of a tool's name that lists have."""
 
 
 class Approvals:
@@ -76,7 +79,10 @@ class Approvals:
 
     def waiting(self) -> list[messages.Waiting]:
         """As lists have them."""
-        return [messages.Waiting(asked.approval.id, asked.record.tool_name, asked.created_at) for asked in self]
+        return [
+            messages.Waiting(asked.approval.id, asked.record.tool_name[:LONGEST_NAME], asked.created_at)
+            for asked in self
+        ]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """As a snapshot has them: in ``room`` bytes altogether."""

@@ -175,7 +175,9 @@ class Project:
         return None
 
     async def kill(self, asker: Subscriber) -> Answer:
-        """Ends the run with its process; returns when both are over."""
+        """Ends the run with its process; returns when both are over. It is written down then, so that the answer, which stands
+        for the record, comes in its place among the others.
+        """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
         is_first = run.stopped_as != "killed"  # who comes second waits for the same end
@@ -186,7 +188,6 @@ class Project:
             run.stop("killed")
             self._withdraw_all("killed")
             await self._worker.stop_run(run)
-        # Now, so that the answer, which stands for the record, comes in its place among the others.
         seq = self.journal.event(records.KILLED, fields, asker) if is_first and not self.history.closed else None
         return messages.updated(records.KILLED, fields, self.id, seq)
 

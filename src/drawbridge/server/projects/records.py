@@ -25,6 +25,9 @@ from drawbridge.server.protocol.subscriber import Frame
 
 REMEMBERED_REQUESTS: Final = 500
 
+LONGEST_ID: Final = 200
+"""Characters of an agent's id of a conversation; what is longer is none."""
+
 NOTHING: Final = Raw(b"null")
 
 QUESTION: Final = "permission_request"
@@ -96,7 +99,7 @@ class _OfSession(Struct):
     @property
     def id(self) -> str:
         named = self.params.get("sessionId") if isinstance(self.params, dict) else self.session_id
-        return named if isinstance(named, str) else ""
+        return named if isinstance(named, str) and len(named) <= LONGEST_ID else ""
 
 
 class _OfServer(Struct):

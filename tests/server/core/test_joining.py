@@ -163,7 +163,8 @@ async def test_nothing_that_an_agent_says_makes_a_message_too_large(tmp_path: Pa
         process.says({"type": "assistant", "session_id": huge})
         process.says({"type": "stream_event", "text": 2 * huge}, durable=False)
         process.says({huge: huge})
-        process.asks("q1", tool=huge, given={"content": huge})
+        for question in ("q1", "q2"):
+            process.asks(question, tool=huge, given={"content": huge})
         listed = await server.does(Client(), "project_list")
         joined = await server.does(back, "project_join", project, after_seq=0)
         process.ends(ok=False, error=3 * huge)

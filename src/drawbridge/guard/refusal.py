@@ -70,6 +70,14 @@ def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
     return f"{NAMES[call.agent]} was kept from changing {what} until you save it"
 
 
+def notice_of_unknown(call: Call, *, asked: bool) -> str:
+    """For those editors that do answer: why the agent stands still."""
+    what = base_names(call.paths)
+    if asked:
+        return f"{NAMES[call.agent]} asks to change {what}: another editor does not answer"
+    return f"{NAMES[call.agent]} may not change {what}: another editor does not answer"
+
+
 def shown_difference(kept: Sequence[Kept], settings: Mapping[str, Any]) -> str:
     """The unsaved changes as unified diffs of ``LARGEST_DIFFERENCE`` characters; "" if there is nothing to show."""
     hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS

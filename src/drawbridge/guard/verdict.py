@@ -23,12 +23,17 @@ def give(
     """The answer to the agent. ``answers`` are those to ``snapshot``."""
     kept = kept_by(answers, policy)
     silent = log_silent(call, answers, f"unknown = {settings['unknown']}", settings, environ)
-    if kept:
-        return _keep(call, answers, kept, settings, environ)
-    if silent and settings["unknown"] != "allow":
-        reason = refusal.unknown(call, silent)
-        return (agents.ask if settings["unknown"] == "ask" else agents.deny)(call, reason)
-    return agents.NO_OPINION
+    unknown = settings["unknown"] if silent else "allow"
+    if kept and (unknown != "deny" or settings["answer"] == "deny"):
+        answer, goes_on = _keep(call, answers, kept, settings, environ)
+        if unknown == "allow" or not goes_on:
+            return answer
+    if unknown == "allow":
+        return agents.NO_OPINION
+    asked = unknown == "ask" and call.agent != "codex"
+    shows_it = {process(found): (found.path, found.kind) for found in answers if rule.files(found)}
+    notify(shows_it.values(), refusal.notice_of_unknown(call, asked=asked))
+    return (agents.ask if asked else agents.deny)(call, refusal.unknown(call, silent))
 
 
 def _keep(
@@ -37,29 +42,30 @@ def _keep(
     kept: list[Kept],
     settings: Mapping[str, Any],
     environ: Mapping[bytes, bytes],
-) -> bytes:
+) -> tuple[bytes, bool]:
+    """The answer, and whether it lets the call go on."""
     why = ""
     if settings["answer"] == "merge":
         from drawbridge.guard import merging
 
         if merging.begin(call, kept, environ):
-            return agents.NO_OPINION
+            return agents.NO_OPINION, True
         # What can't be merged is kept as without merging: where the policy looks, and nowhere else.
         kept = kept_by(answers, rule.policy_for(call.tool, settings))
         if not kept:
-            return agents.NO_OPINION
+            return agents.NO_OPINION, True
         why = "A merge afterwards is not possible here."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
 
         saved, why = saving.first(call, kept, settings)
         if saved:
-            return agents.tell(call, saved)
+            return agents.tell(call, saved), True
     state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in kept)} ({settings['answer']})")
     asked = settings["answer"] == "ask" and call.agent != "codex"
     tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))
     reason = refusal.reason(call, kept, refusal.shown_difference(kept, settings), why)
-    return agents.ask(call, reason) if asked else agents.deny(call, reason)
+    return (agents.ask(call, reason) if asked else agents.deny(call, reason)), False
 
 
 def log_silent(

@@ -138,6 +138,29 @@ async def test_a_deleted_project_is_in_the_trash_and_everybody_knows(tmp_path: P
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
 
 
+async def test_data_that_can_not_be_moved_to_the_trash_are_not_lost(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        (await server.running(phone, project)).ends()
+        await settled()
+        kept = records(server, project)
+        (tmp_path / "data" / "trash").rmdir()
+        (tmp_path / "data" / "trash").write_text("in the way")
+        with pytest.raises(ClientError) as error:
+            await server.does(phone, "project_delete", project)
+        assert error.value.code == "FILE_OPERATION"
+        assert str(tmp_path) not in error.value.text
+        assert (await server.does(phone, "project_list"))["data"]["projects"] == []
+        assert [one["project_id"] for one in page.updates("project_deleted")] == [project], "who has joined knows"
+        assert records(server, project) == kept
+        (tmp_path / "data" / "trash").unlink()
+    async with serving(tmp_path) as server:
+        [info] = (await server.does(phone, "project_list"))["data"]["projects"]
+        assert (info["id"], info["last_seq"]) == (project, len(kept))
+
+
 async def test_who_follows_all_projects_and_approvals_hears_of_those_it_has_not_joined(tmp_path: Path) -> None:
     phone, watch = Client("phone"), Client("watch")
     async with serving(tmp_path) as server:

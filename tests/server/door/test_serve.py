@@ -369,13 +369,17 @@ async def test_what_a_client_calls_itself_can_not_forge_a_line_of_the_log(data: 
         assert not any(line.startswith("12:00:00 info    server: all is well") for line in server.errors.splitlines())
 
 
-async def test_it_can_log_into_a_file(data: Path, tmp_path: Path) -> None:
-    async with serving(data, "--log-file", tmp_path / "server.log") as server:
+async def test_it_can_log_into_a_file_as_file_environment_and_flag_say(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(f'[serve]\nlog_file = "{tmp_path / "server.log"}"\nlog_level = "error"\nmax_projects = 7\n')
+    given = {"DRAWBRIDGE_SERVE_LOG_LEVEL": "info", "DRAWBRIDGE_SERVE_LOG_FORMAT": "console"}
+    async with serving(data, "--config", config, "--log-format", "json", **given) as server:
         async with server.client() as client:
             await client.ask("hello")
         await server.end()
         assert server.errors == ""
-    assert "is connected from" in (tmp_path / "server.log").read_text()
+    lines = [json.loads(line) for line in (tmp_path / "server.log").read_text().splitlines()]
+    assert any("is connected from" in line["message"] for line in lines)
 
 
 # stats

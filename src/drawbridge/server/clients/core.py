@@ -158,13 +158,19 @@ class Core:
             await self.desk.forget(session)
             return Answer(type="project_deleted", project_id=session.id, data=data)
         project = self.projects.get(command.project_id)
-        await self.projects.delete(project)
+        try:
+            await self.projects.delete(project)
+        finally:
+            if project not in self.projects:  # also where its data could not be moved
+                self._tell_gone(project)
+        return Answer(type="project_deleted", project_id=project.id, data=data)
+
+    def _tell_gone(self, project: Project) -> None:
         gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
         joined = project.journal.joined
         for subscriber in joined.values():
             subscriber.send(gone)
         self.house.tell("projects", gone, project.path, joined)
-        return Answer(type="project_deleted", project_id=project.id, data=data)
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer:
         project = self._find(command.project_id)

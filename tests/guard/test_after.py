@@ -258,7 +258,11 @@ def test_two_editors_with_the_same_file_both_get_it(guard: Guard, project: Path)
     assert [buffer.text for buffer in buffers] == [f"ONE\ntwo\nthree\nfour\nfive{number}\n" for number in (1, 2)]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"x" * (4 * 1024 * 1024 + 1)], ids=["missing", "empty", "too large"])
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"x" * (4 * 1024 * 1024 + 1), b"caf\xe9\n"],
+    ids=["missing", "empty", "too large", "another encoding"],
+)
 def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path, content: bytes | None) -> None:
     file = project / "a.py"
     file.unlink()
@@ -267,6 +271,13 @@ def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path,
     guard.neovim({str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
     assert "A merge afterwards is not possible here." in guard.denial(edit(str(file)), answer="merge")
     assert bases() == []
+
+
+def test_what_its_editor_has_as_no_text_is_denied_too(guard: Guard, project: Path) -> None:
+    """A notebook in VS Code, say."""
+    vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
+    assert "A merge afterwards is not possible here." in guard.denial(edit(str(project / "a.py")), answer="merge")
+    assert len(vscode.told) == 1
 
 
 def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_merging(

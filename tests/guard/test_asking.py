@@ -239,7 +239,8 @@ def test_the_person_is_asked_about_the_unknown_once_the_known_is_safe(
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    hung_beside(guard, {str(file): KEPT}, answers={"save_buffer": {"saved": True}})
+    answers = {"save_buffer": {"saved": True}, "buffer_text": {"text": "mine\n", "version": 1}}
+    hung_beside(guard, {str(file): KEPT}, answers=answers)
     said = guard.say(edit(str(file)), answer=answer, unknown="ask", deadline=DEADLINE)
     assert "could not find out in time" in decision(said, "ask")
 

@@ -34,12 +34,16 @@ KEPT_SECONDS = 24 * 60 * 60
 
 
 def begin(call: Call, kept: Sequence[Kept], environ: Mapping[bytes, bytes]) -> bool:
-    """Keeps what the files hold now. False where one can't be merged later: it is not there, too large, or not to be kept."""
+    """Keeps what the files hold now. False where one can't be merged later: it is not there, too large, no text in UTF-8 or
+    in its editor (a notebook), or not to be kept.
+    """
+    if any(buffer_text(one) is None for one in kept):
+        return False
     try:
         _forget_old(state.directory(environ, "guard", "bases"))
         for name in {one.name for one in kept}:
             base = disk_text(name)
-            if not base:
+            if not base or any("\udc80" <= letter <= "\udcff" for letter in base):
                 return False
             file = os.open(_base(call, name, environ), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(file, "wb") as opened:

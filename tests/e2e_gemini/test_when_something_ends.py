@@ -78,6 +78,8 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
     gemini = desk.gemini()
+    gemini.prompt("/ide status")
+    gemini.pane.wait_for("Connected to Neovim")  # it asks for the tools after it has opened its stream
     before = discovered()
 
     neovim.command("DrawbridgeRestart")

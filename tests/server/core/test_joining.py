@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drawbridge.errors import HistoryUnreadable
 from drawbridge.server.clients import joining
 from drawbridge.server.history.log import History
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from tests.server.schema import check_said
 from tests.waiting import PATIENCE, until
 
-from .twin import Client, records, serving, settled
+from .twin import Client, Server, records, serving, settled
 
 
 async def test_the_snapshot_and_what_follows_leave_no_gap(tmp_path: Path) -> None:
@@ -273,10 +275,13 @@ async def test_a_cursor_of_another_history_gets_the_snapshot_and_what_follows(tm
         assert page.seqs == list(range(joined["last_seq"] + 1, records(server, project)[-1]["seq"] + 1))
 
 
-STEPS = st.lists(st.sampled_from(["line", "partial", "join", "leave", "drop", "turn", "ask", "page"]), max_size=40)
+WANDERING = "line|line|partial|join|join|leave|drop|turn|ask|page|prompt|answer|kill|new session|turn ends"
+STEPS = st.lists(st.sampled_from(WANDERING.split("|")), max_size=40)
 
 
 @settings(max_examples=40)
+@example(steps=["join", "prompt"])
+@example(steps=["join", "page", "new session", "turn ends", "new session", "prompt", "drop", "join", "kill"])
 @given(steps=STEPS)
 def test_whatever_a_client_does_it_gets_each_record_once(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory
@@ -285,18 +290,27 @@ def test_whatever_a_client_does_it_gets_each_record_once(
 
 
 async def _wander(steps: list[str], folder: Path) -> None:
-    """One client comes and goes with its cursor while an agent works; at the end it has everything, in order."""
+    """One client comes and goes with its cursor while an agent works, and does things itself; at the end it has everything,
+    in order.
+    """
     owner = Client("owner")
     async with serving(folder) as server:
         project = await server.project(owner)
-        process = await server.running(owner, project)
+        await server.running(owner, project)
         cursor = 0
         got: list[int] = []
         client: Client | None = None
         for step in steps:
+            process = server.agent.latest
             match step:
+                case "line" | "partial" | "ask" | "turn ends" if not process.turn_open:
+                    await settled(turns=3)
                 case "line":
                     process.says({"type": "assistant"})
+                case "turn ends":
+                    process.ends()
+                case "prompt" | "answer" | "kill" | "new session" if client is not None:
+                    await _acts(step, server, client, project)
                 case "partial":
                     process.says({"type": "stream_event"}, durable=False)
                 case "ask":
@@ -322,8 +336,23 @@ async def _wander(steps: list[str], folder: Path) -> None:
             got += client.seqs
         last = Client("last")
         await server.does(last, "project_join", project, after_seq=cursor)
-        process.ends()
-        await settled()
+        for _ in range(50):
+            if server.agent.latest.turn_open:
+                server.agent.latest.ends()
+            await settled(turns=20)
+        assert not server.core.projects.get(project).busy
         end = records(server, project)[-1]["seq"]
-        await until_quiet(last, end)
+        if cursor < end:
+            await until_quiet(last, end)
         assert got + last.seqs == list(range(1, end + 1))
+
+
+async def _acts(what: str, server: Server, client: Client, project: str) -> None:
+    types = {"prompt": "execute", "answer": "permission_response", "kill": "agent_kill"}
+    waiting = server.core.projects.get(project).approvals.waiting()
+    data = {
+        "prompt": {"prompt": "mine"},
+        "answer": {"approval_id": waiting[0].approval_id if waiting else "none", "decision": "allow"},
+    }
+    with contextlib.suppress(ClientError):  # as where nothing runs
+        await server.does(client, types.get(what, "agent_new_session"), project, **data.get(what, {}))

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .desk import Desk
+import pytest
+
+from .desk import NOTEBOOK, Desk
 from .rig import wait_until
 
 
@@ -48,6 +50,21 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: Desk) -> None
     assert [notice.count("kept from changing a.py") for notice in desk.notices()] == [1]
     desk.ask("save_buffer", file_path=str(path))
     assert edits(desk, "PreToolUse", path) == {}
+
+
+@pytest.mark.thorough
+def test_a_notebook_is_kept_until_it_is_saved(desk: Desk) -> None:
+    """Where changes are merged too: there is no text of it that they could go into."""
+    path = desk.file("a.ipynb", NOTEBOOK)
+    desk.opens_notebook(path)
+    desk.edits_notebook(path)
+    for flags in ((), ("--answer", "merge")):
+        denied = hook(desk, "PreToolUse", "NotebookEdit", *flags, notebook_path=str(path))["hookSpecificOutput"]
+        assert denied["permissionDecision"] == "deny"
+        assert f"{path} has unsaved changes in code-server 1." in denied["permissionDecisionReason"]
+    assert path.read_text() == NOTEBOOK
+    desk.ask("save_buffer", file_path=str(path))
+    assert hook(desk, "PreToolUse", "NotebookEdit", notebook_path=str(path)) == {}
 
 
 def test_after_an_edit_the_file_shows_it_and_a_copy_is_kept(desk: Desk, home: Path) -> None:

@@ -19,16 +19,23 @@ const problems = argument.problems.map(([line, message, severity, code]) => {
   const problem = new vscode.Diagnostic(range, message, vscode.DiagnosticSeverity[severity]);
   return Object.assign(problem, { source: 'lint', code });
 });
-kept.reports.set(vscode.Uri.file(argument.path), problems);
+// VS Code tells of it a moment later, all who listen at once.
+await new Promise((told) => {
+  const listener = vscode.languages.onDidChangeDiagnostics(({ uris }) => {
+    if (!uris.some((uri) => uri.fsPath === argument.path)) return;
+    listener.dispose();
+    told();
+  });
+  kept.reports.set(vscode.Uri.file(argument.path), problems);
+});
 """
-CLEAR = "kept.reports?.clear()"
 
 
 @pytest.fixture
 def path(desk: Desk) -> Path:
     path = desk.opens(desk.file("a.lua"))
     reports(desk, path, (1, "unused name", "Warning", "E1"))
-    desk.window.run(CLEAR)
+    reports(desk, path)
     return path
 
 

@@ -125,7 +125,7 @@ class Editor:
         self.is_neovim = "-vscode-" not in path.name
         self.name = name or ("Neovim 0.12.4" if self.is_neovim else "VS Code 1.139.1")
         self.pid = pid
-        self.files = {} if files is None else files
+        self.files = {path: dict(file) for path, file in (files or {}).items()}
         self.folders = list(folders)
         self.manner = manner
         self.fresh = fresh
@@ -232,6 +232,10 @@ class Editor:
 
     def _diagnostics(self, _params: Params) -> dict[str, Any]:
         return {"new": [], "pending": False}
+
+    def _save_buffer(self, params: Params) -> dict[str, Any]:
+        self.files[params["file_path"]] |= {"modified": False}
+        return {"saved": True}
 
     def _buffer_text(self, _params: Params) -> dict[str, Any]:
         return {"text": None}

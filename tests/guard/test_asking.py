@@ -227,7 +227,7 @@ def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unkno
 def test_nothing_goes_on_where_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    neovim = hung_beside(guard, {str(file): KEPT}, answers={"save_buffer": {"saved": True}})
+    neovim = hung_beside(guard, {str(file): KEPT})
     reason = guard.denial(edit(str(file)), answer=answer, unknown="deny", deadline=DEADLINE)
     assert "could not find out in time" in reason
     assert neovim.methods == ["snapshot", "send_message"], "nothing is saved for a call that is denied"
@@ -239,8 +239,7 @@ def test_the_person_is_asked_about_the_unknown_once_the_known_is_safe(
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    answers = {"save_buffer": {"saved": True}, "buffer_text": {"text": "mine\n", "version": 1}}
-    hung_beside(guard, {str(file): KEPT}, answers=answers)
+    hung_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
     said = guard.say(edit(str(file)), answer=answer, unknown="ask", deadline=DEADLINE)
     assert "could not find out in time" in decision(said, "ask")
 

@@ -111,7 +111,7 @@ def test_of_two_editors_both_are_waited_for(guard: Guard) -> None:
 
 
 def test_the_buffer_is_saved_for_the_person(guard: Guard) -> None:
-    neovim = guard.neovim({A: KEPT}, answers={"save_buffer": {"saved": True}})
+    neovim = guard.neovim({A: KEPT})
     assert let_through(guard.say(edit(), answer="save")) == SAVED
     assert neovim.params_of("save_buffer") == [{"file_path": A}]
     assert neovim.told == []
@@ -132,7 +132,7 @@ def test_what_can_not_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> N
 
 
 def test_gemini_cli_can_not_be_told_but_goes_on(guard: Guard) -> None:
-    guard.neovim({A: KEPT}, answers={"save_buffer": {"saved": True}})
+    guard.neovim({A: KEPT})
     assert guard.say(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
 
 
@@ -145,7 +145,23 @@ def test_a_file_that_need_not_be_kept_is_not_saved_either(guard: Guard) -> None:
 def test_slow_saves_have_one_deadline_together(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than an agent waits for its hook, and the edit would go on over what is known to be unsaved."""
     monkeypatch.setattr(saving, "SAVE_DEADLINE", 1.6 * 1000 * editors.LONG)
-    answers = {"save_buffer": {"saved": True}}
     for pid in (1, 2):
-        guard.neovim({A: KEPT}, pid=pid, manner=editors.at_work, answers=answers)
+        guard.neovim({A: KEPT}, pid=pid, manner=editors.at_work)
     assert "Neovim 0.12.4 could not save a.py: no answer." in guard.denial(edit(), answer="save")
+
+
+@pytest.mark.parametrize(
+    ("answer", "where"), [("save", "the same editor"), ("save", "another editor"), ("wait", "another editor")]
+)
+def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, answer: str, where: str) -> None:
+    other = guard.neovim({A: {"current": True}}, pid=2)
+
+    def saved(_params: object) -> dict[str, Any]:
+        """And at once somebody types on."""
+        one.files[A] = {"modified": where == "the same editor", "current": True}
+        other.files[A] = {"modified": where == "another editor", "current": True}
+        return {"saved": True, "success": True}
+
+    one = guard.neovim({A: KEPT}, pid=1, answers={"save_buffer": saved, "send_message": saved})
+    assert "Nothing was written. This was typed after a save." in guard.denial(edit(), answer=answer)
+    assert len(other.told) == 1

@@ -60,7 +60,13 @@ def _keep(
 
         saved, why = saving.first(call, kept, settings)
         if saved:
-            return agents.tell(call, saved), True
+            # That took its time: somebody may have typed on, there or in another editor.
+            heard = [(found.path, found.kind) for found in answers if found.result is not None]
+            answers = rule.snapshot(heard, call.paths, settings)
+            kept = kept_by(answers, rule.policy_for(call.tool, settings))
+            if not kept:
+                return agents.tell(call, saved), True
+            why = "This was typed after a save."
     state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in kept)} ({settings['answer']})")
     asked = settings["answer"] == "ask" and call.agent != "codex"
     tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))

@@ -4,9 +4,13 @@
 const fs = require('fs/promises');
 const path = require('path');
 
+/** Links may lead in a circle. */
+const MOST_LINKS = 40;
+
 /**
  * @typedef {Object} Place
- * @property {string} name the canonical name; of a file that is not there, its nearest existing parent's and the rest
+ * @property {string} name the canonical name; of a file that is not there, its nearest existing parent's and the rest, as
+ *   whoever writes it would make it: a link that leads to nothing yet is followed
  * @property {?string} inode device and inode of a file that is there
  */
 
@@ -16,14 +20,32 @@ const path = require('path');
  */
 async function locate(file) {
   const missing = [];
-  for (let at = file; ; at = path.dirname(at)) {
+  let at = file;
+  for (let links = 0; ; ) {
     try {
       const name = path.join(await fs.realpath(at), ...missing);
       return { name, inode: missing.length ? null : await inodeOf(name) };
     } catch (error) {
-      if (path.dirname(at) === at) return { name: file, inode: null };
-      missing.unshift(path.basename(at));
+      const target = links < MOST_LINKS ? await targetOf(at) : null;
+      if (target !== null) {
+        links += 1;
+        at = target;
+      } else {
+        if (path.dirname(at) === at) return { name: file, inode: null };
+        missing.unshift(path.basename(at));
+        at = path.dirname(at);
+      }
     }
+  }
+}
+
+/** Where a link leads, or null where it is none. */
+async function targetOf(file) {
+  try {
+    const target = await fs.readlink(file);
+    return path.resolve(await fs.realpath(path.dirname(file)), target);
+  } catch {
+    return null;
   }
 }
 

@@ -18,6 +18,9 @@ fs.symlinkSync('real', at('link'));
 fs.symlinkSync('a', at('real', 'other'));
 fs.linkSync(at('real', 'a'), at('hard'));
 fs.symlinkSync('loop', at('loop'));
+fs.symlinkSync('link/new', at('dangling'));
+fs.symlinkSync(at('dangling'), at('twice'));
+fs.symlinkSync('link/../real/new', at('through'));
 
 const same = async (one, other) => isSame(await locate(one), await locate(other));
 
@@ -34,7 +37,12 @@ test('a file that is not there is found by its nearest parent that is', async ()
   assert.equal(await same(at('link', 'new', 'file'), at('real', 'new', 'other')), false);
 });
 
-test('a link that leads nowhere, or a file in the place of a directory, is a name like any other', async () => {
+test('a link to a file that is not there yet is that file', async () => {
+  for (const name of ['dangling', 'twice', 'through']) assert.ok(await same(at(name), at('real', 'new')), name);
+  assert.equal(await same(at('dangling'), at('real', 'other-new')), false);
+});
+
+test('links in a circle, or a file in the place of a directory, is a name like any other', async () => {
   assert.equal((await locate(at('loop'))).name, at('loop'));
   assert.equal((await locate(at('link', 'a', 'below'))).name, at('real', 'a', 'below'));
 });

@@ -66,7 +66,7 @@ def test_unsaved_changes_that_came_meanwhile_are_left_and_both_are_told(guard: G
         "If the person saves there, that text replaces this one; they have been told."
     )
     assert neovim.told == ["a.py changed on disk (Claude Code); your text was not touched"]
-    assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim;"]
+    assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
 
 
 def test_after_a_command_it_is_not_said_that_it_wrote_the_file(guard: Guard) -> None:

@@ -82,7 +82,7 @@ def _about_kept(
             )
             continue
         reason = f" A merge was not possible: {why}." if why else ""
-        state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor};{reason}")
+        state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
         said = f"{agent}'s change of {name} can't be merged" if why else f"{name} changed on disk{who}"
         notify([one.socket], f"{said}; your text was not touched")
         if edited or not hidden.hides(one.name):

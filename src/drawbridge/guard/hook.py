@@ -30,7 +30,7 @@ UNCHECKED = (
     "Drawbridge could not check whether this would hit unsaved work, and is set to let nothing through then. Nothing was "
     "written. `drawbridge info` says what is wrong."
 )
-BAD_PATH = "The path holds a line break or a NUL byte. Nothing was written; name the file without it."
+BAD_PATH = "The path holds a line break, a NUL byte or half a character. Nothing was written; name the file without it."
 
 
 def run(settings: Settings) -> NoReturn:
@@ -88,7 +88,7 @@ def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> b
 
 def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     for path in call.paths:
-        if "\0" in path or "\n" in path:
+        if "\0" in path or "\n" in path or not _can_be_a_name(path):
             if call.event == agents.BEFORE and call.kind == agents.EDIT:
                 return agents.deny(call, BAD_PATH)
             return agents.NO_OPINION
@@ -102,6 +102,15 @@ def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes
     from drawbridge.guard import events
 
     return events.answer(call, sockets, settings, environ)
+
+
+def _can_be_a_name(path: str) -> bool:
+    """Bytes that are no UTF-8 may be in one, halves of characters not: no editor can be asked about those."""
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _before_edit(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.server.projects.ceilings import Ceilings
+from drawbridge.server.projects.checkpoints import Checkpoints
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
-from tests.server.core.twin import Client, Server, serving
+from tests.server.core.twin import Client, Server, records, serving
 from tests.waiting import until
 
 
@@ -105,6 +108,29 @@ async def test_while_a_run_is_taken_back_nothing_else_is_done_with_the_project(w
         assert (server.root / "one" / "poem.txt").read_text() == "one\n"
         assert len(phone.of_type("run_reverted") + phone.updates("run_reverted")) == 1
         await server.does(page, "project_delete", project)
+
+
+async def test_the_server_does_not_end_in_the_midst_of_taking_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git would be ended with it, and files were half as they had been."""
+    phone, begun, run_git = Client(), asyncio.Event(), Checkpoints._run
+
+    async def slowly(checkpoints: Checkpoints, words: Sequence[str], *more: Any) -> Any:
+        if words[0] == "apply":
+            begun.set()
+            await asyncio.sleep(0.05)
+        return await run_git(checkpoints, words, *more)
+
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        monkeypatch.setattr(Checkpoints, "_run", slowly)
+        taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
+        await begun.wait()
+        await server.core.close("the server is ending")
+        assert (server.root / "one" / "poem.txt").read_text() == "one\n"
+        assert (await taking_back)["data"]["update_type"] == "run_reverted"
+        assert [one for one in records(server, project) if one["message"].get("subtype") == "run_reverted"]
 
 
 async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path) -> None:

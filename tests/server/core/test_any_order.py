@@ -49,6 +49,7 @@ class World:
         self.people = [Client("phone"), Client("page")]
         self.model = Model()
         self.codes: set[str] = set()
+        self.choosing: list[asyncio.Task[Any]] = []
         self._slot_back: Callable[[], None] | None = None
         self.server = Server(folder, LIMITS)
 
@@ -143,7 +144,8 @@ async def person_does(what: str, world: World) -> None:
         case "kill" | "interrupt" | "new session":
             await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
-            await server.does(page, "set_mode", project, mode="plan")
+            # It waits for an agent that is being started; the world does not.
+            world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
         case "delete" if world.project.busy:
             await server.does(page, "project_delete", project)
         case "allow" | "deny" if open_questions:
@@ -199,6 +201,8 @@ async def play(steps: list[str], folder: Path) -> None:
         assert_states(person)
     await world.server.core.close("the server is ending")
     assert world.process is None, "no process is left"
+    for said in await asyncio.gather(*world.choosing, return_exceptions=True):
+        assert isinstance(said, dict) or (isinstance(said, ClientError) and said.code == "PROJECT_NOT_FOUND"), said
 
 
 def answers(server: Server) -> list[str]:

@@ -275,13 +275,13 @@ class Core:
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
         mode = checked_mode(self.house.ceilings, command.mode, "data.mode")
-        await project.set_options(msgspec.structs.replace(project.data.options, permission_mode=mode))
+        await project.set_options(permission_mode=mode)
         return messages.OK
 
     async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
         model = checked_model(self.house.ceilings, command.model, "data.model")
-        await project.set_options(msgspec.structs.replace(project.data.options, model=model))
+        await project.set_options(model=model)
         return messages.OK
 
     # Conversations.

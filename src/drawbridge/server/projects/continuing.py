@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from drawbridge.errors import DrawbridgeError
 from drawbridge.server.projects import metadata
 from drawbridge.server.projects.run import Order, Run
 from drawbridge.server.protocol import messages
@@ -126,8 +127,8 @@ class Continuing:
         )
         try:
             self._employer.execute(order, None, queue=True)
-        except ClientError as error:
-            logger.warning("%s: it does not go on yet: %s", self._employer.id, error.text)
+        except (ClientError, DrawbridgeError) as error:
+            logger.warning("%s: it does not go on yet: %s", self._employer.id, error)
             self._employer.data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._look_again(LOOK_SECONDS)
             return

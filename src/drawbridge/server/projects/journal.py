@@ -79,7 +79,9 @@ class Journal:
     def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
         if self.history.closed:
             return
-        self._house.broadcast([one for one in self.subscribers.values() if one is not besides], frame)
+        audience = [one for one in self.subscribers.values() if one is not besides]
+        if audience:  # nobody has joined what is read again, in a thread that is not the sockets'
+            self._house.broadcast(audience, frame)
         if topic:
             known = self.joined if besides is None else {**self.joined, besides.id: besides}
             self._house.tell(topic, frame, Path(self.data.path), known)

@@ -54,7 +54,9 @@ class Project:
         self.checkpoints = Checkpoints(self.path, data.id)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
-        self._reverting = False
+        self._reverting = asyncio.Lock()
+        self._choosing = asyncio.Lock()
+        """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(self, house.limits.continue_limited)
 
@@ -208,16 +210,15 @@ class Project:
     async def revert(self, run_id: str, asker: Subscriber) -> Answer:
         """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
         self.check_at_rest()
-        self._reverting = True
-        try:
-            changes = await self.checkpoints.revert(run_id)
-        except Changed as error:
-            text = f"The same lines were changed since, in {error}. Nothing was taken back."
-            raise ClientError("CHANGED_SINCE", text, details={"paths": error.paths, "lines": error.lines}) from None
-        finally:
-            self._reverting = False
-        reverted = messages.RunReverted(run_id, asker.name, changes.files)
-        seq = self.journal.event(records.REVERTED, reverted, asker)
+        async with self._reverting:
+            try:
+                changes = await self.checkpoints.revert(run_id)
+            except Changed as error:
+                text = f"The same lines were changed since, in {error}. Nothing was taken back."
+                details = {"paths": error.paths, "lines": error.lines}
+                raise ClientError("CHANGED_SINCE", text, details=details) from None
+            reverted = messages.RunReverted(run_id, asker.name, changes.files)
+            seq = self.journal.event(records.REVERTED, reverted, asker)
         return messages.updated(records.REVERTED, reverted, self.id, seq)
 
     async def resume(self, session_id: str, *, fork: bool) -> None:
@@ -231,15 +232,18 @@ class Project:
         self.publish_state()
         await self._worker.end()
 
-    async def set_options(self, options: port.Options) -> None:
-        """What later runs begin with; mode and model also of the one that is at work."""
-        try:
-            await self._worker.change(options)
-        except port.AgentRefused as error:
-            raise ClientError("NOT_SUPPORTED", f"The agent did not take it: {error}. It goes on as before.") from None
-        self.journal.check_there()
-        self.data.options = options
-        self.journal.save()
+    async def set_options(self, **chosen: str) -> None:
+        """What later runs begin with, and the one that is at work: its ``permission_mode``, its ``model``."""
+        async with self._choosing:
+            options = msgspec.structs.replace(self.data.options, **chosen)
+            try:
+                await self._worker.change(options)
+            except port.AgentRefused as error:
+                text = f"The agent did not take it: {error}. It goes on as before."
+                raise ClientError("NOT_SUPPORTED", text) from None
+            self.journal.check_there()
+            self.data.options = options
+            self.journal.save()
 
     def _running(self) -> Run:
         if self.run is None:
@@ -250,7 +254,7 @@ class Project:
         """Raises ``ClientError`` unless it is."""
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was changed.", retryable=True)
-        if self._reverting:
+        if self._reverting.locked():
             raise ClientError("PROCESS_ACTIVE", "A run is being taken back here. Nothing was changed.", retryable=True)
 
     # A run's life, told by the worker.
@@ -358,10 +362,12 @@ class Project:
         """The server ends. Runs are told, processes ended, the history closed."""
         waiting, self.queue = list(self.queue), deque()
         self.continuing.close()
-        if self.run is not None:
-            self.run.stop("interrupted")
+        if self.run is not None and not self.run.stop("interrupted"):
+            self._give_up_slot()  # else the end of another one's run would begin it
         self._withdraw_all(reason)
         await self._worker.close()
+        async with self._reverting:
+            pass  # ended in the midst of it, git would leave some files as they were and some not
         for run in [*([self.run] if self.run else []), *waiting]:
             self.ended(run, "interrupted", None, None)
         self.journal.save()

@@ -74,6 +74,7 @@ class Upkeep:
             await asyncio.to_thread(self._projects.make_room)
         for project in await self._projects.read_again():
             logger.info("the project in %s can be read again", project.id)
+            project.continuing.look()
             created = records.update_frame(project.id, "project_created", project.info())
             self._house.tell("projects", created, project.path, {})
 

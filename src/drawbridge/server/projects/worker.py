@@ -82,7 +82,7 @@ class Worker:
         self._checkpoints = checkpoints
         self._looking_back: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
-        """Held while a process is started or ended: one after the other, however long each takes."""
+        """Held while a run is begun or a process ended: one after the other, however long each takes."""
 
     def begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         """Gives ``run``'s prompt to the agent; its end is told by ``ended``, whatever happens."""
@@ -92,11 +92,11 @@ class Worker:
         self.spawn(self._begin(run, agent, options, session_id, fork_from))
 
     async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
-        await self._checkpoint(run.id, "before")
-        if self._run is not run:  # it was killed meanwhile
-            return None
         try:
             async with self._changing:
+                await self._checkpoint(run.id, "before")
+                if self._run is not run:  # it was killed meanwhile
+                    return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
                 budgeted = options.max_budget_usd is not None
                 if self._process is None or self._kind != (agent, options) or fork_from or budgeted:
@@ -227,15 +227,17 @@ class Worker:
 
     async def change(self, options: port.Options) -> None:
         """Other options: mode and model at once, the rest with the next process. Raises ``AgentRefused``."""
-        if self._process is None or self._kind is None:
+        async with self._changing:
+            process, kind = self._process, self._kind
+        if process is None or kind is None:
             return
-        agent, before = self._kind
-        if options.permission_mode and options.permission_mode != before.permission_mode:
-            await self._process.set_mode(options.permission_mode)
-        if options.model and options.model != before.model:
-            await self._process.set_model(options.model)
-        if self._kind is not None:
-            mode, model = options.permission_mode or before.permission_mode, options.model or before.model
+        agent, before = kind
+        mode, model = options.permission_mode or before.permission_mode, options.model or before.model
+        if mode and mode != before.permission_mode:
+            await process.set_mode(mode)
+        if model and model != before.model:
+            await process.set_model(model)
+        if self._process is process and self._kind is not None:
             self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
 
     async def stop_run(self, run: Run) -> None:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 PIECES = re.compile(r"""[^\s;&|()<>"'`,:={}]+""")
 QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
+OPTION = re.compile(r"-[A-Za-z](.+)")
 BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
+DEEPEST = 4
+"""Braces in braces; a person nests two."""
+
 UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd|find|xargs)\b|\s-C\b|--directory\b")
 
 
@@ -28,7 +32,7 @@ def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
     command = command.replace("\0", " ").encode(errors="replace").decode()  # what no shell would take, nor a path
     words = set(_words(command))
     places = {place for word in words for place in _places(os.path.join(directory, word))}
-    patterns = [BRACES.sub("*", word) for word in words if any(mark in word for mark in "*?[{")]
+    patterns = [_pattern(word) for word in words if any(mark in word for mark in "*?[{")]
     ends = {os.path.basename(word) for word in words} if UNSURE.search(command) else set()
     return [
         name
@@ -47,10 +51,19 @@ def _words(command: str) -> Iterator[str]:
         yield from words
     except ValueError:  # a quote that is not closed: it may be part of a text that is handed to a program
         yield from command.split()
-    yield from PIECES.findall(command)
-    yield from PIECES.findall(command.replace("\\", ""))
+    for piece in PIECES.findall(command) + PIECES.findall(command.replace("\\", "")):
+        yield piece
+        if option := OPTION.fullmatch(piece):
+            yield option[1]
     for quoted in QUOTED.findall(command):
         yield from filter(None, quoted)
+
+
+def _pattern(word: str) -> str:
+    """As Python's patterns have it: of braces whatever may stand there."""
+    for _ in range(DEEPEST):
+        word = BRACES.sub("*", word)
+    return word.replace("[^", "[!")
 
 
 def _places(path: str) -> set[str | tuple[int, int]]:

@@ -54,6 +54,22 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_pa
         server.agent.latest.ends()
 
 
+async def test_a_late_answer_is_told_what_became_of_the_question_after_a_restart_too(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        answered = await asked(server, phone, project)
+        await server.does(phone, "permission_response", project, approval_id=answered, decision="deny")
+        server.agent.latest.asks("q2")
+        waiting = str(phone.of_type("permission_request")[-1]["data"]["approval_id"])
+    async with serving(tmp_path) as server:
+        expected = {answered: {"by": "phone", "decision": "deny"}, waiting: {"reason": "the server is ending"}}
+        for approval, details in expected.items():
+            with pytest.raises(ClientError) as late:
+                await server.does(page, "permission_response", project, approval_id=approval, decision="allow")
+            assert (late.value.code, late.value.details) == ("APPROVAL_RESOLVED", details)
+
+
 async def test_an_edited_input_and_a_reason_reach_the_agent(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -336,11 +336,7 @@ async def _wander(steps: list[str], folder: Path) -> None:
             got += client.seqs
         last = Client("last")
         await server.does(last, "project_join", project, after_seq=cursor)
-        for _ in range(50):
-            if server.agent.latest.turn_open:
-                server.agent.latest.ends()
-            await settled(turns=20)
-        assert not server.core.projects.get(project).busy
+        await _comes_to_rest(server, project)
         end = records(server, project)[-1]["seq"]
         if cursor < end:
             await until_quiet(last, end)
@@ -356,3 +352,11 @@ async def _acts(what: str, server: Server, client: Client, project: str) -> None
     }
     with contextlib.suppress(ClientError):  # as where nothing runs
         await server.does(client, types.get(what, "agent_new_session"), project, **data.get(what, {}))
+
+
+async def _comes_to_rest(server: Server, project: str) -> None:
+    for _ in range(50):
+        if server.agent.latest.turn_open:
+            server.agent.latest.ends()
+        await settled(turns=20)
+    assert not server.core.projects.get(project).busy

@@ -22,7 +22,7 @@ class Approvals:
     """Iterates over the open ones, the oldest first. ``answering``: what an editor's answer goes to, as a client's does."""
 
     def __init__(self, project_id: str, journal: Journal, reviewers: Reviewers, answering: Answering) -> None:
-        self.questions = Questions()
+        self.questions = Questions(journal.memory.verdicts)
         self._project_id = project_id
         self._journal = journal
         self._reviewers = reviewers
@@ -49,7 +49,7 @@ class Approvals:
 
     def let_go(self) -> None:
         """The server ends: what is open stays so in the history."""
-        self.questions = Questions()
+        self.questions = Questions(self._journal.memory.verdicts)
 
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
         """The first answer: it is in the history and told to the others. Raises ``ClientError`` for any other."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from drawbridge.approval import Approval, State
 from drawbridge.server.agents.port import Decision, Question
@@ -43,9 +43,10 @@ class Asked:
 
 
 class Questions:
-    """Iterates over the open ones, the oldest first."""
+    """Iterates over the open ones, the oldest first. ``before``: what became of those of earlier lives of the server."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Mapping[str, records.Verdict]) -> None:
+        self._before = before
         self._open: dict[str, Asked] = {}
         self._settled: OrderedDict[str, Approval[Decision]] = OrderedDict()
 
@@ -86,15 +87,22 @@ class Questions:
         return True
 
     def _too_late(self, approval_id: str) -> ClientError:
+        verdict = self._verdict(approval_id)
+        if verdict is None:
+            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
+        if verdict.decision is None:
+            reason = {"reason": verdict.reason}
+            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+        given = {"by": verdict.by, "decision": verdict.decision}
+        return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has answered already.", details=given)
+
+    def _verdict(self, approval_id: str) -> records.Verdict | None:
         settled = self._settled.get(approval_id)
         if settled is None:
-            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
+            return self._before.get(approval_id)
         if settled.answer_given is None:
-            reason = {"reason": settled.reason}
-            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
-        word = "allow" if settled.answer_given.allow else "deny"
-        who = settled.answered_by
-        return ClientError("APPROVAL_RESOLVED", f"{who} has answered already.", details={"by": who, "decision": word})
+            return records.Verdict(reason=settled.reason)
+        return records.Verdict(settled.answered_by, "allow" if settled.answer_given.allow else "deny")
 
     def _settle(self, asked: Asked) -> None:
         del self._open[asked.approval.id]

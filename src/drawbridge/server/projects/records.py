@@ -25,6 +25,8 @@ from drawbridge.server.protocol.subscriber import Frame
 
 REMEMBERED_REQUESTS: Final = 500
 
+REMEMBERED_VERDICTS: Final = 50
+
 LONGEST_ID: Final = 200
 """Characters of an agent's id of a conversation; what is longer is none."""
 
@@ -191,6 +193,14 @@ def request_key(request_id: str, text: str) -> str:
     return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
+class Verdict(Struct, frozen=True, omit_defaults=True):
+    """What became of a question: ``by`` whom and how (``decision``) it was answered, or the ``reason`` it was taken back."""
+
+    by: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+
+
 class Memory(Struct):
     """What follows from the records up to ``seq``."""
 
@@ -202,6 +212,8 @@ class Memory(Struct):
     """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}
     """Those that wait → their run."""
+    verdicts: dict[str, Verdict] = {}
+    """Of those that were settled, the newest last."""
     agent: str = ""
     """Whose conversation ``session_id`` is; empty: not known."""
     last_outcome: str | None = None
@@ -246,8 +258,11 @@ class Memory(Struct):
                 self.agent = agent
             case _OfQuestion(approval_id, run_id):
                 self.approvals[approval_id] = run_id
-            case _OfVerdict(approval_id):
+            case _OfVerdict(approval_id, by, decision, reason):
                 self.approvals.pop(approval_id, None)
+                self.verdicts.setdefault(approval_id, Verdict(by, decision, reason))
+                while len(self.verdicts) > REMEMBERED_VERDICTS:
+                    del self.verdicts[next(iter(self.verdicts))]
             case _OfConversation(session_id, agent):
                 self.session_id = session_id
                 self.agent = agent or self.agent
@@ -287,6 +302,9 @@ class _OfQuestion(Struct):
 
 class _OfVerdict(Struct):
     approval_id: str
+    by: str | None = None
+    decision: str | None = None
+    reason: str | None = None
 
 
 class _OfConversation(Struct):

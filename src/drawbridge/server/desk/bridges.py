@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
+from drawbridge.approval import State
 from drawbridge.server.agents.port import Decision, Proposal, Question
 from drawbridge.server.desk import hook_events
 from drawbridge.server.desk.desk import Desk
@@ -148,6 +149,8 @@ class Bridges:
     def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
         shown = self._lines[_key(editor), said.id] = BridgeLine(editor, said)
         agent = AGENTS.get(said.agent)
+        if self._desk.closed:
+            return None
         if agent is not None:
             return self._ask(editor, shown, agent)
         for session in self._desk:
@@ -202,6 +205,8 @@ class Bridges:
         if shown.session is None or shown.asked is None:
             shown.decided = True
             return True
+        if shown.session.history.closed and shown.asked.approval.state is not State.ANSWERED:
+            return True  # nobody here decides it any more
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             shown.session.answer_by(shown, shown.asked.approval.id, decision(shown.asked, text), Person(name))

@@ -11,9 +11,9 @@ import logging
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -74,6 +74,8 @@ class Follower:
         self.facts = facts
         session.prompts.sent, session.prompts.save = facts.sent, self.save
         self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._call: Callable[[], None] | None = None
+        """Whose turn it is, once what stands before it was read."""
         self._file: TranscriptFile | None = None
         self._seen = False
         self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -135,11 +137,19 @@ class Follower:
                     call, text = await self._calls.get()
             except TimeoutError:
                 call, text = self._look, ""
+            self._call = call
             try:
                 await self._read_until(text)
-                call()
-            except Exception:  # a fault of ours: this session may be told wrongly, the others go on
+            except Exception:
                 logger.exception("%s: a fault of ours", self.session.id)
+            self._do(call)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._call = None
+        try:
+            call()
+        except Exception:  # a fault of ours: this session may be told wrongly, the others go on
+            logger.exception("%s: a fault of ours", self.session.id)
 
     def _look(self) -> None:
         """Whether the agent is still there: killed, it tells nobody."""
@@ -173,10 +183,18 @@ class Follower:
                 self.session.publish_state()
         self._seen = True
 
-    async def close(self, reason: str) -> None:
+    def hurry(self) -> None:
+        """What waits for its turn has it now, whatever may stand before it."""
+        if self._call is not None:
+            self._do(self._call)
+        while not self._calls.empty():
+            self._do(self._calls.get_nowait()[0])
+
+    def close(self, reason: str) -> asyncio.Future[None]:
+        """Nothing follows any more from now on; what is returned is done when that is over too."""
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
         self.session.close(reason)
+        return self._task
 
 
 class Desk:
@@ -186,6 +204,8 @@ class Desk:
         self._place = data / "desk"
         self._house = house
         self._fsync = fsync
+        self.closed = False
+        """The server ends: who comes now waits for the next one."""
         self._followers: dict[str, Follower] = {}
         self._discarding: set[asyncio.Task[None]] = set()
 
@@ -283,28 +303,35 @@ class Desk:
         over = len(self._followers) - MOST + 1
         ended = [follower for follower in self._followers.values() if follower.session.ended]
         for follower in ended[: max(0, over)]:
-            del self._followers[follower.session.id]
             task = asyncio.get_running_loop().create_task(self._discard(follower))
             self._discarding.add(task)
             task.add_done_callback(self._discarding.discard)
 
     async def forget(self, session: DeskSession) -> None:
         """Out of the list, with its history. One whose agent goes on is back when that tells something."""
-        await self._followers[session.id].up_to_date()  # a hook whose question waits for its turn is answered, too
-        follower = self._followers.pop(session.id, None)
-        if follower is not None:
+        follower = self._followers[session.id]
+        await follower.up_to_date()
+        if self._followers.get(session.id) is follower:
             await self._discard(follower)
 
-    async def _discard(self, follower: Follower) -> None:
+    def _discard(self, follower: Follower) -> Coroutine[Any, Any, None]:
+        """It is none of ours any more when this returns, and its agent, which may be heard of again at any moment, begins
+        anew where it was. What is returned removes what is left.
+        """
         session, reason = follower.session, "it was taken from the list"
+        del self._followers[session.id]
+        follower.hurry()  # a hook whose question waits for its turn is answered, too
         session.settle_all(reason)
-        await follower.close(reason)
-        # Its agent may be heard of again at any moment, and begins anew where this was.
+        closed = follower.close(reason)
         forgotten = self._place / f"{FORGOTTEN}{uuid.uuid4().hex}"
         try:
             follower.directory.rename(forgotten)
         except OSError:
             forgotten = follower.directory
+        return self._remove(session, closed, forgotten)
+
+    async def _remove(self, session: DeskSession, closed: asyncio.Future[None], forgotten: Path) -> None:
+        await asyncio.gather(closed, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
         gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
         joined = session.journal.joined
@@ -313,4 +340,6 @@ class Desk:
         self._house.tell("projects", gone, session.path, joined)
 
     async def close(self, reason: str) -> None:
-        await asyncio.gather(*self._discarding, *(follower.close(reason) for follower in self._followers.values()))
+        self.closed = True
+        followers = [follower.close(reason) for follower in self._followers.values()]
+        await asyncio.gather(*self._discarding, *followers, return_exceptions=True)

@@ -130,6 +130,9 @@ class DeskSocket:
         except ValueError:
             line.settled()
             raise
+        if self._desk.closed:
+            await reader.read()  # it comes again, to the next server
+            return
         follower = self._desk.hook(event, said.pid)
         if follower is None:
             line.settled()

@@ -1,0 +1,184 @@
+"""A session is taken from the list, or the server ends, while hooks and bridges go on talking."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.server.desk import desk as desk_module
+from drawbridge.server.desk import hook_events
+from drawbridge.server.desk.desk import Follower
+from drawbridge.server.desk.session import DeskSession
+from tests.waiting import PATIENCE, until
+
+from .socket_rig import Line, Session, SocketDesk, socket_desk
+from .test_bridges import MINE, bridge, proposed
+from .test_sessions import COMMAND
+
+GEMINI = "Gemini CLI"
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
+    async with socket_desk(tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def file(desk: SocketDesk) -> Path:
+    file = desk.folder / "a.py"
+    file.write_text("one\ntwo\n")
+    return file
+
+
+async def history(desk: SocketDesk, session: Session) -> list[int]:
+    return [one["seq"] for one in (await desk.does("get_messages", session.project, after_seq=0))["data"]["messages"]]
+
+
+# Taken from the list.
+
+
+@pytest.mark.parametrize("how", ["taken", "gives way"])
+async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Where the first one was: what is removed is not the new one's history."""
+    session, settle_all = Session(desk), DeskSession.settle_all
+    event = hook_events.read(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
+    begun = desk.server.core.desk.hook
+
+    def meanwhile(closed: DeskSession, *reason: str) -> None:
+        settle_all(closed, *reason)
+        if reason:
+            asyncio.get_running_loop().call_soon(begun, event, session.pid)
+
+    await session.tells("SessionEnd", reason="exit")
+    monkeypatch.setattr(DeskSession, "settle_all", meanwhile)
+    if how == "taken":
+        await desk.does("project_delete", session.project)
+    else:
+        monkeypatch.setattr(desk_module, "MOST", 2)
+        for another in (Session(desk), Session(desk)):
+            await another.tells("SessionEnd", reason="exit")
+    await until(lambda: desk.client.updates("project_deleted"))
+    assert (await desk.info(session))["desk"]["state"] == "finished"
+    assert (desk.server.folder / "data" / "desk" / session.project / "metadata.json").exists()
+    assert await history(desk, session)
+
+
+async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_begun_anew(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, up_to_date, second = Session(desk), Follower.up_to_date, asyncio.Event()
+
+    async def slowly(follower: Follower) -> None:
+        await up_to_date(follower)
+        if second.is_set():
+            second.clear()
+            async with asyncio.timeout(PATIENCE):
+                await second.wait()
+        second.set()
+
+    await session.tells("Stop")
+    monkeypatch.setattr(Follower, "up_to_date", slowly)
+    second.set()
+    late = asyncio.create_task(desk.does("project_delete", session.project))
+    await until(lambda: not second.is_set())
+    monkeypatch.setattr(Follower, "up_to_date", up_to_date)
+    await desk.does("project_delete", session.project)
+    await session.tells("UserPromptSubmit", prompt="Again")
+    second.set()
+    await late
+    assert (await desk.info(session))["desk"]["state"] == "working"
+
+
+async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_the_list_is_answered(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, up_to_date, reading = Session(desk), Follower.up_to_date, asyncio.Event()
+
+    async def for_ever(follower: Follower, text: str) -> None:
+        reading.set()
+        await asyncio.Event().wait()
+
+    async def asked_meanwhile(follower: Follower) -> None:
+        await up_to_date(follower)
+        monkeypatch.setattr(Follower, "_read_until", for_ever)
+        for hook in hooks:
+            payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
+            hook.say(type="hook", pid=session.pid, payload=payload)
+        await until(lambda: reading.is_set() and follower._calls.qsize())
+
+    await session.tells("Stop")
+    async with Line.open() as first, Line.open() as second:
+        hooks = [first, second]
+        monkeypatch.setattr(Follower, "up_to_date", asked_meanwhile)
+        await desk.does("project_delete", session.project)
+        for hook in hooks:
+            assert await hook.hear() is None, "the dialog of the agent is open: it decides"
+
+
+async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_from_the_list(
+    desk: SocketDesk, file: Path
+) -> None:
+    async with bridge(desk) as neovim:
+        proposed(neovim, file, agent=GEMINI)
+        await until(lambda: desk.questions, "the question")
+        (session,) = desk.server.core.desk
+        await desk.does("project_delete", session.id)
+        neovim.say(type="decided", id="7", text=MINE)
+        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+
+
+# The server ends.
+
+
+@contextlib.asynccontextmanager
+async def ended(desk: SocketDesk) -> AsyncIterator[None]:
+    """The sessions are closed; the socket is open still, as while agents are being ended."""
+    await desk.server.core.desk.close("the server is ending")
+    yield
+
+
+async def test_what_is_decided_in_an_editor_as_the_server_ends_holds(desk: SocketDesk, file: Path) -> None:
+    async with bridge(desk) as neovim:
+        proposed(neovim, file, agent=GEMINI)
+        await until(lambda: desk.questions, "the question")
+        async with ended(desk):
+            neovim.say(type="decided", id="7", text=MINE)
+            assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+
+
+async def test_what_a_client_has_answered_stays_answered_as_the_server_ends(desk: SocketDesk, file: Path) -> None:
+    async with bridge(desk) as neovim:
+        proposed(neovim, file, agent=GEMINI)
+        await until(lambda: desk.questions, "the question")
+        await desk.answers(desk.questions[0])
+        assert (await neovim.hear() or {})["type"] == "answer"
+        async with ended(desk):
+            neovim.say(type="decided", id="7", text=MINE)
+            assert await neovim.hear() == {"type": "ruling", "id": "7", "won": False}
+
+
+async def test_who_comes_as_the_server_ends_waits_for_the_next_one(
+    desk: SocketDesk, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = Session(desk)
+    async with bridge(desk) as neovim, Line.open() as hook:
+        proposed(neovim, file, agent=GEMINI)
+        await until(lambda: desk.questions, "the question")
+        async with ended(desk):
+            proposed(neovim, file, new_text=MINE, agent=GEMINI)
+            payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
+            hook.say(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
+            assert await hook.hears_nothing()
+            assert await neovim.hears_nothing()
+            assert len(desk.questions) == 1
+            assert not (desk.server.folder / "data" / "desk" / session.project).exists()
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import HistoryNotWritten, NotPrivate
-from drawbridge.server.clients.client import INBOX
+from drawbridge.server.clients.client import ASIDE, INBOX
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
@@ -393,3 +393,18 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
         say.parse(text)
     except ClientError:
         say.request_id_of(text)
+
+
+async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:
+    """Its token was revoked while its requests waited for others of its own."""
+    server.core.go_on.clear()
+    async with connected(server.url, TOKEN) as client:
+        for _ in range(ASIDE + 1):
+            await client.tell("agent_kill", {}, "p1")
+        await client.tell("execute", {"prompt": "x"}, "p1")
+        await until(lambda: len(server.core.asked) == ASIDE)
+        (inside,) = server.site.clients.values()
+        inside.dismiss(ClientError("TOKEN_REVOKED", "This device's token was revoked."))
+        server.core.go_on.set()
+        await inside.done()
+    assert len(server.core.asked) == ASIDE

@@ -232,6 +232,19 @@ async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in
         assert service.answers == [201]
 
 
+async def test_where_the_file_of_devices_is_damaged_who_was_known_is_told_and_no_run_is_disturbed(
+    tmp_path: Path, sender: Sender
+) -> None:
+    devices, told = Devices(tmp_path), notifier(tmp_path, sender)
+    device, _ = devices.add("phone", "view")
+    with Service(201).up() as service:
+        subscribed(told, Browser(), service.url, device.id)
+        told.heard(run_finished("completed"), BLOG)
+        (tmp_path / "devices.json").write_text("{")
+        told.heard(run_finished("failed"), BLOG)
+        await until(lambda: len(service.posted) == 2)
+
+
 def test_the_key_is_made_at_its_first_use_and_is_private(tmp_path: Path) -> None:
     subscriptions = Subscriptions(tmp_path)
     assert not (tmp_path / "push.json").exists()

@@ -159,6 +159,10 @@ class Devices:
             return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
         return None
 
+    def may_come(self, device_id: str) -> Identity | None:
+        """Who the device is; None where it may not come in (any more)."""
+        return self._devices[device_id].identity if self.refusal(device_id) is None else None
+
     def _is_whole(self) -> bool:
         """Looks; what is wrong with the file is said once."""
         try:

@@ -104,7 +104,7 @@ class Client:
         self._tasks: set[asyncio.Task[None]] = set()
         self._working = False
         self._held = False
-        self._closed = False
+        self._closed = self._dismissed = False
         self._asked = 0
         self._timer: asyncio.TimerHandle | None = None
         if identity is not None:
@@ -192,7 +192,8 @@ class Client:
         self._server.count_prompt(self)
 
     def dismiss(self, why: ClientError, code: int = DISMISSED) -> None:
-        """It may not stay, and is told why."""
+        """It may not stay, and is told why. What of its requests waits is not done any more."""
+        self._dismissed = True
         self._fail(why, self._correlation_id(), None, None)
         self._server.writers.flush()
         self.close(code, why.text)
@@ -267,6 +268,8 @@ class Client:
         self._begin(self._answer(command, correlation_id))
 
     async def _answer(self, command: Command, correlation_id: str) -> None:
+        if self._dismissed:
+            return
         project_id = getattr(command, "project_id", None) or None
         try:
             answer = await self._server.answer(command, self, correlation_id)

@@ -158,9 +158,8 @@ class Notifier:
         return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
 
     def _sees(self, device_id: str, directory: Path) -> bool:
-        if self._devices.refusal(device_id) is not None:
-            return False
-        return any(one.id == device_id and one.identity.sees(directory) for one in self._devices)
+        identity = self._devices.may_come(device_id)
+        return identity is not None and identity.sees(directory)
 
     def _push(self, to: Subscription, said: Notice) -> None:
         """In the thread: what is imported here takes a quarter of a second and 20 MB, and most servers never need it."""

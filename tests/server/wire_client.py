@@ -1,4 +1,6 @@
-"""A client of the agent server, as a person's program would be one; all it says and hears is held against the schema."""
+"""A client of the agent server, as a person's program would be one; all it says and hears is held against the schema, and
+the records of a project against their order.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,8 @@ class WireClient:
         self._at = 0
         self._numbers = count(1)
         self._news = asyncio.Event()
+        self._cursors: dict[str, int] = {}
+        self._joined: set[str] = set()
         self._reader = asyncio.create_task(self._read())
 
     async def tell(
@@ -37,6 +41,8 @@ class WireClient:
         parts = {"project_id": project_id, "data": data, "request_id": request_id}
         message |= {name: part for name, part in parts.items() if part is not None}
         check_asked(message)
+        if type == "project_leave":
+            self._joined.discard(project_id or (data or {})["project_id"])
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
@@ -101,6 +107,18 @@ class WireClient:
                 self._news.clear()
                 await self._news.wait()
 
+    def _check_order(self, message: Message) -> None:
+        """No record twice or out of its place; to who has joined none is missing."""
+        project, seq = message.get("project_id", ""), message.get("seq")
+        if message["type"] == "update" and message["data"]["update_type"] == "project_joined":
+            self._joined.add(project)
+            self._cursors.pop(project, None)
+        elif seq is not None:
+            before = self._cursors.get(project)
+            assert before is None or seq > before, f"record {seq} of {project} after {before}: {message}"
+            assert before is None or project not in self._joined or seq == before + 1, f"{before}, and then {seq}"
+            self._cursors[project] = seq
+
     async def _read(self) -> None:
         try:
             with contextlib.suppress(ConnectionClosed):
@@ -108,6 +126,7 @@ class WireClient:
                     message = json.loads(await self.connection.recv())
                     self.heard.append(message)
                     check_said(message)
+                    self._check_order(message)
                     self._news.set()
         finally:
             self._news.set()

@@ -125,7 +125,7 @@ class Agent:
 
 
 class Client:
-    """A subscriber that keeps what it was sent, and checks that it never misses or doubles a record."""
+    """A subscriber that keeps what it was sent."""
 
     _ids = itertools.count(1)
 

@@ -93,7 +93,10 @@ class Twin:
     async def execute(self, command: say.Execute, client: Subscriber) -> Answer:
         self.asked.append(command)
         return Answer(
-            type="accepted", project_id=command.project_id, seq=1, data=messages.Accepted(f"run_{client.name}", 0)
+            type="accepted",
+            project_id=command.project_id,
+            seq=len(self.asked),
+            data=messages.Accepted(f"run_{client.name}", 0),
         )
 
     async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer:

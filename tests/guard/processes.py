@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drawbridge.guard import hook
+from drawbridge.setup.installed import LOADER
 
 SOURCE = str(Path(hook.__file__).parents[2])
 
@@ -41,7 +42,7 @@ def fast_form(directory: Path, settings: dict[str, Any]) -> list[str]:
     """An isolated interpreter without ``site``, and a few lines that import what is cached."""
     stub = directory / "claude.py"
     stub.write_text(STUB.format(source=SOURCE, settings=settings))
-    return [sys.executable, "-I", "-S", str(stub)]
+    return [sys.executable, "-I", "-S", "-c", LOADER, str(stub)]
 
 
 def command(*flags: str) -> list[str]:

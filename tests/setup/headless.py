@@ -24,9 +24,10 @@ def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
     return [str(programs.claude()), "-p", prompt, "--permission-mode", "acceptEdits", *flags]
 
 
-def claude(model: MessagesStub, project: Path, *flags: str) -> None:
+def claude(model: MessagesStub, project: Path, *flags: str, complains: str = "") -> None:
+    """``complains``: what it says beside its answer, in part; else it has to say nothing."""
     ended = _run(claude_command(*flags), project, claude_rig.environment(model))
-    assert ended.stderr == ""
+    assert complains in ended.stderr if complains else ended.stderr == "", ended.stderr
 
 
 def gemini(model: GeminiStub, project: Path) -> None:

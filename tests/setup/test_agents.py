@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from drawbridge.guard.agents import ASKING_TOOLS, EVENTS, TOOLS
+from drawbridge.setup import installed
 from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below, stub, without_backups
 
@@ -129,7 +130,7 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
         line = handler["command"] if "args" not in handler else shlex.join([handler["command"], *handler["args"]])
         python, *words = shlex.split(line)
         assert os.path.realpath(python) == python
-        assert words == ["-I", "-S", str(stub(agent))]
+        assert words == ["-I", "-S", "-c", installed.LOADER, str(stub(agent))]
         command = ["/bin/sh", "-c", line]
         subprocess.run(command, input=event, text=True, check=True, timeout=30, cwd="/", env={}, capture_output=True)
     calls = [json.loads(line) for line in log.read_text().splitlines()]
@@ -339,7 +340,7 @@ def test_what_is_said_as_json_is_what_was_done(setup: Setup) -> None:
     did = setup("claude", "--json").facts
     assert did | {"files": [], "applied": False} == would | {"files": []}
     assert (did["target"], did["action"], did["applied"]) == ("claude", "setup", True)
-    assert did["command"][1:] == ["-I", "-S", str(stub("claude"))]
+    assert did["command"][1:] == ["-I", "-S", "-c", installed.LOADER, str(stub("claude"))]
     (change,) = [file for file in did["files"] if file["path"] == str(path)]
     assert change["change"] == "modify"
     assert change["diff"].startswith(f"--- {path}\n+++ {path}\n")

@@ -143,6 +143,19 @@ def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
         )
 
 
+@pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit", "Stop"])
+def test_a_guard_that_is_gone_is_said_and_holds_nobody_back(setup: Setup, guard: Path, event: str) -> None:
+    """Removed while an agent ran, or its settings went to another machine. Code 2 would deny every call and every prompt."""
+    setup("claude")
+    stub("claude").unlink()
+    command = installed.fast_command("claude")
+    ended = subprocess.run(
+        command, input=json.dumps({"hook_event_name": event}), text=True, capture_output=True, timeout=30
+    )
+    gone = f"{stub('claude')} is gone: run drawbridge setup again\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", gone)
+
+
 def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
     setup("claude")
     ended = subprocess.Popen([sys.executable, "-c", ""])

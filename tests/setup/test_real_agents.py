@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -216,46 +216,56 @@ def test_codex_calls_nothing_before_the_person_has_trusted_it_as_setup_says(
     assert poem.read_text() == NEW_POEM
 
 
-DAMAGED = pytest.mark.parametrize(("fail", "left"), [("open", NEW_POEM), ("closed", POEM)])
-"""``fail``, and what is in the poem where the copy of the guard is damaged."""
-
-
 def damage() -> None:
     for module in installed.directory().rglob("hook.*"):
         module.unlink()
 
 
-@DAMAGED
+def remove() -> None:
+    """Its settings went to another machine, or it was removed while the agent ran."""
+    for file in installed.directory().glob("*.py"):
+        file.unlink()
+
+
+BROKEN = pytest.mark.parametrize(
+    ("breaks", "fail", "left"), [(damage, "open", NEW_POEM), (damage, "closed", POEM), (remove, "open", NEW_POEM)]
+)
+"""What happens to the guard, its setting ``fail``, and what is in the poem after the agent's edit."""
+
+
+@BROKEN
 @pytest.mark.thorough
-def test_claude_goes_on_or_not_where_the_guard_is_damaged(setup: Setup, poem: Path, fail: str, left: str) -> None:
+def test_claude_goes_on_or_not_where_the_guard_is_broken(
+    setup: Setup, poem: Path, breaks: Callable[[], None], fail: str, left: str
+) -> None:
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--fail", fail)
-    damage()
+    breaks()
     with MessagesStub() as model:
         model.will_say(messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("Done."))
-        claude(model, poem.parent)
+        claude(model, poem.parent, complains="claude.py is gone: run drawbridge setup" if breaks is remove else "")
     assert poem.read_text() == left
     assert not any("Traceback" in request.told for request in model.requests)
 
 
-@DAMAGED
+@BROKEN
 @pytest.mark.thorough
-def test_so_does_gemini(setup: Setup, home: Path, poem: Path, fail: str, left: str) -> None:
+def test_so_does_gemini(setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str) -> None:
     settings_of_gemini(home)
     setup("gemini", "--fail", fail)
-    damage()
+    breaks()
     with GeminiStub() as model:
         model.will_say(gemini_stub.replace(poem, "two", "TWO"), gemini_stub.text("Done."))
         gemini(model, poem.parent)
     assert poem.read_text() == left
 
 
-@DAMAGED
+@BROKEN
 @pytest.mark.thorough
-def test_so_does_codex(setup: Setup, home: Path, poem: Path, fail: str, left: str) -> None:
+def test_so_does_codex(setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str) -> None:
     programs.codex()
     setup("codex", "--fail", fail)
-    damage()
+    breaks()
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
         codex(model, home, TRUSTED)
     assert poem.read_text() == left

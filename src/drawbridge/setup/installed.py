@@ -7,8 +7,8 @@
         claude.py                    the stub that Claude Code's hooks run: which copy, and with which settings
         claude-5e1f….py              the same, for the hooks of one project
 
-Agents start ``PYTHON -I -S …/guard/claude.py``: an interpreter that looks at nothing of its surroundings, and a file so
-short that reading it costs nothing (a script is compiled anew each time; what it imports is not).
+Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an interpreter that looks at nothing of its surroundings, and a
+file so short that reading it costs nothing (a script is compiled anew each time; what it imports is not).
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ for name in os.listdir(os.path.join(sys.argv[1], "drawbridge", "guard")):
 from drawbridge.guard.hook import run
 """
 """Makes the bytecode, which is taken as it is later (a copy never changes), and loads all that a call may ever load."""
+
+LOADER = (
+    "import posix, sys; p = sys.argv[1]; "
+    'posix.access(p, 4) or sys.exit(p + " is gone: run drawbridge setup again"); exec(open(p, "rb").read())'
+)
+"""Runs a stub. Not Python itself: it ends with code 2 where there is no such file, which agents take for a denial of whatever
+they do, prompts too (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to renew or
@@ -101,7 +108,7 @@ def stub_path(agent: str, project: Path | None = None) -> Path:
 
 def fast_command(agent: str, project: Path | None = None) -> list[str]:
     """The words that an agent starts the installed guard with."""
-    return [choose().path, "-I", "-S", str(stub_path(agent, project))]
+    return [choose().path, "-I", "-S", "-c", LOADER, str(stub_path(agent, project))]
 
 
 def install(agent: str, settings: Mapping[str, Any], project: Path | None = None) -> list[str]:

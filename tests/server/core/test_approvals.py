@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 
 from .twin import Client, Server, records, serving, settled
@@ -105,6 +106,30 @@ async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(t
         assert decision.updated_input is not None
         assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
         process.ends()
+
+
+@pytest.mark.parametrize("given", ['{"n":1e999}', '{"n":' + "1" * 5_000 + "}", '{"n":' + "[" * 600 + "]" * 600 + "}"])
+@pytest.mark.parametrize("how", ["updated_input", "updated_input_blob"])
+async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_question_stays_open(
+    tmp_path: Path, given: str, how: str
+) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        server.blobs.kept["b"] = given.encode()
+        before = records(server, project)
+        value = given if how == "updated_input" else '"b"'
+        data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'
+        command = commands.parse(f'{{"type":"permission_response","project_id":"{project}","data":{data}}}')
+        assert isinstance(command, commands.PermissionResponse)
+        with pytest.raises(ClientError) as refused:
+            await server.core.permission_response(command, phone)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.{how}")
+        assert (records(server, project), server.agent.latest.answers) == (before, [])
+        await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        assert len(server.agent.latest.answers) == 1
+        server.agent.latest.ends()
 
 
 async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:

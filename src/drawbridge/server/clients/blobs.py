@@ -20,6 +20,9 @@ MOST: Final = 200
 KEPT_SECONDS: Final = 3_600.0
 """From the last time that it was touched."""
 
+DEEPER: Final = 500
+"""Levels that a client's JSON may be nested less than what can be read: it goes on inside other messages."""
+
 
 class _Blob(Struct):
     size: int = 0
@@ -108,9 +111,11 @@ def no_blob() -> ClientError:
     return ClientError("BLOB_NOT_FOUND", "There is no such blob, or it has expired.", "data.blob_id")
 
 
-def json_object(data: bytes) -> Raw:
-    """What a blob holds, in one line. Raises ``ClientError``."""
+def json_object(data: bytes, field: str) -> Raw:
+    """A JSON object of a client's, in one line, which every agent can read and every history keep. Raises ``ClientError``."""
     try:
+        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
-    except (msgspec.DecodeError, RecursionError):
-        raise ClientError("VALIDATION_FAILED", "The blob is no JSON object.", field="data.updated_input_blob") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text = "it is no JSON object, is nested too deeply, or holds a number that is out of range. Nothing was done."
+        raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None

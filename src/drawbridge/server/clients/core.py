@@ -308,9 +308,11 @@ class Core:
         return messages.OK
 
     async def permission_response(self, command: commands.PermissionResponse, client: Subscriber) -> Answer:
-        updated = Raw(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None
+        updated = None
+        if command.updated_input is not None:
+            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
         if command.updated_input_blob is not None:
-            updated = json_object(self._blobs.take(command.updated_input_blob))
+            updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self._find(command.project_id)
         asked = project.questions.find(command.approval_id)

@@ -164,7 +164,12 @@ def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> 
         person.sees("legend", "What shall the drawbridge be painted with?")
         person.clicks("button:has-text('Answer')")
         person.sees(".questions .hint", "Choose an answer")
+        person.fills(".questions .own", "Not at all, ")
         person.clicks("label:has-text('Oak')")
+        person("reload")
+        person.sees("legend", "What shall the drawbridge be painted with?")
+        assert person("value", css=".questions .own") == "Not at all, ", "what was begun is there again"
+        person.fills(".questions .own", "")
         person.clicks("button:has-text('Answer')")
         person.sees(".said", "Oak it is.")
 

@@ -66,7 +66,11 @@ def test_a_new_session_begins(browser: Browser, address: str) -> None:
         person.sees(".finished")
         person.clicks("button[aria-label=Sessions]")
         person.sees("dialog .sessions", "The agent remembers none.")
+        person.runs("location.hash = '#/'")  # back, on a phone: what is asked is about this project still
+        person.loses("#prompt")
         person.clicks("dialog button:has-text('New session')")
+        person.loses("dialog")
+        person.clicks(".project")
         person.sees(".divider", "A new session begins here")
 
 
@@ -78,6 +82,7 @@ def test_a_removed_project_leaves_its_directory(
         person.clicks("dialog button:has-text('Remove')")
         person.sees(".side .empty", "No project yet.")
         person.loses(".project")
+        assert person.reads(".toast") == [], "nobody else has removed it"
     assert (directory / "notes.md").exists()
 
 

@@ -72,7 +72,7 @@ function route() {
   const id = /^#\/p\/([\w-]+)$/.exec(location.hash)?.[1];
   client.choose(id);
   if (view?.id !== id) {
-    view = id === undefined ? undefined : new ConversationView(client, id, { said, failed, sessions: () => sessions(client, said), remove: () => removeProject(client, id, home), fork });
+    view = id === undefined ? undefined : new ConversationView(client, id, { said, failed, sessions: () => sessions(client, id, said), remove: () => removeProject(client, id, home), fork });
     fill(place, view ? view.element : nothing);
   }
   frame.classList.toggle('inside', Boolean(view));

@@ -31,6 +31,8 @@ export class Client extends EventTarget {
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
     this.connection.onmessage = (message) => this._heard(message);
+    /** What this person takes off the list at this moment. @type {string | undefined} */
+    this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. @type {Unsent[]} */
     this.unsent = kept.unsent();
   }
@@ -81,10 +83,11 @@ export class Client extends EventTarget {
 
   /** One answer to an open question. @param {any} request @param {{allow: boolean, message?: string, input?: object, remember?: boolean}} answer */
   async answer({ approval_id }, { allow, message, input, remember }) {
+    const project = this._id; // a long one takes a while to be sent up, and the person may be elsewhere then
     const given = input && (await this._input(input));
     const data = { approval_id, decision: allow ? 'allow' : 'deny', message: message || undefined, remember: remember || undefined, ...given };
     try {
-      await this.connection.ask('permission_response', data, { project: this._id, lasting: true });
+      await this.connection.ask('permission_response', data, { project, lasting: true });
     } catch (error) {
       // After a break it is said again: then the first answer may have been this very one.
       const details = error instanceof RequestError && error.code === 'APPROVAL_RESOLVED' ? error.details : undefined;
@@ -95,6 +98,16 @@ export class Client extends EventTarget {
   /** A command about the project that is shown. @param {string} type @param {object} [data] */
   command(type, data) {
     return this.connection.ask(type, data, { project: this._id });
+  }
+
+  /** Takes a project off the list, or a session. */
+  async remove(/** @type {string} */ id) {
+    this._removing = id;
+    try {
+      await this.connection.ask('project_delete', {}, { project: id });
+    } finally {
+      this._removing = undefined;
+    }
   }
 
   /** A project of the same directory, where there is one. @param {any} project */
@@ -189,7 +202,7 @@ export class Client extends EventTarget {
     if (!conversation) return;
     const project = this.projects.all.get(conversation.id);
     if (!project) {
-      this._tell('gone');
+      if (this.projects.known) this._tell('gone'); // else it is joined when the list has come
       return;
     }
     const dropped = (project.first_seq ?? 1) > conversation.cursor + 1;
@@ -233,7 +246,7 @@ export class Client extends EventTarget {
       if (seq === undefined) return;
       const message = { type: 'user', message: { prompt: sent.prompt }, by: this.name, attachments: sent.attachments?.map(({ name }) => name) };
       conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
-    } else if (type === 'update' && data.update_type === 'project_deleted') this._tell('gone');
+    } else if (type === 'update' && data.update_type === 'project_deleted' && this._removing !== conversation.id) this._tell('gone');
   }
 
   /** What was not confirmed before. */
@@ -248,6 +261,7 @@ export class Client extends EventTarget {
       await this.connection.ask('execute', data, { project: one.project, id: one.id, lasting: true });
     } catch (error) {
       if (error instanceof RequestError && error.code === 'OFFLINE') return;
+      if (this.conversation?.id !== one.project && !kept.draft(one.project)) kept.keepDraft(one.project, one.prompt);
       this.dispatchEvent(new CustomEvent('refused', { detail: { prompt: one.prompt, project: one.project, error } }));
     }
     this.unsent = this.unsent.filter((other) => other !== one);

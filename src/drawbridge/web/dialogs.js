@@ -74,20 +74,20 @@ export function addProject(client, show) {
   void look();
 }
 
-/** @param {import('./client.js').Client} client @param {(words: string) => void} said */
-export function sessions(client, said) {
+/** @param {import('./client.js').Client} client @param {string} project @param {(words: string) => void} said */
+export function sessions(client, project, said) {
   const problem = h('p', { class: 'problem', role: 'alert' });
   const list = h('ul', { class: 'sessions' });
   const act = (/** @type {string} */ type, /** @type {object} */ data, /** @type {string} */ words) =>
     trying(problem, async () => {
-      await client.command(type, data);
+      await client.connection.ask(type, data, { project });
       dialog.close();
       said(words);
     });
   const fresh = button({ label: 'New session', icon: 'add', class: 'yes', onclick: () => void act('agent_new_session', {}, 'The next prompt begins a new session.') });
   const dialog = openDialog('Sessions', h('p', { class: 'hint', text: 'The agent’s conversations in this directory, those begun in a terminal too.' }), list, problem, h('footer', {}, fresh));
   void trying(problem, async () => {
-    const { data } = await client.command('session_list', { limit: 100 });
+    const { data } = await client.connection.ask('session_list', { limit: 100 }, { project });
     if (!data.sessions.length) list.append(h('li', { class: 'hint', text: 'The agent remembers none.' }));
     for (const { session_id, title, last_active, message_count, current } of data.sessions) {
       const facts = [ago(last_active), message_count === undefined || message_count === null ? '' : `${message_count} messages`].filter(Boolean).join(' · ');
@@ -105,7 +105,7 @@ export function removeProject(client, id, gone) {
   if (!project) return;
   const problem = h('p', { class: 'problem', role: 'alert' });
   const remove = () => trying(problem, async () => {
-    await client.connection.ask('project_delete', {}, { project: id });
+    await client.remove(id);
     dialog.close();
     gone();
   });

@@ -27,6 +27,7 @@ export class ApprovalCard {
     const before = kept.answer(request.approval_id);
     this._text = before.text;
     this._message = before.message ?? '';
+    this._begun = before.begun;
     this._draw();
     if (this._text !== undefined) this.edit();
     else if (this._message) this.reject();
@@ -34,7 +35,7 @@ export class ApprovalCard {
 
   /** Whether a person has put work into an answer. */
   get isDirty() {
-    return this._text !== undefined || Boolean(this._message);
+    return this._text !== undefined || Boolean(this._message) || this._begun !== undefined;
   }
 
   /** Whether this device may decide at all. */
@@ -97,7 +98,7 @@ export class ApprovalCard {
     this._draw();
     try {
       await this.world.answer(this.request, answer);
-      this._text = undefined;
+      this._text = this._begun = undefined;
       this._message = '';
       kept.keepAnswer(this.request.approval_id, null);
     } catch {
@@ -107,7 +108,7 @@ export class ApprovalCard {
   }
 
   _keep() {
-    kept.keepAnswer(this.request.approval_id, this.isDirty ? { text: this._text, message: this._message } : null);
+    kept.keepAnswer(this.request.approval_id, this.isDirty ? { text: this._text, message: this._message, begun: this._begun } : null);
   }
 
   _draw() {
@@ -216,6 +217,8 @@ export class ApprovalCard {
     this.question ??= new QuestionForm(this.request.input, {
       answer: (input) => void this._give({ allow: true, input }),
       skip: () => void this._give({ allow: false, message: '' }),
+      begun: this._begun,
+      keep: (begun) => ((this._begun = begun), this._keep()),
     });
     this.question.disable(this.busy || !this.canAnswer);
     this.question.foot.hidden = !this.answered && !this.canAnswer;

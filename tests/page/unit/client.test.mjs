@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Client } from '../../../src/drawbridge/web/client.js';
+import * as kept from '../../../src/drawbridge/web/kept.js';
 
 globalThis.navigator ??= { userAgent: '' }; // as a browser has them, and older Nodes have not
 globalThis.CustomEvent ??= class extends Event {
@@ -93,4 +94,71 @@ test('a smaller device is told what it may, and a new code makes it another one'
   assert.deepEqual(asked[0], { type: 'pair', data: { code: 'ABCDEFGH', name: 'Ada’s phone' } });
   assert.deepEqual([client.may('permission_response'), client.may('execute')], [true, false]);
   assert.ok(client.isNamed);
+});
+
+test('a long answer goes to the project that it was given in, wherever the person has gone meanwhile', async () => {
+  let stored = () => {};
+  const answers = {
+    ...server(() => [project(), project({ id: 'q', path: '/q' })], () => 0),
+    blob_put: () => stored(),
+    permission_response: () => ({ type: 'ok', data: {} }),
+  };
+  const { client, asked, hear } = world(answers);
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  const answered = client.answer({ approval_id: 'a' }, { allow: true, input: { content: 'x'.repeat(1_000_000) } });
+  await rest();
+  client.choose('q');
+  stored = () => ({ type: 'blob_stored', data: {} });
+  hear({ type: 'blob_stored', request_id: asked.find(({ type }) => type === 'blob_put').request_id, data: {} });
+  await answered;
+  assert.equal(asked.find(({ type }) => type === 'permission_response').project_id, 'p');
+});
+
+test('before the list has come no project is gone', async () => {
+  const { client, asked, hear } = world({ ...server(() => [project()], () => 0), project_list: () => undefined });
+  const told = [];
+  client.addEventListener('change', ({ detail }) => told.push(detail));
+  client.start('secret');
+  await rest();
+  client.choose('p');
+  await rest();
+  assert.ok(!told.includes('gone'));
+  hear({ type: 'project_list', request_id: asked.find(({ type }) => type === 'project_list').request_id, data: { projects: [project()] } });
+  await rest();
+  assert.ok(client.conversation.joined);
+});
+
+test('a prompt that is refused while another project is shown waits in the box of its own', async () => {
+  const refusal = { code: 'RATE_LIMITED', message: 'Too many prompts.' };
+  const { client, hear, asked } = world({ ...server(() => [project(), project({ id: 'q', path: '/q' })], () => 0) });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  const sent = client.execute('Write a poem');
+  await rest();
+  client.choose('q');
+  hear({ type: 'error', request_id: asked.find(({ type }) => type === 'execute').request_id, data: refusal });
+  await sent;
+  assert.equal(kept.draft('p'), 'Write a poem');
+});
+
+test('who removes a project is not told that somebody did', async () => {
+  const { client, hear } = world({
+    ...server(() => [project()], () => 0),
+    project_delete: () => ({ type: 'project_deleted', data: { project_id: 'p', success: true } }),
+  });
+  const told = [];
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  client.addEventListener('change', ({ detail }) => told.push(detail));
+  const removed = client.remove('p');
+  hear({ type: 'update', project_id: 'p', data: { update_type: 'project_deleted', data: { project_id: 'p', path: '/p' } } });
+  await removed;
+  assert.ok(!told.includes('gone'));
 });

@@ -15,7 +15,7 @@ import pytest
 
 from drawbridge.guard.agents import ASKING_TOOLS, EVENTS, TOOLS
 from drawbridge.setup import installed
-from drawbridge.setup.agents import AGENTS
+from drawbridge.setup.agents import AGENTS, OR_ONE
 from tests.setup.conftest import Setup, everything_below, stub, without_backups
 
 pytestmark = pytest.mark.usefixtures("guard")
@@ -130,7 +130,8 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
         line = handler["command"] if "args" not in handler else shlex.join([handler["command"], *handler["args"]])
         python, *words = shlex.split(line)
         assert os.path.realpath(python) == python
-        assert words == ["-I", "-S", "-c", installed.LOADER, str(stub(agent))]
+        assert words[:5] == ["-I", "-S", "-c", installed.LOADER, str(stub(agent))]
+        assert " ".join(words[5:]) == (OR_ONE if agent == "gemini" else "")
         command = ["/bin/sh", "-c", line]
         subprocess.run(command, input=event, text=True, check=True, timeout=30, cwd="/", env={}, capture_output=True)
     calls = [json.loads(line) for line in log.read_text().splitlines()]

@@ -227,8 +227,25 @@ def remove() -> None:
         file.unlink()
 
 
+def lose_python() -> None:
+    """The system has a newer one now."""
+    for file in (".claude/settings.json", ".gemini/settings.json", ".codex/hooks.json"):
+        path = Path.home() / file
+        if path.exists():
+            path.write_text(path.read_text().replace(installed.choose().path, "/gone/python3"))
+
+
+COMPLAINTS = {remove: "claude.py is gone: run drawbridge setup", lose_python: "/gone/python3"}
+"""What Claude Code says of it at its end."""
+
 BROKEN = pytest.mark.parametrize(
-    ("breaks", "fail", "left"), [(damage, "open", NEW_POEM), (damage, "closed", POEM), (remove, "open", NEW_POEM)]
+    ("breaks", "fail", "left"),
+    [
+        (damage, "open", NEW_POEM),
+        (damage, "closed", POEM),
+        (remove, "open", NEW_POEM),
+        (lose_python, "open", NEW_POEM),
+    ],
 )
 """What happens to the guard, its setting ``fail``, and what is in the poem after the agent's edit."""
 
@@ -243,7 +260,7 @@ def test_claude_goes_on_or_not_where_the_guard_is_broken(
     breaks()
     with MessagesStub() as model:
         model.will_say(messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("Done."))
-        claude(model, poem.parent, complains="claude.py is gone: run drawbridge setup" if breaks is remove else "")
+        claude(model, poem.parent, complains=COMPLAINTS.get(breaks, ""))
     assert poem.read_text() == left
     assert not any("Traceback" in request.told for request in model.requests)
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.errors import DrawbridgeError
 from drawbridge.setup import hooks, installed
-from drawbridge.setup.agents import AGENTS, Agent
+from drawbridge.setup.agents import AGENTS, OR_ONE, Agent
 from drawbridge.setup.jsonc import Document
 from drawbridge.setup.notes import MANAGED
 
@@ -174,7 +174,11 @@ def _handlers(content: Any, agent: str) -> Iterator[tuple[str, list[str]]]:
             for handler in handlers if isinstance(handlers, list) else ():
                 if hooks.is_ours(handler, agent):
                     command, arguments = handler["command"], handler.get("args")
-                    yield event, [command, *arguments] if isinstance(arguments, list) else shlex.split(command)
+                    yield event, [command, *arguments] if isinstance(arguments, list) else _words(command)
+
+
+def _words(line: str) -> list[str]:
+    return shlex.split(line.removesuffix(OR_ONE))
 
 
 def _tried(agent: str, words: list[str], project: str | None) -> tuple[str, float]:

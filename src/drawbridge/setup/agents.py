@@ -23,6 +23,9 @@ SECONDS = 5
 PERSON_SECONDS = 24 * 60 * 60
 """That a question may wait for a person elsewhere. The CLI's own dialog is there all the time."""
 
+OR_ONE = "|| exit 1"
+"""For Gemini CLI any other code than 0 and 1 is a denial, also the shell's 127 where the interpreter is gone (0.61.0)."""
+
 CLAUDE_EDITS = "Edit|Write|MultiEdit|NotebookEdit"
 
 
@@ -59,17 +62,22 @@ class Agent(NamedTuple):
             waits = number == 0 and settings["answer"] == "wait"
             patience = settings["deadline"] // 1000 + (settings["wait"] if waits else 0)
             seconds = PERSON_SECONDS if event in self.asks_person else SECONDS + patience
-            handler = self._handler(command, seconds * (1000 if self.milliseconds else 1))
-            if number == 0 and can_block and settings["fail"] == "closed":
+            holds = number == 0 and settings["fail"] == "closed"
+            handler = self._handler(command, seconds * (1000 if self.milliseconds else 1), holds=holds)
+            if holds and can_block:
                 handler["onFailure"] = "block"
             groups[event] = {**({} if matcher is None else {"matcher": matcher}), "hooks": [handler]}
         return groups
 
-    def _handler(self, command: Sequence[str], timeout: int) -> dict[str, Any]:
+    def _handler(self, command: Sequence[str], timeout: int, *, holds: bool) -> dict[str, Any]:
+        """``holds``: the agent is to be held back where the command can't be run."""
         if self.name == "claude":  # without a shell between
             return {"type": "command", "command": command[0], "args": list(command[1:]), "timeout": timeout}
-        handler = {"type": "command", "command": shlex.join(command), "timeout": timeout}
-        return handler | ({"name": "drawbridge"} if self.name == "gemini" else {})
+        line = shlex.join(command)
+        if self.name == "gemini":
+            line = line if holds else f"{line} {OR_ONE}"
+            return {"type": "command", "command": line, "timeout": timeout, "name": "drawbridge"}
+        return {"type": "command", "command": line, "timeout": timeout}
 
 
 AGENTS = {

@@ -208,16 +208,16 @@ def test_who_has_gone_is_not_asked(guard: Guard) -> None:
 # What another editor may have is no less unknown for what one is known to have.
 
 
-def hung_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
-    """An editor that answers, beside one that does not."""
-    guard.neovim(manner=editors.silent, pid=1)
+def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
+    """An editor that answers, beside one that waits at a prompt."""
+    guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
 
 
 @pytest.mark.parametrize("unknown", ["ask", "deny"])
 def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unknown: str) -> None:
-    neovim, without = hung_beside(guard, {A: {}}), guard.neovim({}, pid=3)
-    assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown, deadline=DEADLINE), unknown)
+    neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
+    assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
     said = {"ask": "asks to change", "deny": "may not change"}[unknown]
     assert neovim.told == [f"Claude Code {said} a.py: another editor does not answer"]
     assert without.told == []
@@ -227,8 +227,8 @@ def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unkno
 def test_nothing_goes_on_where_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    neovim = hung_beside(guard, {str(file): KEPT})
-    reason = guard.denial(edit(str(file)), answer=answer, unknown="deny", deadline=DEADLINE)
+    neovim = stuck_beside(guard, {str(file): KEPT})
+    reason = guard.denial(edit(str(file)), answer=answer, unknown="deny")
     assert "could not find out in time" in reason
     assert neovim.methods == ["snapshot", "send_message"], "nothing is saved for a call that is denied"
 
@@ -239,11 +239,11 @@ def test_the_person_is_asked_about_the_unknown_once_the_known_is_safe(
 ) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    hung_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
-    said = guard.say(edit(str(file)), answer=answer, unknown="ask", deadline=DEADLINE)
+    stuck_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
+    said = guard.say(edit(str(file)), answer=answer, unknown="ask")
     assert "could not find out in time" in decision(said, "ask")
 
 
 def test_what_is_known_is_the_reason_where_both_are_denied(guard: Guard) -> None:
-    hung_beside(guard, {A: KEPT})
-    assert "/ws/a.py has unsaved changes" in guard.denial(edit(), unknown="deny", deadline=DEADLINE)
+    stuck_beside(guard, {A: KEPT})
+    assert "/ws/a.py has unsaved changes" in guard.denial(edit(), unknown="deny")

@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
+from drawbridge.server.access import audited
+from drawbridge.server.agents.port import Proposal, Question
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer
 
 from .twin import Client, Server, records, serving, settled
 
@@ -105,6 +109,27 @@ async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(t
         [(_, decision)] = process.answers
         assert decision.updated_input is not None
         assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
+        process.ends()
+
+
+async def test_a_question_with_a_number_that_is_out_of_range_is_one_like_any_other(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        given = Raw(b'{"file_path":"/p/a.py","content":"new\\n","n":1e999}')
+        process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
+        [request] = phone.of_type("permission_request")
+        approval = request["data"]["approval_id"]
+        asked = server.core.question(project, approval)
+        [waiting] = (await server.does(Client(), "project_join", project))["data"]["data"]["open_approvals"]
+        assert waiting["seq"] == request["seq"]
+        answer = await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        command = commands.PermissionResponse(project_id=project, approval_id=approval, decision="allow")
+        event = audited.done(command, Answer(type="update", project_id=project, data=answer["data"]), asked)
+        assert event is not None
+        assert event[1]["path"] == "/p/a.py"
+        assert [(question, decision.allow) for question, decision in process.answers] == [("q1", True)]
         process.ends()
 
 

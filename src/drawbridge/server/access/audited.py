@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from drawbridge.server.projects.records import Asked
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
@@ -77,6 +75,6 @@ def _question(asked: Asked | None) -> dict[str, Any]:
         return {}
     if asked.proposal is not None:
         return {"tool": asked.tool_name, "path": asked.proposal.path}
-    given = msgspec.json.decode(bytes(asked.input))
-    found = [given[name] for name in PLACES if isinstance(given, dict) and isinstance(given.get(name), str)]
+    given = asked.given or {}
+    found = [given[name] for name in PLACES if isinstance(given.get(name), str)]
     return {"tool": asked.tool_name, "path": found[0] if found else None}

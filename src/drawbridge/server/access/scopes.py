@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-import msgspec
 from msgspec import Struct
 
 from drawbridge.server.projects.records import Asked
@@ -112,8 +111,8 @@ def check_answer(
         raise out_of_scope(identity, "run", "permission_response with remember", "data.remember")
     if updated is None:
         return
-    before = msgspec.json.decode(bytes(asked.input))
-    before = before if isinstance(before, dict) else {"": None}
+    given = asked.given
+    before = {"": None} if given is None else given
     may = ANSWERS if asked.tool_name == ASKS_THE_PERSON else TEXTS if asked.proposal is not None else frozenset[str]()
     absent = object()
     if not {name for name in {*before, *updated} if before.get(name, absent) != updated.get(name, absent)} <= may:

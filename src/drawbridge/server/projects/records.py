@@ -121,6 +121,15 @@ class Asked(Struct, omit_defaults=True):
     changeable: bool = True
     known_as: str = ""
 
+    @property
+    def given(self) -> dict[str, Any] | None:
+        """``input``; None where it is no object, or holds what can't be read (a number that is out of range)."""
+        try:
+            found = msgspec.json.decode(bytes(self.input))
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
 
 class Resolved(Struct, omit_defaults=True):
     """What the history keeps of an answer: all of it, for an agent that has not heard it yet."""

@@ -145,8 +145,8 @@ def decision(asked: Asked, text: str | None) -> Decision:
 def changed_input(asked: Asked, text: str) -> Raw | None:
     """What the tool has to be called with, so that it writes ``text``. None: it can't be."""
     record = asked.record
-    given = msgspec.json.decode(record.input)
-    if record.proposal is None or not isinstance(given, dict):
+    given = record.given
+    if record.proposal is None or given is None:
         return None
     changed = with_text(record.tool_name, given, record.proposal.old_text, text)
     return None if changed is None else Raw(msgspec.json.encode(changed))

@@ -98,6 +98,20 @@ async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Pat
         assert (await refused(server, phone, path=str(server.root / "out"))).code == "INVALID_PATH"
 
 
+@pytest.mark.parametrize("name", ["bad\udcff", "two\nlines"])
+async def test_a_link_to_a_name_that_no_message_can_carry_leads_nowhere(tmp_path: Path, name: str) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        (server.root / name).mkdir()
+        os.symlink(server.root / name, server.root / "link")
+        error = await refused(server, phone, path=str(server.root / "link"))
+        assert (error.code, error.field) == ("INVALID_PATH", "data.path")
+        assert (await server.does(phone, "project_list"))["data"]["projects"] == []
+        assert list((tmp_path / "data" / "projects").iterdir()) == []
+        (server.root / "👩‍💻 ü").mkdir()
+        await server.does(phone, "project_create", path=str(server.root / "👩‍💻 ü"))
+
+
 async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -15,7 +15,7 @@ NOT_HERE = "There is no such directory inside the allowed ones."
 
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
-    if not given or len(given) > LONGEST or any(ord(character) < 32 for character in given):
+    if not given or len(given) > LONGEST or _is_strange(given):
         raise refusal("INVALID_PATH", "The path is empty, too long, or holds control characters.")
     path = Path(given)
     if not path.is_absolute():
@@ -29,12 +29,19 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     # One answer for what is missing and what is not allowed: a client learns nothing about the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
+    if _is_strange(str(real)):  # a link has led there
+        raise refusal("INVALID_PATH", "The directory's own name holds characters that no message can carry.")
     for other in taken:
         if _same(real, other):
             raise refusal("PROJECT_EXISTS", "This directory is a project already.")
         if _inside(real, other) or _inside(other, real):
             raise refusal("PROJECT_NESTING", "This directory lies inside another project, or holds one.")
     return real
+
+
+def _is_strange(path: str) -> bool:
+    """Whether it holds control characters, or bytes that are no characters."""
+    return any(character < " " or "\ud800" <= character <= "\udfff" for character in path)
 
 
 def refusal(code: str, why: str) -> ClientError:

@@ -148,6 +148,27 @@ async def test_while_the_server_ends_no_waiting_run_disturbs_the_end_of_another(
     assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
+@pytest.mark.parametrize("how", ["the server ends", "the project is deleted"])
+async def test_a_process_that_is_leaving_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It was idle, and takes its time."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await at_rest(server, phone, project)
+        monkeypatch.setattr(process, "stop", asyncio.Event().wait)
+        new_session = asyncio.create_task(server.does(phone, "agent_new_session", project))
+        await settled()
+        if how == "the server ends":
+            await server.core.close("the server is ending")
+        else:
+            await server.does(phone, "project_delete", project)
+        assert process.ended
+        new_session.cancel()
+        await asyncio.gather(new_session, return_exceptions=True)
+
+
 # Runs that go on by themselves.
 
 

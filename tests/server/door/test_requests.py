@@ -395,6 +395,22 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
         say.request_id_of(text)
 
 
+async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    went: list[str] = []
+    monkeypatch.setattr(server.site._entrance, "went", went.append)
+    monkeypatch.setattr(server.site, "answer", fails)
+    async with connected(server.url, TOKEN) as client:
+        await client.tell("hello")
+        assert await client.close_code() == 1011
+    await until(lambda: not server.site.clients)
+    assert went == ["127.0.0.1"]
+
+
 async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:
     """Its token was revoked while its requests waited for others of its own."""
     server.core.go_on.clear()

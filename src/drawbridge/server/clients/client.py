@@ -294,11 +294,11 @@ class Client:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if self._closed and not self._tasks:
+            self._server.gone(self)
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s: a fault of ours ends its connection", self.id, exc_info=task.exception())
             self.close(1011, "a fault of the server's")
-        if self._closed and not self._tasks:
-            self._server.gone(self)
 
     def _too_slow(self) -> None:
         self.close(TOO_SLOW, "too slow: connect again and join with after_seq")

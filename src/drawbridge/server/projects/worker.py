@@ -71,6 +71,7 @@ class Worker:
         self._process: port.AgentProcess | None = None
         self._kind: tuple[str, port.Options] | None = None
         self._listener: _Listener | None = None
+        self._leaving: list[port.AgentProcess] = []
         self._run: Run | None = None
         self._given: Run | None = None
         """The last run whose prompt the process was given."""
@@ -270,7 +271,11 @@ class Worker:
 
     async def _leave(self, process: port.AgentProcess | None) -> None:
         if process is not None:
-            await process.stop()
+            self._leaving.append(process)
+            try:
+                await process.stop()
+            finally:
+                self._leaving.remove(process)
 
     def cool(self) -> None:
         """The warm process has to go, unless it is at work by itself."""
@@ -280,9 +285,9 @@ class Worker:
             self.spawn(self.end())
 
     async def close(self) -> None:
-        """The server ends: the process too, now."""
-        if self._process is not None:
-            await self._process.kill()
+        """The server ends: the process too, now, and those that are leaving."""
+        living = [*self._leaving, *([] if self._process is None else [self._process])]
+        await asyncio.gather(*(process.kill() for process in living))
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

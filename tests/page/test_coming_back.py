@@ -72,12 +72,19 @@ def test_a_reload_in_the_middle_of_a_run_hears_the_rest_of_it_once(browser: Brow
         assert len(set(numbers(person))) == len(numbers(person))
 
 
+MODE = 'select[aria-label="What it asks about"]'
+CHANGED = "it.dispatchEvent(new Event('change'))"
+
+
 def test_what_is_written_offline_is_sent_once_when_the_network_is_back(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.until("document.documentElement.dataset.connection === 'open'")
         person("offline", on=True)
         person.sees(".connection", "offline")
+        person.runs(f"const it = document.querySelector('{MODE}'); it.focus(); it.value = 'plan'; {CHANGED}")
+        person.sees(".toast", "There is no connection")
+        assert person("value", css=MODE) == "default", "it is as it was"
         person.prompts("/quick")
         person.sees(".queued", "Waits for the server")
         person("offline", on=False)

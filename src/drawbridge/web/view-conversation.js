@@ -178,7 +178,8 @@ export class ConversationView {
     if (this.client.conversation) this._drawMode(this.client.conversation);
   }
 
-  _drawMode(/** @type {any} */ { mode }) {
+  /** @param {any} conversation @param {boolean} [refused] what was chosen does not hold: even under the person's hand */
+  _drawMode({ mode }, refused = false) {
     const desk = this._project?.desk;
     if (desk) {
       const words = desk.asks === false ? 'Asks nobody' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
@@ -187,7 +188,7 @@ export class ConversationView {
       this._deskMode.classList.toggle('careless', desk.asks === false);
       return;
     }
-    if (!this._mode || document.activeElement === this._mode) return;
+    if (!this._mode || (document.activeElement === this._mode && !refused)) return;
     const value = mode || 'default';
     if (![...this._mode.options].some((option) => option.value === value)) this._mode.append(h('option', { value, text: value }));
     this._mode.value = value;
@@ -202,7 +203,10 @@ export class ConversationView {
         if (conversation) conversation.mode = value;
         this.world.said(`From now on: ${MODES[value] ?? value}.`);
       },
-      (error) => (this.update(), this.world.failed(error)),
+      (error) => {
+        if (conversation) this._drawMode(conversation, true);
+        this.world.failed(error);
+      },
     );
   }
 

@@ -60,6 +60,15 @@ def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
     }
 
 
+def test_without_anything_a_server_is_at_its_usual_port_of_this_machine_alone(home: Path) -> None:
+    in_force = load("serve", SERVE, {})
+    assert (in_force["host"], in_force["port"], in_force["tls"], in_force["insecure_no_auth"]) == (
+        "127.0.0.1", 8443, True, False
+    )  # fmt: skip
+    assert (in_force["idle_timeout"], in_force["run_timeout"], in_force["max_projects"]) == (300, None, 100)
+    assert (in_force["max_queue"], in_force["fsync"], in_force["spec_env"]) == (20, "second", False)
+
+
 def test_the_file_goes_before_the_defaults_the_environment_before_it_and_flags_before_all(file: Path) -> None:
     file.write_text('[ide]\nport = 20001\nmention = "all"\nlog_level = "debug"\nworkspace = ["/a", "/b"]\n')
     in_force = settings(file, "--port", "20003", "--workspace", "/c", PORT="20002", MENTION="recent")

@@ -402,6 +402,21 @@ async def test_what_was_sent_up_goes_with_a_prompt(tmp_path: Path) -> None:
         assert records(server, project) == before
 
 
+async def test_projects_work_side_by_side(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        projects = [await server.project(phone, name) for name in ("one", "two", "three")]
+        processes = [await server.running(phone, project) for project in projects]
+        assert [process.launch.directory for process in processes] == [
+            str(server.root / n) for n in ("one", "two", "three")
+        ]
+        assert [one.state for one in server.core.projects] == ["EXECUTING"] * 3
+        for process in reversed(processes):
+            process.ends()
+        await settled()
+        assert [one.state for one in server.core.projects] == ["IDLE"] * 3
+
+
 async def test_no_more_runs_at_once_than_the_owner_allows(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:

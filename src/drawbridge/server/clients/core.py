@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from msgspec import Raw
 
 from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
 from drawbridge.server.clients.blobs import json_object

@@ -115,7 +115,13 @@ def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monke
     names = [f"/ws/{number}.py" for number in range(20)]
     asked = []
     neovim = guard.neovim(dict.fromkeys(names, KEPT))
-    neovim.answers["buffer_text"] = lambda params: asked.append(params) or time.sleep(0.06) or {"text": None}
+
+    def slowly(params: Any) -> Any:
+        asked.append(params)
+        time.sleep(0.06)
+        return {"text": None}
+
+    neovim.answers["buffer_text"] = slowly
     patch = "\n".join(f"*** Update File: {name}" for name in names)
     assert "unsaved changes" in guard.denial(
         recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex"

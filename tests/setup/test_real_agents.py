@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.setup import installed
+from drawbridge.setup.interpreter import choose
 from tests import programs
 from tests.e2e import claude_rig, messages_stub
 from tests.e2e.messages_stub import MessagesStub
@@ -232,7 +233,7 @@ def lose_python() -> None:
     for file in (".claude/settings.json", ".gemini/settings.json", ".codex/hooks.json"):
         path = Path.home() / file
         if path.exists():
-            path.write_text(path.read_text().replace(installed.choose().path, "/gone/python3"))
+            path.write_text(path.read_text().replace(choose().path, "/gone/python3"))
 
 
 COMPLAINTS = {remove: "claude.py is gone: run drawbridge setup", lose_python: "/gone/python3"}

@@ -15,7 +15,7 @@ export function listen({ view, help }) {
     if (target.matches('textarea, select, input:not([type=checkbox]):not([type=radio])')) return;
     /** @type {Record<string, (() => void) | undefined>} */
     const acts = {
-      a: card && (() => card.mode === 'read' && card.accept()),
+      a: card && (() => card.mode === 'read' && !event.repeat && card.accept()), // held down, it would answer the next one too
       e: card && (() => card.edit()),
       r: card && (() => card.reject()),
       j: () => step(view(), 1),

@@ -182,17 +182,17 @@ export class ApprovalCard {
     const disabled = this.busy;
     if (this.mode === 'edit') {
       return h('footer', {},
-        button({ label: 'Accept with my edits', icon: 'check', class: 'yes', disabled, onclick: () => this.accept() }),
+        button({ label: 'Accept with my edits', icon: 'check', class: 'yes', disabled, onclick: single(() => this.accept()) }),
         button({ label: 'Back', key: 'Esc', class: 'quiet', disabled, onclick: () => this.back() }));
     }
     if (this.mode === 'reject') return this._rejection(disabled);
     // Who may not run anything may not say either what shall never be asked about.
     const always = this.world.may('execute') && alwaysWords(this.request.suggestions);
     return h('footer', {},
-      button({ label: disabled ? 'Sending…' : 'Accept', icon: 'check', key: 'a', class: 'yes', disabled, onclick: () => this.accept() }),
+      button({ label: disabled ? 'Sending…' : 'Accept', icon: 'check', key: 'a', class: 'yes', disabled, onclick: single(() => this.accept()) }),
       this.canEdit && button({ label: 'Edit', icon: 'pen', key: 'e', disabled, onclick: () => this.edit() }),
       button({ label: 'Reject', icon: 'cross', key: 'r', class: 'no', disabled, onclick: () => this.reject() }),
-      always && button({ label: `Always: ${always}`, class: 'quiet always', disabled, onclick: () => void this._give({ allow: true, remember: true }) }));
+      always && button({ label: `Always: ${always}`, class: 'quiet always', disabled, onclick: single(() => void this._give({ allow: true, remember: true })) }));
   }
 
   _rejection(/** @type {boolean} */ disabled) {
@@ -226,6 +226,11 @@ export class ApprovalCard {
     return [this.question.element, ...(this.answered ? [/** @type {Node} */ (this._notice()), this._answers()] : [])];
   }
 }
+
+/** The second click of a double one may hit the next question, which has come to where the first one was. @param {() => void} act */
+const single = (act) => (/** @type {MouseEvent} */ event) => {
+  if (event.detail < 2) act();
+};
 
 /** Why nobody need answer any more; what was settled at the desk was not taken back. */
 function takenBack(/** @type {string} */ reason) {

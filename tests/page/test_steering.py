@@ -22,7 +22,8 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
         person.prompts("/quick")
         person.sees(".queued", "Queued")
         person.sees(".run .state", "1 queued")
-        person.clicks(".stop")
+        person.runs("document.querySelector('.stop').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
+        person.clicks(".stop")  # once: the second click of a double one would stop what comes next
         person.sees(".finished", "Interrupted")
         person.sees(".finished", "Finished")
         person.loses(".queued")

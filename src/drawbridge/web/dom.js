@@ -69,6 +69,11 @@ export function button({ label, icon: shape, key, bare, ...rest }) {
   );
 }
 
+/** Not for the second click of a double one: it may hit what has come to where the first thing was. @param {() => void} act */
+export const single = (act) => (/** @type {MouseEvent} */ event) => {
+  if (event.detail < 2) act();
+};
+
 /** Replaces what is in `element`. @param {HTMLElement} element @param {...(Node | string | null | undefined | false | '')} children */
 export function fill(element, ...children) {
   element.replaceChildren(.../** @type {(Node | string)[]} */ (children.filter(Boolean)));

@@ -1,7 +1,7 @@
 // An open approval as a card: what is asked, and every way to answer it.
 
 import { diffView } from './diff-view.js';
-import { ago, button, fill, h, icon, shownPath, size } from './dom.js';
+import { ago, button, fill, h, icon, shownPath, single, size } from './dom.js';
 import * as kept from './kept.js';
 import { code } from './markdown.js';
 import { QuestionForm } from './view-question.js';
@@ -226,11 +226,6 @@ export class ApprovalCard {
     return [this.question.element, ...(this.answered ? [/** @type {Node} */ (this._notice()), this._answers()] : [])];
   }
 }
-
-/** The second click of a double one may hit the next question, which has come to where the first one was. @param {() => void} act */
-const single = (act) => (/** @type {MouseEvent} */ event) => {
-  if (event.detail < 2) act();
-};
 
 /** Why nobody need answer any more; what was settled at the desk was not taken back. */
 function takenBack(/** @type {string} */ reason) {

@@ -1,6 +1,6 @@
 // One project: what was said, what is being said, what waits for an answer, and the prompt box.
 
-import { baseName, button, fill, h, icon, money } from './dom.js';
+import { baseName, button, fill, h, icon, money, single } from './dom.js';
 import { ApprovalCard } from './view-approval.js';
 import { Composer } from './view-composer.js';
 import { itemView } from './view-items.js';
@@ -34,7 +34,7 @@ export class ConversationView {
     this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
     this._status = h('div', { class: 'run' });
     this._words = h('span', { class: 'state' });
-    this._stop = button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: () => this.stop() });
+    this._stop = button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: single(() => this.stop()) });
     this._stay = button({ label: 'Do not go on', icon: 'cross', class: 'stop', onclick: () => this.stop() });
     this._status.append(this._words);
     /** What stands there. @type {string | undefined} */

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from drawbridge.server.clients.outbox import Writers
 from drawbridge.server.history.log import History
 from drawbridge.server.projects import continuing, metadata
 from drawbridge.server.projects.house import Limits
+from drawbridge.server.projects.projects import Projects
 from tests.waiting import until
 
 from .twin import Client, Process, Server, records, serving, settled
@@ -206,7 +207,9 @@ async def test_a_run_that_can_not_be_written_down_goes_on_by_itself_later(
 
 
 @contextlib.asynccontextmanager
-async def read_again(tmp_path: Path, **waiting: Any) -> AsyncIterator[tuple[Server, str]]:
+async def read_again(
+    tmp_path: Path, meanwhile: Callable[[Server], object] = lambda server: None, **waiting: Any
+) -> AsyncIterator[tuple[Server, str]]:
     """A server that was killed in a run; at the next start its project can't be read, and a while later it can."""
     data, phone = tmp_path / "data", Client()
     async with serving(tmp_path) as server:
@@ -224,11 +227,25 @@ async def read_again(tmp_path: Path, **waiting: Any) -> AsyncIterator[tuple[Serv
         await later.core.open()
     assert not list(later.core.projects)
     later.core.house.broadcast = Writers().broadcast  # as in a server: the sockets are the loop's
+    load = Projects._load
+
+    def loaded(projects: Projects, directory: Path) -> Any:
+        found = load(projects, directory)
+        asyncio.run_coroutine_threadsafe(called(lambda: meanwhile(later)), loop).result()
+        return found
+
     try:
-        await later.core.upkeep.look()
+        loop = asyncio.get_running_loop()
+        with pytest.MonkeyPatch.context() as watched:
+            watched.setattr(Projects, "_load", loaded)
+            await later.core.upkeep.look()
         yield later, project
     finally:
         await later.core.close("the server is ending")
+
+
+async def called(act: Callable[[], object]) -> None:
+    act()
 
 
 def unreadable(directory: Path) -> metadata.Metadata:
@@ -245,3 +262,13 @@ async def test_in_a_project_that_can_be_read_again_goes_on_what_waited(tmp_path:
     async with read_again(tmp_path, waiting={"at": 1.0, "prompt": "go", "by": "phone"}) as (server, _):
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         assert server.agent.latest.prompts[0].endswith("go")
+
+
+async def test_a_directory_in_which_a_project_was_made_meanwhile_has_no_second_one(tmp_path: Path) -> None:
+    async with read_again(tmp_path, lambda server: server.core.projects.create(str(server.root / "one"), None)) as (
+        server,
+        project,
+    ):
+        (made,) = server.core.projects
+        assert made.id != project
+        assert (server.folder / "data" / "projects" / project).exists(), "its history is left as it is"

@@ -94,9 +94,13 @@ class Projects:
         found = []
         for name in sorted(self._unreadable):
             project = await asyncio.to_thread(self._load, self._data / "projects" / name)
-            if project is not None:
-                self._unreadable.discard(name)
-                found.append(self._add(project))
+            if project is None:
+                continue
+            if any(other.path == project.path for other in self):  # made while this one was read; the next try tells it
+                project.history.close()
+                continue
+            self._unreadable.discard(name)
+            found.append(self._add(project))
         return found
 
     def problems(self) -> list[str]:

@@ -14,7 +14,7 @@ from drawbridge.server.projects.ceilings import Ceilings
 from drawbridge.server.projects.checkpoints import Checkpoints
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
-from tests.server.core.twin import Client, Server, records, serving
+from tests.server.core.twin import Client, Server, records, serving, settled
 from tests.waiting import until
 
 
@@ -119,7 +119,7 @@ async def test_the_server_does_not_end_in_the_midst_of_taking_back(
     async def slowly(checkpoints: Checkpoints, words: Sequence[str], *more: Any) -> Any:
         if words[0] == "apply":
             begun.set()
-            await asyncio.sleep(0.05)
+            await settled()
         return await run_git(checkpoints, words, *more)
 
     async with serving(tmp_path, Limits()) as server:

@@ -48,7 +48,9 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
         person.presses("Escape")
         # The end of a double click on the question before, and a key that is held down since: neither is meant for this one.
         person.runs("document.querySelector('.approval .yes').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
-        person.runs("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', repeat: true, bubbles: true }))")
+        person.runs(
+            "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', repeat: true, bubbles: true }))"
+        )
         person.presses("e")
         person.fills(".approval textarea", "half an ed")
         person.fills("#prompt", "a thought\nof two lines")

@@ -99,6 +99,17 @@ def test_what_is_written_offline_is_sent_once_when_the_network_is_back(browser: 
         person.until("document.querySelector('.connection').textContent === ''")
 
 
+def test_directories_asked_for_before_there_is_a_connection_come_with_it(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person("offline", on=True)
+        person.sees(".connection", "offline")
+        person.clicks("text=Add project")
+        person("offline", on=False)
+        person.sees(".choices button")
+        assert person.reads("dialog .problem") == [""]
+
+
 async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:

@@ -40,9 +40,9 @@ export function addProject(client, show) {
     trying(problem, async () => {
       const number = ++asked;
       const [, parent, start] = /^(.*\/)([^/]*)$/.exec(field.value) ?? ['', '', field.value];
-      const { data } = await client.connection.ask('dir_list', { path: parent.replace(/(.)\/$/, '$1') }).catch((error) => {
+      const { data } = await client.connection.ask('dir_list', { path: parent.replace(/(.)\/$/, '$1') }, { lasting: true }).catch((error) => {
         if (error.code !== 'INVALID_PATH') throw error;
-        return client.connection.ask('dir_list', { path: '' });
+        return client.connection.ask('dir_list', { path: '' }, { lasting: true });
       });
       if (number !== asked) return;
       const roots = data.path === '';

@@ -58,6 +58,10 @@ def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, dire
         person.sees(".toast", "From now on: Accept edits.")
         person.prompts("unasked")
         person.sees(".finished")
+        person("select", css=".tools select", value="plan")
+        person.sees(".toast", "From now on: Plan only.")
+    with browser.person(address) as other:
+        other.until("document.querySelector('.tools select')?.value === 'plan'")
     assert "unasked" in (directory / "notes.md").read_text()
 
 

@@ -74,7 +74,6 @@ class Conversation:
         self.live = ""
         """What is being said and is not kept yet."""
         self.thinking = False
-        self.mode = ""
         self.cost = 0.0
         self._keys = count(1)
         self._early: dict[int, Record] = {}
@@ -114,8 +113,6 @@ class Conversation:
 
     def hear(self, line: Json) -> None:
         """A line that is not kept: partial text."""
-        if line.get("type") == "system" and line.get("permissionMode"):
-            self.mode = str(line["permissionMode"])
         if line.get("type") != "stream_event" or line.get("parent_tool_use_id"):
             return
         match line.get("event"):
@@ -214,9 +211,7 @@ class Conversation:
             self._show_event(record, message)
         elif message.get("type") in ("assistant", "user"):
             self._show_blocks(record, message)
-        elif message.get("type") == "system":
-            self.mode = str(message.get("permissionMode") or self.mode)
-        elif message.get("type") != "result" and message.get("preview"):
+        elif message.get("type") not in ("system", "result") and message.get("preview"):
             self._add(record, "text", {"text": str(message["preview"])})
 
     def _show_blocks(self, record: Record, message: Json) -> None:

@@ -25,6 +25,7 @@ from drawbridge.attach.drawing import Painter
 from drawbridge.attach.fields import PromptBox
 from drawbridge.attach.history import History, Tail
 from drawbridge.attach.questions import Questions
+from drawbridge.attach.store import Project
 
 
 class ConversationScreen(Screen[None]):
@@ -122,7 +123,7 @@ class ConversationScreen(Screen[None]):
         parts = [words, _since(run), f"{len(conversation.queue)} queued" if conversation.queue else ""]
         cost = project.get("cost_usd") or conversation.cost
         parts.append(wording.money(cost) if cost else "")
-        mode = wording.MODES.get(conversation.mode or "default", conversation.mode)
+        mode = wording.MODES.get(_mode(project), _mode(project))
         below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
         self.query_one("#status", Static).update(
             Content.assemble(
@@ -235,15 +236,13 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.command("agent_interrupt"))
 
     def action_mode(self) -> None:
-        conversation = self._client.conversation
-        if conversation is not None:
-            self.app.push_screen(ModeDialog(conversation.mode), self._set_mode)
+        project = self._client.project
+        if project is not None:
+            self.app.push_screen(ModeDialog(_mode(project)), self._set_mode)
 
     def _set_mode(self, mode: str | None) -> None:
         async def set_it() -> None:
             await self._client.command("set_mode", {"mode": mode})
-            if self._client.conversation is not None:
-                self._client.conversation.mode = mode or ""
             self.notify(f"From now on: {wording.MODES.get(mode or '', mode)}.", markup=False)
             self.tick()
 
@@ -289,6 +288,10 @@ class ConversationScreen(Screen[None]):
     def _in_field(self) -> bool:
         """Keys are text there."""
         return isinstance(self.focused, TextArea | Input)
+
+
+def _mode(project: Project) -> str:
+    return str((project.get("desk") or project).get("permission_mode") or "default")
 
 
 def _since(run: Any) -> str:

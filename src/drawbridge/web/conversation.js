@@ -30,8 +30,6 @@ export class Conversation {
     this.queue = [];
     this.live = '';
     this.thinking = false;
-    this.mode = '';
-    this.model = '';
     /** @type {Map<number, Record>} */
     this._early = new Map();
     /** @type {Map<string, Item>} */
@@ -85,7 +83,6 @@ export class Conversation {
 
   /** Partial text: what is being said and not yet kept. */
   hear(/** @type {any} */ line) {
-    if (line.type === 'system' && line.permissionMode) this.mode = line.permissionMode;
     if (line.type !== 'stream_event' || line.parent_tool_use_id) return;
     const { type, content_block: block, delta } = line.event;
     if (type === 'content_block_start') {
@@ -185,10 +182,7 @@ export class Conversation {
     if (direction === 'client') this._add(record, 'prompt', { text: message?.message?.prompt ?? '', by: message?.by, attachments: message?.attachments });
     else if (direction === 'server') this._showEvent(record);
     else if (message?.type === 'assistant' || message?.type === 'user') this._showBlocks(record);
-    else if (message?.type === 'system') {
-      if (message.permissionMode) this.mode = message.permissionMode;
-      if (message.model) this.model = message.model;
-    } else if (message?.type !== 'result' && message?.preview) this._add(record, 'text', { text: message.preview });
+    else if (message?.type !== 'system' && message?.type !== 'result' && message?.preview) this._add(record, 'text', { text: message.preview });
   }
 
   _showBlocks(/** @type {Record} */ record) {

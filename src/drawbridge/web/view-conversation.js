@@ -115,7 +115,7 @@ export class ConversationView {
     this._drawPending(conversation);
     if (this._project && this.drawn !== this._look) this.redraw();
     this.tick();
-    this._drawMode(conversation);
+    this._drawMode();
     this._dropped.hidden = !conversation.beginsLate(this._project);
     this._empty.hidden = !conversation.joined || conversation.cursor > 0 || this._pending.childElementCount > 0;
     this._moved();
@@ -175,12 +175,12 @@ export class ConversationView {
       h('div', { class: 'tools' }, project.desk ? this._deskMode : may('set_mode') && this._mode,
         may('session_list') && button({ label: 'Sessions', icon: 'sessions', bare: true, class: 'quiet', onclick: this.world.sessions }),
         may('project_delete') && button({ label: project.desk ? 'Take this session off the list' : 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
-    if (this.client.conversation) this._drawMode(this.client.conversation);
+    this._drawMode();
   }
 
-  /** @param {any} conversation @param {boolean} [refused] what was chosen does not hold: even under the person's hand */
-  _drawMode({ mode }, refused = false) {
-    const desk = this._project?.desk;
+  /** @param {boolean} [answered] the server has said what became of a choice: even under the person's hand */
+  _drawMode(answered = false) {
+    const { desk, permission_mode: mode } = this._project ?? {};
     if (desk) {
       const words = desk.asks === false ? 'Asks nobody' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
       if (this._deskMode.textContent !== words) this._deskMode.textContent = words;
@@ -188,7 +188,7 @@ export class ConversationView {
       this._deskMode.classList.toggle('careless', desk.asks === false);
       return;
     }
-    if (!this._mode || (document.activeElement === this._mode && !refused)) return;
+    if (!this._mode || (document.activeElement === this._mode && !answered)) return;
     const value = mode || 'default';
     if (![...this._mode.options].some((option) => option.value === value)) this._mode.append(h('option', { value, text: value }));
     this._mode.value = value;
@@ -197,17 +197,9 @@ export class ConversationView {
 
   _setMode() {
     const { value } = this._mode;
-    const conversation = this.client.conversation;
-    this.client.command('set_mode', { mode: value }).then(
-      () => {
-        if (conversation) conversation.mode = value;
-        this.world.said(`From now on: ${MODES[value] ?? value}.`);
-      },
-      (error) => {
-        if (conversation) this._drawMode(conversation, true);
-        this.world.failed(error);
-      },
-    );
+    this.client.command('set_mode', { mode: value })
+      .then(() => this.world.said(`From now on: ${MODES[value] ?? value}.`), (error) => this.world.failed(error))
+      .finally(() => this._drawMode(true));
   }
 
   _drawLive(/** @type {any} */ { live, run, open }) {

@@ -17,6 +17,7 @@ from drawbridge.server.agents.port import (
     Decision,
     Exited,
     Line,
+    ModeKnown,
     Question,
     QuestionGone,
     SessionKnown,
@@ -386,6 +387,15 @@ def test_it_is_busy_while_a_command_runs_in_the_background_or_a_question_is_open
     seen.append(stream.busy)
 
     assert seen == [False, True, False, True, False]
+
+
+def test_the_mode_is_told_whoever_has_changed_it() -> None:
+    stream = Stream()
+    stream.say(type="system", subtype="init", permissionMode="default")
+    for mode in ("acceptEdits", None, 5, "", "x" * 1_000):
+        stream.say(type="system", subtype="status", permissionMode=mode)
+
+    assert stream.all(ModeKnown) == [ModeKnown("default"), ModeKnown("acceptEdits")]
 
 
 def test_the_conversations_id_is_told_when_it_changes() -> None:

@@ -26,6 +26,7 @@ from drawbridge.server.agents.port import (
     Exited,
     Launch,
     Line,
+    ModeKnown,
     Question,
     QuestionGone,
     SessionKnown,
@@ -76,7 +77,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
     assert agent.heard.words == "Hello there"
     kinds = [type(event) for event in agent.heard.events]
-    assert kinds == [Line, SessionKnown, Line, Line, TurnEnded]
+    assert kinds == [Line, SessionKnown, ModeKnown, Line, Line, TurnEnded]
 
 
 async def test_it_takes_one_prompt_after_the_other(agent: Session) -> None:

@@ -83,6 +83,7 @@ class World:
         assert self.project.state == "IDLE"
         for person in self.people:
             answer = await self.server.does(person, "project_join", self.id, after_seq=max(person.seqs, default=0))
+            person.heard.append(answer)
             snapshot = answer["data"]["data"]
             assert (snapshot["run"], snapshot["queue"], snapshot["open_approvals"]) == (None, [], [])
             assert snapshot["last_seq"] == records(self.server, self.id)[-1]["seq"] if self.model.accepted else True
@@ -220,7 +221,7 @@ def assert_sound(world: World) -> None:
 
 def assert_states(person: Client) -> None:
     """What a client is told of the project's state follows from the runs that it is told of."""
-    state, open_runs = "IDLE", 0
+    state, open_runs, snapshot = "IDLE", 0, 0
     for message in person.heard:
         what = message["data"].get("update_type") if message["type"] == "update" else message["type"]
         fields = message["data"].get("data", message["data"])
@@ -229,15 +230,16 @@ def assert_states(person: Client) -> None:
                 open_runs += "seq" in message
             case "agent_message" if fields["direction"] == "client":
                 open_runs += 1
-            case "run_started":
+            case "run_started" if message.get("seq", snapshot + 1) > snapshot:
                 state = "EXECUTING"
             case "run_finished":
                 open_runs -= 1
-                state = "ERROR" if fields["outcome"] in ("failed", "timeout") else "IDLE"
+                if message.get("seq", snapshot + 1) > snapshot:  # else it is told of what was: a restart forgives
+                    state = "ERROR" if fields["outcome"] in ("failed", "timeout") else "IDLE"
             case "session_reset":
                 state = "IDLE"
             case "project_joined":
-                state = fields["state"]
+                state, snapshot = fields["state"], fields["last_seq"]
             case "project_state":
                 waits = fields["state"] == "EXECUTING" and open_runs > 0  # for its slot
                 assert fields["state"] == state or waits, (fields["state"], state)
@@ -254,6 +256,7 @@ def assert_questions(events: list[dict[str, Any]], model: Model, answered: list[
 
 
 @settings(max_examples=60)
+@example(steps=["execute", "unusable", "server restarted", "mode"])
 @example(steps=["slow to start", "execute", "wait", "kill", "new session", "execute"])
 @given(steps=STEPS)
 def test_each_run_ends_once_and_each_question_is_settled_once(

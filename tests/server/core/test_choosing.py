@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.agents.port import ModeKnown
 from drawbridge.server.protocol.client_errors import ClientError
 
 from .twin import Agent, Client, Process, Server, records, serving, settled
@@ -56,6 +57,33 @@ async def test_an_agent_that_there_is_not_is_refused_and_nothing_begins(tmp_path
             assert (refused.value.code, refused.value.field) == ("AGENT_NOT_FOUND", "data.agent")
         assert records(server, project) == before
         assert server.agent.processes == []
+
+
+async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_it(tmp_path: Path) -> None:
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        server.core.follow(["projects"], page)
+        project = await server.project(phone)
+
+        def told() -> list[str]:
+            return [client.updates("project_state")[-1].get("permission_mode", "default") for client in (phone, page)]
+
+        await server.does(phone, "set_mode", project, mode="plan")
+        assert told() == ["plan", "plan"], "what the next one begins with"
+        process = await server.running(phone, project)
+        process.heard(ModeKnown("acceptEdits"))  # an answer did that
+        assert told() == ["acceptEdits", "acceptEdits"]
+        joined = await server.does(page, "project_join", project)
+        assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
+        await server.does(page, "set_mode", project, mode="plan")
+        assert process.modes == ["plan"], "it was chosen before, but does not hold any more"
+        assert told() == ["plan", "plan"]
+        process.heard(ModeKnown("default"))
+        assert told() == ["default", "default"]
+        process.ends()
+        process.exit(0)
+        await settled()
+        assert told() == ["plan", "plan"]
 
 
 async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_path: Path) -> None:

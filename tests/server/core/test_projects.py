@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.history.log import History
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.waiting import PATIENCE, until
@@ -304,6 +305,29 @@ async def test_a_conversation_looked_for_while_its_project_goes_is_not_gone_on_w
             await asked
         assert error.value.code == "PROJECT_NOT_FOUND"
         assert phone.updates("session_changed") == []
+
+
+async def test_a_history_that_goes_while_it_is_read_is_no_fault_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, deleted, read = Client(), threading.Event(), History.read
+
+    def slowly(history: History, **where: Any) -> Any:
+        deleted.wait(PATIENCE)
+        return read(history, **where)
+
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.running(phone, project)
+        await server.does(phone, "agent_kill", project)
+        monkeypatch.setattr(History, "read", slowly)
+        asked = asyncio.create_task(server.does(phone, "get_messages", project, after_seq=0))
+        await settled()
+        await server.does(phone, "project_delete", project)
+        deleted.set()
+        with pytest.raises(ClientError) as error:
+            await asked
+        assert error.value.code == "PROJECT_NOT_FOUND"
 
 
 async def test_a_mode_that_the_agent_takes_as_its_project_goes_is_not_said_to_be_set(

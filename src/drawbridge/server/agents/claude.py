@@ -25,12 +25,16 @@ from drawbridge.server.agents.port import (
     Decision,
     Exited,
     Line,
+    ModeKnown,
     Question,
     QuestionGone,
     SessionKnown,
     TurnEnded,
 )
 from drawbridge.server.agents.proposals import Reader, proposal
+
+LONGEST_MODE: Final = 100
+"""Characters of a mode's name; what is longer is none."""
 
 
 class _Request(Struct):
@@ -136,7 +140,9 @@ class Conversation:
         match message.type, message.subtype:
             case "system", "init":
                 self._own_turn = not self.turn_open
-                return self._in_session(message.session_id)
+                return [*self._in_session(message.session_id), *self._in_mode(message.mode)]
+            case "system", "status":
+                return self._in_mode(message.mode)
             case "system", "background_tasks_changed":
                 self._in_background = bytes(message.tasks) not in (b"[]", b"null")
             case "assistant", _:
@@ -156,6 +162,9 @@ class Conversation:
             return []
         self._session_id = session_id
         return [SessionKnown(session_id)]
+
+    def _in_mode(self, mode: object) -> list[Said]:
+        return [ModeKnown(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
 
     def _result(self, data: bytes) -> list[Said]:
         try:

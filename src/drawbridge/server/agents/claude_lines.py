@@ -27,6 +27,7 @@ class Message(Struct):
     error: Any = None
     state: Any = None
     command_uuid: Any = None
+    mode: Any = msgspec.field(name="permissionMode", default=None)
 
     @property
     def is_ephemeral(self) -> bool:

@@ -95,6 +95,12 @@ class SessionKnown(Struct, frozen=True):
     session_id: str
 
 
+class ModeKnown(Struct, frozen=True):
+    """What the agent asks about from now on, in its own word; also where that changed by itself, or by an answer."""
+
+    mode: str
+
+
 class Proposal(Struct, frozen=True):
     """The change of a file that a question is about."""
 
@@ -147,7 +153,7 @@ class Exited(Struct, frozen=True):
     stderr: str
 
 
-Event: TypeAlias = Line | SessionKnown | Question | QuestionGone | TurnEnded | Exited
+Event: TypeAlias = Line | SessionKnown | ModeKnown | Question | QuestionGone | TurnEnded | Exited
 
 
 class AgentProcess(Protocol):

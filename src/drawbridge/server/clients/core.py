@@ -129,8 +129,7 @@ class Core:
 
     async def record(self, project_id: str, seq: int) -> bytes:
         """A line of a history, whole: what ``messages.history_blob`` names."""
-        history = self._find(project_id).history
-        page = await asyncio.to_thread(history.read, after_seq=seq - 1, limit=1)
+        page = await self._find(project_id).journal.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
@@ -184,8 +183,7 @@ class Core:
         """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
         project = self._find(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
-        page = await asyncio.to_thread(
-            project.history.read,
+        page = await project.journal.read(
             after_seq=command.after_seq,
             before_seq=command.before_seq,
             since=command.since,

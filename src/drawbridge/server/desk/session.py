@@ -26,12 +26,12 @@ from drawbridge.server.desk.lines import Awaited, Line
 from drawbridge.server.desk.outcome import Outcomes
 from drawbridge.server.desk.prompts import Prompts
 from drawbridge.server.history.log import History
-from drawbridge.server.projects import metadata, records
+from drawbridge.server.projects import metadata, records, shown
 from drawbridge.server.projects.approvals import Approvals
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
-from drawbridge.server.projects.shown import SHOWN_PROMPT, instant, joined, now
+from drawbridge.server.projects.shown import SHOWN_PROMPT, joined, now
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer
@@ -94,18 +94,8 @@ class DeskSession:
     def _info(self) -> dict[str, Any]:
         mode = self.permission_mode
         return {
-            "id": self.id,
-            "path": str(self.path),
+            **shown.info(self.data, self.history, self.approvals),
             "state": "IDLE" if self.turn is None else "EXECUTING",
-            "session_id": self.data.memory.session_id,
-            "agent": self.data.agent,
-            "created_at": self.data.created_at,
-            "last_active": self.data.last_active,
-            "message_count": self.history.count,
-            "last_seq": self.history.last_seq,
-            "approvals": self.approvals.waiting(),
-            "first_message_time": instant(self.history.first_time),
-            "last_message_time": instant(self.history.last_time),
             "desk": DeskInfo(
                 state=self.state, permission_mode=mode, asks=mode not in ASKS_NOTHING, prompts=self.prompts.taken
             ),

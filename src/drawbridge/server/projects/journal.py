@@ -4,13 +4,15 @@ remembered.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from drawbridge.errors import DrawbridgeError
+from drawbridge.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.server.history.log import Direction, History
+from drawbridge.server.history.pages import Page
 from drawbridge.server.projects import metadata, records
 from drawbridge.server.projects.house import House
 from drawbridge.server.protocol import messages
@@ -75,6 +77,14 @@ class Journal:
             self.memory.take_event(message)
             self.publish(records.unkept_frame(self.data.id, what, message), besides, topic)
             return None
+
+    async def read(self, **where: Any) -> Page:
+        """As ``History.read``, in a thread. Raises ``ClientError`` where the project was deleted meanwhile."""
+        try:
+            return await asyncio.to_thread(self.history.read, **where)
+        except HistoryUnreadable:
+            self.check_there()
+            raise
 
     def publish(self, frame: Frame, besides: Subscriber | None = None, topic: str = "") -> None:
         if self.history.closed:

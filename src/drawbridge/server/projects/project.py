@@ -20,7 +20,7 @@ import msgspec
 from drawbridge.errors import DrawbridgeError
 from drawbridge.server.agents import port
 from drawbridge.server.history.log import History
-from drawbridge.server.projects import metadata, records
+from drawbridge.server.projects import metadata, records, shown
 from drawbridge.server.projects.approvals import Approvals
 from drawbridge.server.projects.checkpoints import Changed, Checkpoints
 from drawbridge.server.projects.continuing import Continuing
@@ -28,7 +28,7 @@ from drawbridge.server.projects.house import House
 from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.run import Order, Outcome, Run, State
-from drawbridge.server.projects.shown import instant, joined, now, run_finished, run_info, told_time
+from drawbridge.server.projects.shown import joined, now, run_finished, run_info, told_time
 from drawbridge.server.projects.worker import Worker
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -54,6 +54,8 @@ class Project:
         self.checkpoints = Checkpoints(self.path, data.id)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
+        self._mode: str | None = None
+        """What the agent at hand asks about, as far as it has told."""
         self._reverting = asyncio.Lock()
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
@@ -75,6 +77,10 @@ class Project:
         return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
 
     @property
+    def permission_mode(self) -> str:
+        return self._mode or self.data.options.permission_mode or "default"
+
+    @property
     def busy(self) -> bool:
         return self.run is not None or bool(self.queue)
 
@@ -88,20 +94,11 @@ class Project:
 
     def _info(self) -> dict[str, Any]:
         return {
-            "id": self.id,
-            "path": str(self.path),
+            **shown.info(self.data, self.history, self.approvals),
             "state": self.state,
-            "session_id": self.memory.session_id,
-            "agent": self.data.agent,
-            "created_at": self.data.created_at,
-            "last_active": self.data.last_active,
-            "message_count": self.history.count,
-            "last_seq": self.history.last_seq,
+            "permission_mode": self.permission_mode,
             "first_seq": self.history.first_seq,
-            "approvals": self.approvals.waiting(),
             "cost_usd": self.memory.cost_usd,
-            "first_message_time": instant(self.history.first_time),
-            "last_message_time": instant(self.history.last_time),
             "continues_at": told_time(self.continuing.at),
         }
 
@@ -235,15 +232,15 @@ class Project:
     async def set_options(self, **chosen: str) -> None:
         """What later runs begin with, and the one that is at work: its ``permission_mode``, its ``model``."""
         async with self._choosing:
-            options = msgspec.structs.replace(self.data.options, **chosen)
             try:
-                await self._worker.change(options)
+                await self._worker.change(**chosen)
             except port.AgentRefused as error:
                 text = f"The agent did not take it: {error}. It goes on as before."
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.journal.check_there()
-            self.data.options = options
+            self.data.options = msgspec.structs.replace(self.data.options, **chosen)
             self.journal.save()
+            self.publish_state()
 
     def _running(self) -> Run:
         if self.run is None:
@@ -311,6 +308,12 @@ class Project:
         if session_id != self.memory.session_id:
             self.journal.event(records.SESSION, {"session_id": session_id})
 
+    def mode_known(self, mode: str | None) -> None:
+        """None: there is no process any more."""
+        before, self._mode = self.permission_mode, mode
+        if self.permission_mode != before:
+            self.publish_state()
+
     def question(self, run: Run, question: port.Question) -> None:
         run.ask()
         self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
@@ -343,16 +346,13 @@ class Project:
         self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
         self.journal.save()
         self.publish_state()
-        self._account(finished)
-        if was_started:
-            self._house.slots.give_back()
-        self._next()
-
-    def _account(self, finished: messages.RunFinished) -> None:
         seconds = finished.duration_ms / 1000
         logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
         self._house.metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
         self._house.spend(str(self.path), finished.cost_usd or 0.0)
+        if was_started:
+            self._house.slots.give_back()
+        self._next()
 
     def publish_state(self) -> None:
         """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""

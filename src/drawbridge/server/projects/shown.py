@@ -8,12 +8,31 @@ from typing import Any, Final
 
 import msgspec
 
+from drawbridge.server.history.log import History
 from drawbridge.server.projects.approvals import Approvals
+from drawbridge.server.projects.metadata import Metadata
 from drawbridge.server.projects.run import Run
 from drawbridge.server.protocol import messages
 
 SHOWN_PROMPT: Final = 500
 """Characters of a waiting prompt that lists show; the history has all of it."""
+
+
+def info(data: Metadata, history: History, approvals: Approvals) -> dict[str, Any]:
+    """Of ``ProjectInfo``: what is told of projects and of agents at desks alike."""
+    return {
+        "id": data.id,
+        "path": data.path,
+        "session_id": data.memory.session_id,
+        "agent": data.agent,
+        "created_at": data.created_at,
+        "last_active": data.last_active,
+        "message_count": history.count,
+        "last_seq": history.last_seq,
+        "approvals": approvals.waiting(),
+        "first_message_time": instant(history.first_time),
+        "last_message_time": instant(history.last_time),
+    }
 
 
 def joined(

@@ -35,6 +35,8 @@ class Employer(Protocol):
 
     def session_known(self, session_id: str) -> None: ...
 
+    def mode_known(self, mode: str | None) -> None: ...
+
     def question(self, run: Run, question: port.Question) -> None: ...
 
     def question_gone(self, question_id: str, reason: str) -> None: ...
@@ -151,6 +153,8 @@ class Worker:
                 self._employer.line(run, event)
             case port.SessionKnown(session_id):
                 self._employer.session_known(session_id)
+            case port.ModeKnown(mode):
+                self._employer.mode_known(mode)
             case port.Question() if run is not None:
                 self._employer.question(run, event)
             case port.Question(question_id):  # in a turn that it has begun by itself
@@ -176,6 +180,7 @@ class Worker:
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
+        self._employer.mode_known(None)
         self._house.warm.forget(self)
         run, self._given = self._given, None
         if run is not None:  # one that came after it gets a process of its own
@@ -226,19 +231,23 @@ class Worker:
         if self._process is not None:
             self._process.interrupt()
 
-    async def change(self, options: port.Options) -> None:
-        """Other options: mode and model at once, the rest with the next process. Raises ``AgentRefused``."""
+    async def change(self, *, permission_mode: str | None = None, model: str | None = None) -> None:
+        """Of the process that there is. The mode is said even if it is as it was chosen before: an agent leaves it by itself,
+        or by an answer. Raises ``AgentRefused``.
+        """
         async with self._changing:
             process, kind = self._process, self._kind
         if process is None or kind is None:
             return
         agent, before = kind
-        mode, model = options.permission_mode or before.permission_mode, options.model or before.model
-        if mode and mode != before.permission_mode:
-            await process.set_mode(mode)
+        if permission_mode:
+            await process.set_mode(permission_mode)
+            if self._process is process:
+                self._employer.mode_known(permission_mode)
         if model and model != before.model:
             await process.set_model(model)
         if self._process is process and self._kind is not None:
+            mode, model = permission_mode or before.permission_mode, model or before.model
             self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
 
     async def stop_run(self, run: Run) -> None:
@@ -267,6 +276,7 @@ class Worker:
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
+        self._employer.mode_known(None)
         return process
 
     async def _leave(self, process: port.AgentProcess | None) -> None:

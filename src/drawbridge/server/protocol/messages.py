@@ -116,6 +116,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Of all its runs, as far as the agent tells."""
     first_message_time: str | None = None
     last_message_time: str | None = None
+    permission_mode: str = "default"
+    """What the agent at hand asks about, as far as it tells; else as the next one begins. Not of one at a desk."""
     continues_at: str | None = None
     """When the last run goes on by itself, which a limit of the agent's account has stopped."""
 

@@ -18,6 +18,7 @@ from drawbridge.server.agents.port import (
     AgentRefused,
     Decision,
     Exited,
+    ModeKnown,
     Options,
     Question,
     QuestionGone,
@@ -189,6 +190,7 @@ async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, pr
     model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
     assert (await warm.turn("Change it")).ok
     assert warm.heard.all(Question) == []
+    assert warm.heard.all(ModeKnown)[-1] == ModeKnown("acceptEdits")
     assert poem.read_text() == "one\n2\nthree\n"
     assert model.requests[-1].body["model"] == "claude-haiku-9"
 

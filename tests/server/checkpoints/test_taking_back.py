@@ -110,6 +110,19 @@ async def test_while_a_run_is_taken_back_nothing_else_is_done_with_the_project(w
         await server.does(page, "project_delete", project)
 
 
+async def test_what_a_run_changed_that_the_servers_end_has_ended_can_be_taken_back_later(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, _ = await a_run(server, phone, line="two\n")
+        last = (await server.does(phone, "execute", project, prompt="go"))["data"]["run_id"]
+        await until(lambda: len(server.agent.latest.prompts) == 2, "the prompt")
+        with (server.root / "one" / "poem.txt").open("a") as poem:
+            poem.write("three\n")
+    async with serving(tmp_path, Limits()) as server:
+        await server.does(phone, "run_revert", project, run_id=last)
+        assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
+
+
 async def test_the_server_does_not_end_in_the_midst_of_taking_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

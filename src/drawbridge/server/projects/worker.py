@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -20,6 +20,9 @@ from drawbridge.server.projects.house import House
 from drawbridge.server.projects.run import Outcome, Run, State
 
 logger = logging.getLogger("drawbridge.server")
+
+LOOK_BACK_SECONDS: Final = 5.0
+"""That the server's end waits for the checkpoint after a run."""
 
 LONGEST_ERROR = 2_000
 
@@ -298,6 +301,8 @@ class Worker:
         """The server ends: the process too, now, and those that are leaving."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
+        if self._looking_back is not None:  # what the last run has changed can be taken back after a restart, too
+            await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

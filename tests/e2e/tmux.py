@@ -84,8 +84,9 @@ class Pane:
         """The exit code of the program, once it has ended by itself."""
 
         def ended() -> str | None:
-            # tmux now and then misses that a child has ended (3.3a); the end of the next one reminds it.
-            self._tmux.run("run-shell", "true")
+            # tmux now and then misses that a child has ended (3.3a); the end of the next one reminds it. Not waited for:
+            # that of one that is to remind it may be missed as well, then the next look's does it.
+            self._tmux.run("run-shell", "-b", "true")
             dead, status = self._tmux.run(
                 "display-message", "-p", "-t", self.id, "#{pane_dead} #{pane_dead_status}"
             ).split(" ")

@@ -31,7 +31,7 @@ async def test_what_a_client_has_seen_is_in_the_files_and_the_rest_comes_once(tm
             project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
             await client.ask("project_join", project_id=project)
             await client.ask("execute", {"prompt": "/lines 20000"}, project)
-            await until(lambda: len(client.heard) > 500, "many lines")
+            await until(lambda: client.heard[-1].get("seq", 0) > 500, "many lines")
             server.process.send_signal(signal.SIGKILL)
             await client.connection.wait_closed()
             heard = list(client.heard)

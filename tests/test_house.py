@@ -1,4 +1,4 @@
-"""The rules of docs/design.md, read off the tree: who may know whom, how large things grow, what is never written down."""
+"""The rules of docs/design.md, read off the tree: who may know whom, what is never written down."""
 
 from __future__ import annotations
 
@@ -52,13 +52,6 @@ FLOOR = (
 SERVER_FLOORS = ("agents", "protocol", "history", "projects", "access", "desk", "notify", "clients")
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
 EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
-
-LONGEST_MODULE = 350
-LONGEST_TEST_MODULE = 600
-LONGEST_FUNCTION = 50
-LONGEST_LUA = 400
-ALLOWED_LONGER: dict[str, str] = {}
-"""Path or path:function → why it is better in one piece."""
 
 
 @cache
@@ -158,44 +151,6 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
         and any(belongs(other, EDITOR_DIALECTS) for other in known(name))
     }
     assert both <= {"ide.bridge"}
-
-
-def python_files() -> list[Path]:
-    return sorted(chain.from_iterable((ROOT / folder).rglob("*.py") for folder in ("src", "tools", "bench", "tests")))
-
-
-def lua_files() -> list[Path]:
-    return sorted(chain.from_iterable((ROOT / folder).rglob("*.lua") for folder in ("lua", "src")))
-
-
-def code_lines(node: ast.AST, last_line: int, first_line: int = 1) -> int:
-    """Lines from the first to the last without those of docstrings, the node's own and those inside it."""
-    lines = last_line - first_line + 1
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = inner.body[0] if inner.body and ast.get_docstring(inner) is not None else None
-            lines -= (text.end_lineno or 0) - text.lineno + 1 if text else 0
-    return lines
-
-
-def sizes(file: Path) -> Iterator[tuple[str, int, int]]:
-    """What it is, its lines, how many it may have."""
-    path = str(file.relative_to(ROOT))
-    tree = parsed(file)
-    limit = LONGEST_TEST_MODULE if path.startswith("tests/") else LONGEST_MODULE
-    yield path, code_lines(tree, len(file.read_text().splitlines())), limit
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield f"{path}:{node.name}", code_lines(node, node.end_lineno or 0, node.lineno), LONGEST_FUNCTION
-
-
-def test_nothing_has_grown_too_large() -> None:
-    all_sizes = chain.from_iterable(map(sizes, python_files()))
-    lua = [(str(file.relative_to(ROOT)), len(file.read_text().splitlines())) for file in lua_files()]
-    too_large = {what: lines for what, lines, limit in all_sizes if lines >= limit}
-    too_large |= {what: lines for what, lines in lua if lines >= LONGEST_LUA}
-    assert {what: lines for what, lines in too_large.items() if what not in ALLOWED_LONGER} == {}
-    assert set(ALLOWED_LONGER) <= set(too_large), "an exception that nothing needs any more"
 
 
 def error_classes(above: type[errors.DrawbridgeError] = errors.DrawbridgeError) -> list[type[errors.DrawbridgeError]]:

@@ -31,10 +31,14 @@ def nvims() -> list[Path]:
     return [path for _, path in sorted(by_version.items())]
 
 
-def nvim() -> Path:
-    """The newest Neovim, for a test that has nothing to do with versions."""
+def nvim(oldest: tuple[int, ...] = ()) -> Path:
+    """The newest Neovim, for a test that has nothing to do with versions; none before ``oldest``."""
     found = nvims()
-    return found[-1] if found else missing(NO_NVIM)
+    if not found:
+        missing(NO_NVIM)
+    if nvim_version(found[-1]) < oldest:
+        missing(f"Neovim {'.'.join(map(str, oldest))} or newer is missing: {FETCH}")
+    return found[-1]
 
 
 def each_nvim() -> list[Any]:
@@ -127,6 +131,10 @@ def node() -> Path:
 
 def tmux() -> Path:
     return next(iter(_on_path("tmux")), None) or missing("tmux is missing: install the package tmux")
+
+
+def git() -> Path:
+    return next(iter(_on_path("git")), None) or missing("git is missing: install the package git")
 
 
 def missing(reason: str) -> NoReturn:

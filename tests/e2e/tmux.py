@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from tests import programs
+
 T = TypeVar("T")
 
 TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
@@ -114,6 +116,7 @@ class Tmux:
     @classmethod
     @contextlib.contextmanager
     def server(cls, *, columns: int = 110, rows: int = 40) -> Iterator[Tmux]:
+        programs.tmux()
         # Not under pytest's folder: the path of a socket has to be shorter than 108 bytes.
         with tempfile.TemporaryDirectory(prefix="db-tmux-") as folder:
             tmux = cls(Path(folder), columns=columns, rows=rows)

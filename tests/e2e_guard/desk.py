@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,12 @@ class GuardedDesk(Desk):
         return neovim
 
     def plain_nvim(self, *files: Path) -> Neovim:
-        """``nvim``, at the socket that it makes for itself where nobody names one."""
+        """``nvim``, at the socket that it makes for itself in the runtime directory where nobody names one."""
         folder = Path(os.environ["XDG_RUNTIME_DIR"])
         command = [str(programs.nvim()), "-n", "-i", "NONE", "-u", "NONE", *map(str, files)]
-        environment = claude_rig.environment(self.model)
+        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # Neovim 0.7 knows no other place
         pane = self.tmux.start("nvim", command, cwd=self.project, environment=environment)
-        socket = wait_until(lambda: next(folder.glob("nvim.*.0"), None))
+        socket = wait_until(lambda: next(chain(folder.glob("nvim.*.0"), folder.glob("nvim??????/0")), None))
         return Neovim(pane, socket)
 
     def ask_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> str:

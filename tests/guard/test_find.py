@@ -128,7 +128,7 @@ def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
     """``NVIM_APPNAME=mine nvim``; what other programs call like that is left alone."""
     monkeypatch.setenv("NVIM_APPNAME", "my.vim")
     monkeypatch.setenv("LOGNAME", "person")
-    command = [str(programs.nvim()), "--headless", "-n", "-i", "NONE", "-u", "NONE"]
+    command = [str(programs.nvim(oldest=(0, 10))), "--headless", "-n", "-i", "NONE", "-u", "NONE"]
     run, tmp = home.parent / "run", home.parent / "tmp"
     stranger = listen(run / f"my.vim.{os.getpid()}.0")
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as neovim:

@@ -11,13 +11,16 @@ import pytest
 
 from drawbridge.server.projects.checkpoints import Changed, Checkpoints, NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from tests import programs
 
 RUN = "run_1"
 
 
 def git(directory: Path, *words: str) -> str:
     name = ["-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "init.defaultBranch=main"]
-    return subprocess.run(["git", *name, *words], cwd=directory, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [programs.git(), *name, *words], cwd=directory, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.fixture

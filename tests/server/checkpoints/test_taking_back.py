@@ -14,13 +14,14 @@ from drawbridge.server.projects.ceilings import Ceilings
 from drawbridge.server.projects.checkpoints import Checkpoints
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
+from tests import programs
 from tests.server.core.twin import Client, Server, records, serving, settled
 from tests.waiting import until
 
 
 def make_repository(directory: Path) -> None:
     directory.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=directory, check=True)
+    subprocess.run([programs.git(), "init", "-q"], cwd=directory, check=True)
     (directory / "poem.txt").write_text("one\n")
 
 

@@ -42,6 +42,7 @@ FLOOR = (
     "approval",
     "door",
     "errors",
+    "log_text",
     "private_files",
     "private_socket",
     "privacy",

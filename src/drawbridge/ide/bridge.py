@@ -30,6 +30,7 @@ from drawbridge.ide.launched import SIGNALS, Launched
 from drawbridge.ide.reviewer import Reviewer
 from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
+from drawbridge.log_text import HarmlessFormatter
 from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
 from drawbridge.wire import desk as wire
 from drawbridge.wire.gate import LOOPBACK_HOSTS
@@ -41,9 +42,8 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
     """Blocks until the editor or a signal ends the bridge."""
     values = launched.values
     log = logging.FileHandler(values["log_file"]) if values["log_file"] else logging.StreamHandler(sys.stderr)
-    logging.basicConfig(
-        level=values["log_level"].upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[log]
-    )
+    log.setFormatter(HarmlessFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=values["log_level"].upper(), handlers=[log])
     return asyncio.run(_serve(launched, folders, folder))
 
 

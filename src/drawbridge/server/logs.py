@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from drawbridge.log_text import encodable
 from drawbridge.server.clients.dispatch import correlation
 from drawbridge.terminal import harmless
 
@@ -37,12 +38,12 @@ class _Json(logging.Formatter):
             "time": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": encodable(record.getMessage()),
         }
         if correlation_id := correlation.get():
             line["correlation_id"] = correlation_id
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = encodable(self.formatException(record.exc_info))
         return msgspec.json.encode(line).decode()
 
 

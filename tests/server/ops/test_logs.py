@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -39,6 +40,20 @@ def test_a_log_file_is_begun_anew_when_it_is_full_and_the_oldest_goes(
     assert names == ["server.log", *(f"server.log.{number}" for number in range(1, logs.FILES_KEPT + 1))]
     assert all(path.stat().st_size <= 2_000 for path in tmp_path.iterdir())
     assert "line 299" in file.read_text()
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_half_a_character_in_a_name_is_logged(
+    tmp_path: Path, own_logging: None, capsys: pytest.CaptureFixture[str], form: Literal["console", "json"]
+) -> None:
+    file = tmp_path / "server.log"
+    logs.configure("info", form, str(file))
+    try:
+        raise ValueError("\ud800")
+    except ValueError:
+        logging.getLogger("drawbridge.server").exception("%s failed", "/code/\ud800")
+    assert "/code/\\ud800 failed" in file.read_text().replace("\\\\", "\\")
+    assert capsys.readouterr().err == ""
 
 
 async def test_how_long_a_run_took_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

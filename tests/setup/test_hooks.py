@@ -57,7 +57,7 @@ def test_what_only_looks_like_ours_is_the_person_s() -> None:
     for handler in (
         {"type": "command", "command": "drawbridge hook"},
         {"type": "command", "command": "cat /home/ada/drawbridge/guard/README.md"},
-        {"type": "command", "command": "/src/drawbridge/guard/agents.py"},
+        {"type": "command", "command": "/opt/drawbridge/guard/agents.py"},
         {"type": "command", "command": "an open 'quote /drawbridge/guard/claude.py"},
         {"type": "command", "args": "/drawbridge/guard/claude.py"},
         {"command": 3, "args": [4]},

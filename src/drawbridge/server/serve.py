@@ -90,7 +90,8 @@ async def _serve(
     ours = certificate is not None and plan.certificate is None
     site = ServerSite(entrance, core, plan.data / "tls" if ours else None)
     core.house.broadcast = site.writers.broadcast
-    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.contact)
+    host = socket.gethostname()
+    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
     core.house.heard = notifier.heard
     number = version("drawbridge")
     monitor = Monitor(

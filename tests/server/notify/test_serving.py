@@ -7,12 +7,18 @@ import socket
 import time
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from drawbridge.server.notify.push import packed
 from tests.server.notify.service import Service
 from tests.server.processes import refused, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import until
 
-GOOD = {"endpoint": "https://fcm.googleapis.com/fcm/send/x", "p256dh": "B" + "A" * 86, "auth": "A" * 22}
+UNCOMPRESSED = PublicFormat.UncompressedPoint
+POINT = packed(ec.generate_private_key(ec.SECP256R1()).public_key().public_bytes(Encoding.X962, UNCOMPRESSED))
+GOOD = {"endpoint": "https://fcm.googleapis.com/fcm/send/x", "p256dh": POINT, "auth": "A" * 22}
 
 
 async def runs(client: WireClient, directory: Path, prompt: str) -> None:
@@ -65,7 +71,7 @@ async def test_a_browser_subscribes_and_leaves_over_the_protocol(tmp_path: Path)
         kept = tmp_path / "data" / "push.json"
         assert (await client.ask("push_subscribe", GOOD))["type"] == "ok"
         assert GOOD["endpoint"] in kept.read_text()
-        for bad in ({"endpoint": "https://127.0.0.1/"}, {"p256dh": "A"}, {"auth": "%"}):
+        for bad in ({"endpoint": "https://127.0.0.1\\.fcm.googleapis.com/"}, {"p256dh": "A"}, {"auth": "%"}):
             answer = await client.ask("push_subscribe", {**GOOD, **bad})
             assert answer["data"]["code"] == "VALIDATION_FAILED"
             assert answer["data"]["field"] == f"data.{next(iter(bad))}"

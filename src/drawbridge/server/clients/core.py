@@ -66,6 +66,7 @@ class Core:
         self.house = House(agents, limits, ceilings, data)
         self.house.within = self._within
         self.projects = Projects(data, roots, self.house, fsync)
+        self.house.problem_of = self.projects.problem_of
         self.desk = Desk(data, self.house, fsync)
         self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
         self._blobs = blobs
@@ -133,6 +134,12 @@ class Core:
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
+
+    def _in_place(self, project_id: str) -> Project:
+        """A project whose directory may be read and changed now. Raises ``ClientError``."""
+        project = self.projects.get(project_id)
+        self.house.check_place(project.path, "Nothing was done.")
+        return project
 
     # Projects.
 
@@ -256,7 +263,7 @@ class Core:
         return await self.projects.get(command.project_id).new_session(client)
 
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer:
-        project = self.projects.get(command.project_id)
+        project = self._in_place(command.project_id)
         try:
             changes = await project.checkpoints.changes(command.run_id)
         except (NoCheckpoint, GitFailed) as error:
@@ -265,7 +272,7 @@ class Core:
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer:
         try:
-            return await self.projects.get(command.project_id).revert(command.run_id, client)
+            return await self._in_place(command.project_id).revert(command.run_id, client)
         except (NoCheckpoint, GitFailed) as error:
             raise _no_checkpoint(error) from None
 
@@ -284,7 +291,7 @@ class Core:
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer:
-        project = self.projects.get(command.project_id)
+        project = self._in_place(command.project_id)
         agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
         found = await asyncio.to_thread(sessions.listed, agent, project.path, current, command.limit)
         return Answer(type="session_list", project_id=project.id, data={"sessions": found})
@@ -297,7 +304,7 @@ class Core:
         return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer:
-        project = self.projects.get(project_id)
+        project = self._in_place(project_id)
         agent = self.house.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")

@@ -100,6 +100,7 @@ class Project:
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": told_time(self.continuing.at),
+            "problem": self._house.problem_of(self.path),
         }
 
     def shown(self) -> messages.ProjectState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from drawbridge.server.projects import records, sessions
 from drawbridge.server.projects.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
 from drawbridge.server.projects.checkpoints import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House, Limits
+from drawbridge.server.projects.metrics import summary
 from drawbridge.server.projects.places import usable
 from drawbridge.server.projects.project import Project
 from drawbridge.server.projects.projects import Projects
@@ -34,6 +35,7 @@ from drawbridge.server.projects.upkeep import Retention, Upkeep
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Health
 from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
@@ -114,6 +116,20 @@ class Core:
 
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
+
+    def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
+        """``whole`` for somebody who may know of some projects alone."""
+        seen = [project for project in self.projects if sees(project.path)]
+        problems = [problem for project in seen if (problem := self.projects.problem_of(project.path))]
+        return msgspec.structs.replace(
+            whole,
+            status="degraded" if problems else "ok",
+            projects=len(seen),
+            running=sum(project.state == "EXECUTING" for project in seen),
+            problems=problems,
+            subscriptions=sum(len(project.journal.joined) for project in seen),
+            runs=summary(project.metrics for project in seen),
+        )
 
     def path_of(self, project_id: str) -> Path | None:
         """Where a project is; None where there is none."""

@@ -72,6 +72,8 @@ def run(values: dict[str, Any]) -> int:
                 origins=plan.origins,
                 proxies=plan.proxies,
                 keys=plan.keys,
+                port=listening.getsockname()[1],
+                certificate=lambda: certificate.shown if certificate is not None else None,
             )
             entrance = Entrance(access, plan.crowd, Audit(plan.data))
             return runner.run(_serve(plan, listener, entrance, names, certificate))

@@ -114,9 +114,16 @@ class Entrance:
         """For a challenge. Raises ``ClientError`` where no SSH keys are taken."""
         return self._access.nonce()
 
-    def by_signature(self, answer: SshAuth, nonce: str | None, address: str) -> Identity:
-        """``nonce``: of the challenge that this connection was given last. Raises ``ClientError``."""
-        return self._tried(lambda: self._access.signed(answer, nonce), address, short=True)
+    def certificate(self) -> str | None:
+        """The SHA-256 of the certificate that connections made now are shown; None without TLS."""
+        return self._access.certificate()
+
+    def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
+        """``nonce``: of the challenge that this connection was given last; ``certificate``: what it was shown.
+
+        Raises ``ClientError``.
+        """
+        return self._tried(lambda: self._access.signed(answer, nonce, certificate), address, short=True)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
         """Raises ``ClientError`` where the device gives too many. The owner's own clients are told apart by address."""

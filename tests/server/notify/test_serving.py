@@ -57,6 +57,22 @@ async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_fro
                 assert time.monotonic() - began < 5
 
 
+async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
+    """It is given in the environment, and the agent prints all of its own."""
+    (tmp_path / "blog").mkdir()
+    with Service().up() as ntfy:
+        options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")
+        told = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
+        async with serving(tmp_path / "data", *options, **told) as server, server.client() as client:
+            path = str(tmp_path / "blog")
+            made = await client.ask("project_create", {"path": path, "agent": "printer", "join": True})
+            await client.ask("execute", {"prompt": "go"}, made["project_id"])
+            await client.hear("update", "run_finished")
+            assert "DRAWBRIDGE_AGENT=" in str(client.heard)
+            assert "hidden" not in str(client.heard)
+            await until(lambda: bool(ntfy.posted))
+
+
 async def test_a_webhook_that_is_no_address_is_said_and_nothing_starts(tmp_path: Path) -> None:
     code, said = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
     assert code == 2

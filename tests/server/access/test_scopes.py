@@ -158,6 +158,7 @@ def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> Asked:
         ("Bash", b'{"n":[{"a":1}]}', {"n": [{"a": True}]}, False),
         ("Bash", b'{"n":[1,2]}', {"n": [1]}, False),
         ("Bash", b'{"n":{"a":1}}', {"n": {"a": 1, "b": 1}}, False),
+        ("Bash", b'{"n":' + b"[" * 600 + b"]" * 600 + b"}", {"n": []}, False),
         ("Bash", b'{"n":1.0,"m":[1,{"a":true}]}', {"n": 1, "m": [1, {"a": True}]}, True),
     ],
 )
@@ -168,6 +169,17 @@ def test_of_a_command_who_may_approve_can_change_nothing(
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="needs the scope run"):
         check_answer(phone, answer, asked(tool, given), updated)
+
+
+def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    given = asked("Bash", b'{"n":' + b"[" * 900 + b"]" * 900 + b"}")
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ClientError, match="needs the scope run"):
+        check_answer(phone, answer, given, {"n": deep})
 
 
 # projects

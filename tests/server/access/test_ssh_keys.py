@@ -28,6 +28,7 @@ from drawbridge.server.access.tls import own_certificate
 from drawbridge.server.clients import client as client_module
 from drawbridge.server.clients.client import DISMISSED
 from tests.programs import missing
+from tests.server import processes
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.processes import refused
 from tests.server.wire_client import WireClient, connected
@@ -517,3 +518,16 @@ async def test_a_key_that_only_the_agent_has_lets_in(
         answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": sign(asked["text"])}
         assert code_of(await client.ask("ssh_auth", answer)) == "auth"
         assert (await client.ask("hello"))["data"]["device"]["name"] == "me@home"
+
+
+async def test_the_real_server_takes_a_login_for_its_own_certificate_and_port_alone(tmp_path: Path, file: Path) -> None:
+    async with processes.serving(tmp_path / "data", "--allow", tmp_path, "--authorized-keys", file) as real:
+        for certificate, host, code in (
+            ("seen", "", "auth"),
+            ("ab" * 32, "", "SIGNATURE_WRONG"),
+            ("-", "", "SIGNATURE_WRONG"),
+            ("seen", "localhost:36367", "SIGNATURE_FOREIGN"),
+        ):
+            async with connected(real.url, tls=real.tls) as client:
+                signed = seen_by(client) if certificate == "seen" else certificate
+                assert await log_in(client, ADA, host=host, certificate=signed) == code

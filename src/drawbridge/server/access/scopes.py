@@ -114,11 +114,14 @@ def check_answer(
     given = asked.given
     before = {"": None} if given is None else given
     may = ANSWERS if asked.tool_name == ASKS_THE_PERSON else TEXTS if asked.proposal is not None else frozenset[str]()
-    changed = {
-        name
-        for name in {*before, *updated}
-        if name not in before or name not in updated or not _same(before[name], updated[name])
-    }
+    try:
+        changed = {
+            name
+            for name in {*before, *updated}
+            if name not in before or name not in updated or not _same(before[name], updated[name])
+        }
+    except RecursionError:  # too deep to tell
+        changed = {""}
     if not changed <= may:
         raise out_of_scope(identity, "run", "permission_response with another input", "data.updated_input")
 

@@ -101,7 +101,7 @@ async def _serve(
         number,
         core.states,
         lambda: len(site.clients),
-        core.problems,
+        lambda: [*core.problems(), *notifier.problems()],
         subscriptions=core.subscriptions,
         metrics=core.house.metrics,
     )

@@ -239,6 +239,22 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
     assert browser.reads(service.posted[0][1])["title"] == URGENT.title
 
 
+async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+    """As Apple's may do with a name that is not public; a browser that has gone is none, nor is a service in trouble."""
+    told = notifier(tmp_path, sender)
+    with Service(403, 410, 201).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.heard(question(), BLOG)
+        await until(lambda: bool(told.problems()))
+        [problem] = told.problems()
+        assert "it answered 403" in problem
+        assert "--public-host" in problem
+        assert "a-topic" not in problem, "the address is the browser's"
+        told.heard(question(), BLOG)
+        await until(lambda: not list(told.subscriptions))
+        await until(lambda: told.problems() == [])
+
+
 async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
     told = notifier(tmp_path, sender)
     with Service(302).up() as service:

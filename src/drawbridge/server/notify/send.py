@@ -125,6 +125,8 @@ class Notifier:
         self._sender = sender or Sender()
         self._push_sender = push_sender or Sender()
         self._patience = patience
+        self._refused: dict[str, str] = {}
+        """Push service → why it has refused the last push for good."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """Those of which nobody was told yet."""
 
@@ -149,6 +151,12 @@ class Notifier:
         for browser in self._wanting(directory):
             self._push_sender.do(f"a browser by {browser.service}", partial(self._push, browser, said))
 
+    def problems(self) -> list[str]:
+        """Which services push nothing, for people."""
+        refused = dict(self._refused)
+        remedy = "The server's log has more. Services may refuse a server without a public name: --public-host."
+        return [f"Notices by {service} do not arrive: {why}. {remedy}" for service, why in sorted(refused.items())]
+
     def end(self) -> None:
         for later in self._questions.values():
             later.cancel()
@@ -171,9 +179,12 @@ class Notifier:
             post(to.endpoint, headers, body)
         except Failed as error:
             if error.status not in GONE:
+                if not error.again:
+                    self._refused[to.service] = str(error)
                 raise
             self.subscriptions.remove(to.endpoint)
             logger.info("a browser wants no more notices: its subscription was dropped")
+        self._refused.pop(to.service, None)
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:

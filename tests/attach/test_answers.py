@@ -114,3 +114,11 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
     assert background_brightness(b"\x1b]11;rgb:14/18/1b\x07") == pytest.approx(0.09, abs=0.01)
     assert background_brightness(b"\x1b[?62;c") is None
     assert (theme(DARK).dark, theme(LIGHT).dark) == (True, False)
+
+
+def test_a_project_in_which_nothing_can_run_says_why() -> None:
+    """Not while a run is at work in it, or waits for an answer; whatever the server writes stays harmless."""
+    project = {"state": "IDLE", "problem": "It is outside\x1b[2J of --allow."}
+    assert wording.project_state(project) == "It is outside\\x1b[2J of --allow."
+    assert "outside" not in wording.project_state(project | {"state": "EXECUTING"})
+    assert wording.project_state(project | {"approvals": [{}]}) == "Waits for you"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.server.notify.test_serving import POINT
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in
@@ -18,7 +19,7 @@ SUBSCRIBE = f"""(() => {{
   PushManager.prototype.subscribe = async function ({{ applicationServerKey, userVisibleOnly }}) {{
     if (!userVisibleOnly || applicationServerKey.length !== 87) throw new TypeError('not like this');
     made = {{ endpoint: '{ENDPOINT}', options: {{}}, unsubscribe: async () => (made = null, true),
-      toJSON: () => ({{ endpoint: '{ENDPOINT}', keys: {{ p256dh: 'B' + 'A'.repeat(86), auth: 'A'.repeat(22) }} }}) }};
+      toJSON: () => ({{ endpoint: '{ENDPOINT}', keys: {{ p256dh: '{POINT}', auth: 'A'.repeat(22) }} }}) }};
     return made;
   }};
   PushManager.prototype.getSubscription = async () => made ?? null;

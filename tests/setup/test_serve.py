@@ -160,6 +160,7 @@ def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secret
         "DRAWBRIDGE_CONFIG": "/etc/a \"quoted\" 'file'.toml",
         "ANTHROPIC_API_KEY": "sk-secret",
         "DRAWBRIDGE_SERVE_MODE": "two\nlines",
+        "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret",
     }
     content = serve.service("linux", given).content().decode()
     assert environment_of(content) == {
@@ -169,6 +170,18 @@ def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secret
     }
     assert "EnvironmentFile=-/etc/serve.env\n" in content
     assert "sk-secret" not in content
+
+
+def test_a_secret_that_the_service_does_not_get_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On both platforms it is left out, and setup says where it belongs."""
+    given = {"PATH": "/usr/bin", "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret"}
+    for platform in ("linux", "darwin"):
+        assert b"sk-secret" not in serve.service(platform, given).content()
+    [note] = serve.left_out(given)
+    assert "DRAWBRIDGE_SERVE_WEBHOOK" in note
+    assert "serve.env" in note
+    assert "sk-secret" not in note
+    assert serve.left_out({}) == []
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")

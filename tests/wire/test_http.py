@@ -505,6 +505,17 @@ def test_our_close_is_over_when_the_peer_has_answered() -> None:
     assert connection.finished
 
 
+def test_a_reason_that_is_too_long_for_a_close_frame_is_cut() -> None:
+    """At 123 bytes, between two characters: the connection is closed all the same."""
+    for reason in ("x" * 500, "é" * 500):
+        connection = open_websocket()
+        connection.close_websocket(4401, reason)
+        [frame] = frames_of(answer(connection))
+        assert frame.data[:2] == (4401).to_bytes(2, "big")
+        assert 120 <= len(bytes(frame.data[2:]).decode().encode()) <= 123
+        assert reason.startswith(bytes(frame.data[2:]).decode())
+
+
 def test_after_our_close_the_peers_messages_go_nowhere() -> None:
     connection = open_websocket()
     connection.close_websocket(1000, "replaced")

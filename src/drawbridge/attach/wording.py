@@ -123,6 +123,8 @@ def project_state(project: Mapping[str, Any]) -> str:
         return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
     if desk := project.get("desk"):
         return DESK_STATES.get(desk.get("state", ""), "At the desk")
+    if project.get("problem") and project.get("state") != "EXECUTING":
+        return harmless(str(project["problem"]))
     if until := goes_on_at(project):
         return f"Goes on at {until}"
     return STATES.get(project.get("state", ""), str(project.get("state", "")))

@@ -48,7 +48,6 @@ class Plan:
         self.fsync = values["fsync"]
         self.json: bool = values["json"]
         self.webhook: str | None = values["webhook"]
-        self.contact = self.public_hosts[0] if self.public_hosts else socket.gethostname()
         self.metrics_port: int | None = values["metrics_port"]
         self.ceilings = Ceilings(
             modes=values["mode"],

@@ -72,6 +72,8 @@ def run(values: dict[str, Any]) -> int:
                 origins=plan.origins,
                 proxies=plan.proxies,
                 keys=plan.keys,
+                port=listening.getsockname()[1],
+                certificate=lambda: certificate.shown if certificate is not None else None,
             )
             entrance = Entrance(access, plan.crowd, Audit(plan.data))
             return runner.run(_serve(plan, listener, entrance, names, certificate))
@@ -90,7 +92,8 @@ async def _serve(
     ours = certificate is not None and plan.certificate is None
     site = ServerSite(entrance, core, plan.data / "tls" if ours else None)
     core.house.broadcast = site.writers.broadcast
-    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.contact)
+    host = socket.gethostname()
+    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
     core.house.heard = notifier.heard
     number = version("drawbridge")
     monitor = Monitor(
@@ -98,7 +101,7 @@ async def _serve(
         number,
         core.states,
         lambda: len(site.clients),
-        core.problems,
+        lambda: [*core.problems(), *notifier.problems()],
         subscriptions=core.subscriptions,
         metrics=core.house.metrics,
     )

@@ -30,6 +30,9 @@ from drawbridge.setup.record import Record
 NAME: Final = "drawbridge"
 PATIENCE: Final = 60
 
+SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
+"""Settings that are never written into the service's file, which other users may be able to read."""
+
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
 """Of this environment, beside PATH and the server's own settings: a service has none of them by itself."""
 
@@ -209,7 +212,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     if before != after:
         change.check()
         steps.append(change)
-    commands, notes = ours.start(again=before is not None), list(ours.notes)
+    commands, notes = ours.start(again=before is not None), [*ours.notes, *left_out(os.environ)]
     if not ours.available():
         lines = "; ".join(shlex.join(command) for command in commands)
         notes.insert(0, f"The service manager does not answer here. To start the server where it does: {lines}")
@@ -258,10 +261,17 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     ]
     kept = {"PATH": os.pathsep.join(dict.fromkeys(path))}
     for name in sorted(environ):
-        wanted = name in PASSED_ON or name.startswith("DRAWBRIDGE_SERVE_")
+        wanted = name in PASSED_ON or (name.startswith("DRAWBRIDGE_SERVE_") and name not in SECRETS)
         if wanted and environ[name] and environ[name].isprintable():
             kept[name] = environ[name]
     return kept
+
+
+def left_out(environ: Mapping[str, str]) -> list[str]:
+    """Notes on secrets of the environment that the service does not get."""
+    place = secrets_file(environ)
+    text = "{} is a secret and was left out: the service's file may be read by others. Put it into {} (mode 0600)."
+    return [text.format(name, place) for name in SECRETS if environ.get(name)]
 
 
 def secrets_file(environ: Mapping[str, str]) -> Path:

@@ -5,11 +5,12 @@ import { duration } from './dom.js';
 /** @typedef {{kind: 'waiting' | 'working' | 'failed' | 'idle' | 'ended', words: string}} Standing */
 
 /** @param {any} project @returns {Standing} */
-export function standing({ approvals, state, desk, continues_at: until }) {
+export function standing({ approvals, state, desk, continues_at: until, problem }) {
   const waiting = approvals.length;
   if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you` };
   if (desk) return DESK[/** @type {keyof typeof DESK} */ (desk.state)] ?? { kind: 'idle', words: desk.state };
   if (state === 'EXECUTING') return { kind: 'working', words: 'Working' };
+  if (problem) return { kind: 'failed', words: problem };
   if (until) return { kind: 'idle', words: `Goes on at ${clock(until)}` };
   return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
 }

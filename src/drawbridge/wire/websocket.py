@@ -16,6 +16,9 @@ from drawbridge.wire.gate import Head
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
+LONGEST_REASON: Final = 123
+"""Bytes: what a close frame has room for. A longer reason is cut."""
+
 _no_frames: Final = logging.getLogger("drawbridge.frames")
 """The core's own would write tokens and prompts into a log of the level debug."""
 _no_frames.setLevel(logging.INFO)
@@ -130,7 +133,7 @@ class WebSocketConnection:
     def close(self, code: int, reason: str = "") -> None:
         """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
         if self._frames.state is OPEN:
-            self._frames.send_close(code, reason)
+            self._frames.send_close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
             self._flush()
 
     def outgoing(self) -> list[bytes]:

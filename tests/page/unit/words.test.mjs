@@ -16,6 +16,8 @@ test('how a project stands is said in the word that matters most', () => {
   assert.equal(said({ state: 'ERROR', continues_at: LATER }), `Goes on at ${clock(LATER)}`);
   assert.equal(said({ state: 'ERROR' }), 'Last run failed');
   assert.equal(said({ desk: { state: 'finished' } }), 'Ready at the desk');
+  assert.equal(said({ state: 'ERROR', problem: 'It is outside of --allow.' }), 'It is outside of --allow.');
+  assert.equal(said({ state: 'EXECUTING', problem: 'It is outside of --allow.' }), 'Working');
   assert.equal(said({}), 'Ready');
 });
 

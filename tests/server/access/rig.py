@@ -42,15 +42,15 @@ class Server:
         blobs = Blobs(self.data / "blobs")
         limits = Limits(checkpoints=False, warm_processes=1)
         self.core = Core(self.data, [self.roots], {"demo": Demo()}, blobs, limits, "off", Ceilings())
-        names = OwnNames(["public.example"])
-        self.access = Access(OWNER, names, secure=tls is not None, devices=Devices(self.data), **access)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener.setblocking(False)
+        self.port: int = self.listener.getsockname()[1]
+        names, devices = OwnNames(["public.example"]), Devices(self.data)
+        self.access = Access(OWNER, names, secure=tls is not None, devices=devices, port=self.port, **access)
         self.site = ServerSite(Entrance(self.access, crowd, Audit(self.data)), self.core)
         self.core.house.broadcast = self.site.writers.broadcast
         self.monitor = Monitor(self.data, "1.2.3", self.core.states, lambda: len(self.site.clients))
         self.site.dispatch = Dispatch(self.core, blobs, [self.roots], ["demo"], "1.2.3", self.monitor.health)
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.listener.setblocking(False)
-        self.port: int = self.listener.getsockname()[1]
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
         self.door = Door(self.site, self.listener, terms(64), tls)
 

@@ -208,3 +208,17 @@ async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
             secrets += [parts[2], parts[2][:12], parts[2][-12:]]
         for where, text in written.items():
             assert [secret for secret in secrets if secret in text] == [], where
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever can put one there would have the server write into any file of the owner's."""
+    (tmp_path / "notes").write_text("mine\n")
+    (tmp_path / FILE).symlink_to(tmp_path / "notes")
+    Audit(tmp_path).write("connected", by="Ada")
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).symlink_to(tmp_path / "not-there")
+    Audit(tmp_path).write("connected", by="Ada")
+    assert (tmp_path / "notes").read_text() == "mine\n"
+    assert not (tmp_path / "not-there").exists()
+    assert caplog.text.count("the audit log can't be written") == 2
+    assert '"by":"Ada"' in caplog.text

@@ -79,7 +79,7 @@ async def signed(guest: Guest, host: str = "", nonce: str = "") -> Shown:
     async with connected(guest.server.url, headers={"X-Forwarded-For": SOMEWHERE}) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         host, nonce = host or asked["host"], nonce or asked["nonce"]
-        text = signature(ADA, challenge(host, nonce))
+        text = signature(ADA, challenge(host, None, nonce))
         said = await client.ask("ssh_auth", {"nonce": nonce, "host": host, "signature": text})
         return code_of(said), {nonce, *text.splitlines()[1:-1]}
 

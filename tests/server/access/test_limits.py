@@ -24,9 +24,10 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 from drawbridge.acceptor import MOST, OF_ONE_ADDRESS, Acceptor
 from drawbridge.server.access import entrance, pairing
 from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.entrance import FAILURES, HANDSHAKES, WRONG_CODES, Crowd
+from drawbridge.server.access.entrance import ALL_WRONG_CODES, FAILURES, HANDSHAKES, WRONG_CODES, Crowd, Entrance
 from drawbridge.server.access.rate_limits import Buckets, place
 from drawbridge.server.access.tls import own_certificate
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.wire.gate import Head
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.waiting import PATIENCE, until
@@ -136,15 +137,45 @@ async def test_a_whole_ipv6_network_is_one_peer(server: Server) -> None:
     assert (await status(server, "2001:db8:0:1::1", "wrong"))[0] == 401
 
 
-async def test_wrong_pairing_codes_are_few_from_all_addresses_together(server: Server, clock: Clock) -> None:
+def pair(code: str) -> dict[str, Any]:
+    return {"type": "pair", "data": {"code": code}}
+
+
+async def test_wrong_pairing_codes_of_one_address_keep_no_other_out(server: Server, clock: Clock) -> None:
+    """However long somebody goes on with it."""
     code = pairing.new_code(server.devices, "admin")
-    for number in range(WRONG_CODES[0]):
-        guess = {"type": "pair", "data": {"code": f"AAAA-{number:04}"}}
-        assert (await first_words(server, f"198.51.100.{number}", guess))[0] == "PAIRING_WRONG"
-    assert await first_words(server, SOMEWHERE, {"type": "pair", "data": {"code": code}}) == ("RATE_LIMITED", 4429)
-    assert await first_words(server, SOMEWHERE, auth(OWNER)) == ("auth", None), "who has a token is not concerned"
-    clock.time += 30
-    assert (await first_words(server, SOMEWHERE, {"type": "pair", "data": {"code": code}}))[0] == "paired"
+    said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
+    assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
+    for _ in range(5):
+        clock.time += 1 / WRONG_CODES[1]
+        assert (await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] == "PAIRING_WRONG"
+        assert (await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] == "RATE_LIMITED"
+    assert await first_words(server, SOMEWHERE, pair(code)) == ("RATE_LIMITED", 4429)
+    assert (await first_words(server, ELSEWHERE, pair(code)))[0] == "paired"
+
+
+def outcome(entrance: Entrance, code: str, address: str) -> str:
+    try:
+        entrance.by_code(code, None, address)
+    except ClientError as error:
+        return error.code
+    return "paired"
+
+
+async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
+    """All together they are so few, in the time that a code lives, that nobody finds one of 2**40."""
+    at_once, a_second = ALL_WRONG_CODES
+    lifetime = pairing.LIFETIME.total_seconds()
+    assert (at_once + a_second * lifetime) / len(pairing.LETTERS) ** pairing.LENGTH < 1e-8
+    assert at_once >= 100 * WRONG_CODES[0], "many addresses are needed to keep the others out"
+    assert a_second >= 300 * WRONG_CODES[1], "and go on with it"
+    code = pairing.new_code(server.devices, "admin")
+    crowd = Entrance(server.access)
+    said = [outcome(crowd, "AAAA-0000", f"198.51.{number // 250}.{number % 250}") for number in range(at_once + 50)]
+    assert said == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50
+    assert outcome(crowd, code, SOMEWHERE) == "RATE_LIMITED"
+    clock.time += 2 / a_second
+    assert outcome(crowd, code, SOMEWHERE) == "paired"
 
 
 # handshakes and connections

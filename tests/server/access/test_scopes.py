@@ -150,6 +150,16 @@ def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> Asked:
         ("AskUserQuestion", b'{"questions":[]}', {"questions": [], "answers": {"a": "b"}}, True),
         ("AskUserQuestion", b'{"questions":[]}', {"questions": [1], "answers": {}}, False),
         ("Bash", b"[1]", {}, False),
+        ("Bash", b'{"n":1}', {"n": True}, False),
+        ("Bash", b'{"n":0}', {"n": False}, False),
+        ("Bash", b'{"n":true}', {"n": 1}, False),
+        ("Bash", b'{"n":false}', {"n": 0.0}, False),
+        ("Bash", b'{"n":null}', {}, False),
+        ("Bash", b'{"n":[{"a":1}]}', {"n": [{"a": True}]}, False),
+        ("Bash", b'{"n":[1,2]}', {"n": [1]}, False),
+        ("Bash", b'{"n":{"a":1}}', {"n": {"a": 1, "b": 1}}, False),
+        ("Bash", b'{"n":' + b"[" * 600 + b"]" * 600 + b"}", {"n": []}, False),
+        ("Bash", b'{"n":1.0,"m":[1,{"a":true}]}', {"n": 1, "m": [1, {"a": True}]}, True),
     ],
 )
 def test_of_a_command_who_may_approve_can_change_nothing(
@@ -159,6 +169,17 @@ def test_of_a_command_who_may_approve_can_change_nothing(
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="needs the scope run"):
         check_answer(phone, answer, asked(tool, given), updated)
+
+
+def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
+    phone = Identity(name="phone", scope="approve", device_id="1")
+    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
+    given = asked("Bash", b'{"n":' + b"[" * 900 + b"]" * 900 + b"}")
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ClientError, match="needs the scope run"):
+        check_answer(phone, answer, given, {"n": deep})
 
 
 # projects
@@ -195,6 +216,46 @@ async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
     assert code_of(await confined.ask("blob_get", {"blob_id": f"{secret}:1"})) == "PROJECT_NOT_FOUND"
     assert code_of(await confined.ask("project_join", project_id=mine)) == "update"
     assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
+
+
+def test_a_directory_whose_name_begins_alike_is_another_one() -> None:
+    device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
+    assert [device.sees(Path(path)) for path in ("/code/site", "/code/site/inner")] == [True, True]
+    others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
+    assert [path for path in others if device.sees(Path(path))] == []
+
+
+async def test_a_confined_device_sees_no_sibling(server: Server, owner: WireClient) -> None:
+    site, _ = await server.project(owner, "site"), await server.project(owner, "site2")
+    async with server.client(server.token("pad", "run", projects=[str(server.roots / "site")])) as device:
+        assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]
+
+
+async def test_health_tells_a_confined_device_of_its_own_projects(
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
+) -> None:
+    mine, secret = two
+    for project, times in ((secret, 2), (mine, 1)):
+        await owner.ask("project_join", project_id=project)
+        for _ in range(times):
+            await owner.ask("execute", {"prompt": "/quick"}, project)
+            await owner.hear("update", "run_finished")
+    health = (await confined.ask("health_check"))["data"]
+    assert health["runs"]["ended"] == {"completed": 1}
+    assert (health["projects"], health["running"], health["subscriptions"]) == (1, 0, 1)
+    assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).memory.cost_usd
+    assert server.core.house.metrics.runs.total() == 3
+
+
+async def test_a_confined_device_is_told_what_is_wrong_with_its_own_projects(
+    server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
+) -> None:
+    (server.roots / "secret").rmdir()
+    assert (await confined.ask("health_check"))["data"]["problems"] == []
+    assert (await confined.ask("health_check"))["data"]["status"] == "ok"
+    (server.roots / "mine").rmdir()
+    health = (await confined.ask("health_check"))["data"]
+    assert (health["status"], len(health["problems"])) == ("degraded", 1)
 
 
 async def test_a_confined_device_hears_nothing_of_others(

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import shutil
+import ssl
 import struct
 import subprocess
 import time
@@ -23,9 +24,11 @@ from hypothesis import strategies as st
 
 from drawbridge.errors import BadSetting
 from drawbridge.server.access.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
+from drawbridge.server.access.tls import own_certificate
 from drawbridge.server.clients import client as client_module
 from drawbridge.server.clients.client import DISMISSED
 from tests.programs import missing
+from tests.server import processes
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.processes import refused
 from tests.server.wire_client import WireClient, connected
@@ -94,11 +97,19 @@ async def server(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
         yield server
 
 
-async def log_in(client: WireClient, key: PrivateKey, *, host: str = "", **more: Any) -> str:
+async def answered(
+    client: WireClient, key: PrivateKey, *, host: str = "", certificate: str | None = None, **more: Any
+) -> dict[str, Any]:
+    """By a client that signs this host and certificate; without them those that the server has named."""
     asked = (await client.ask("ssh_challenge"))["data"]
     host = host or asked["host"]
-    signed = signature(key, challenge(host, asked["nonce"]), **more)
-    return code_of(await client.ask("ssh_auth", {"nonce": asked["nonce"], "host": host, "signature": signed}))
+    seen = asked["certificate"] if certificate is None else certificate
+    signed = signature(key, challenge(host, seen, asked["nonce"]), **more)
+    return await client.ask("ssh_auth", {"nonce": asked["nonce"], "host": host, "signature": signed})
+
+
+async def log_in(client: WireClient, key: PrivateKey, **more: Any) -> str:
+    return code_of(await answered(client, key, **more))
 
 
 # in
@@ -118,7 +129,8 @@ async def test_what_is_signed_is_told_as_text(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         assert asked["host"] == f"127.0.0.1:{server.port}"
-        assert asked["text"] == f"drawbridge-login-v1\n127.0.0.1:{server.port}\n{asked['nonce']}\n"
+        assert asked["certificate"] == "-"
+        assert asked["text"] == f"drawbridge-login-v2\n127.0.0.1:{server.port}\n-\n{asked['nonce']}\n"
 
 
 async def test_a_person_has_longer_to_sign_than_a_program_has_for_its_token(
@@ -148,7 +160,7 @@ async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
 async def test_a_signature_is_good_for_one_connection_and_one_try(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
-        signed = signature(ADA, challenge(asked["host"], asked["nonce"]))
+        signed = signature(ADA, challenge(asked["host"], None, asked["nonce"]))
         answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
         assert code_of(await client.ask("ssh_auth", answer)) == "auth"
         assert code_of(await client.ask("ssh_auth", answer)) == "SIGNATURE_REPLAYED"
@@ -167,9 +179,138 @@ async def test_a_signature_for_another_server_is_refused(server: Server) -> None
             assert await log_in(client, ADA, host=host) == "SIGNATURE_FOREIGN"
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
-        signed = signature(ADA, challenge("evil.example", asked["nonce"]))
+        signed = signature(ADA, challenge("evil.example", None, asked["nonce"]))
         answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
         assert code_of(await client.ask("ssh_auth", answer)) == "SIGNATURE_WRONG"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.9:PORT",
+        "[::1]:1",
+        "[::1]",
+        "localhost.:PORT",
+        "LOCALHOST:PORT",
+        "LOCALHOST.",
+        "localhost",
+        "localhost:1",
+        "127.0.0.1",
+        "127.1:PORT",
+        "2130706433:PORT",
+        "localhost:0PORT",
+        "localhost:PORT:PORT",
+        "[127.0.0.1]:PORT",
+        "[localhost]:PORT",
+        "[::ffff:127.0.0.1]:PORT",
+        "[0:0:0:0:0:0:0:1]:PORT",
+        "::1:PORT",
+        "ada@localhost:PORT",
+        "localhost:",
+        ":PORT",
+    ],
+)
+async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: str) -> None:
+    """Of loopback, each other port and each other address may be somebody else's."""
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "SIGNATURE_FOREIGN"
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
+)
+async def test_a_signature_for_a_name_of_this_server_lets_in(server: Server, host: str) -> None:
+    """In front of a public name there may be a proxy with a port of its own."""
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
+
+
+async def test_a_login_is_not_passed_on_to_another_port(server: Server) -> None:
+    """Somebody at another port of localhost is dialled and passes the challenge and its answer on, also under its own name."""
+    dialled, own = "localhost:36367", f"localhost:{server.port}"
+    for host, code in ((dialled, "SIGNATURE_FOREIGN"), (own, "SIGNATURE_WRONG")):
+        async with connected(server.url) as relay:
+            nonce = (await relay.ask("ssh_challenge"))["data"]["nonce"]
+            signed = signature(ADA, challenge(dialled, None, nonce))
+            assert code_of(await relay.ask("ssh_auth", {"nonce": nonce, "host": host, "signature": signed})) == code
+            assert await relay.close_code() == 4401
+
+
+@pytest.fixture
+async def secure(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
+    """Behind TLS; ``fingerprint`` of its certificate is in ``secure.access.certificate``."""
+    (tmp_path / "secure").mkdir()
+    made = own_certificate(tmp_path / "tls", ["localhost", "127.0.0.1"])
+    context = made.context()
+    async with serving(tmp_path / "secure", context, keys=Keys(file), certificate=lambda: made.shown) as server:
+        yield server
+
+
+def trusting(directory: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(directory / "tls" / "cert.pem"))
+
+
+def seen_by(client: WireClient) -> str:
+    """The SHA-256 of the certificate that this client was shown, found out by its own means."""
+    shown = client.connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return hashlib.sha256(shown).hexdigest()
+
+
+async def test_the_certificate_that_the_client_sees_is_part_of_the_login(secure: Server, tmp_path: Path) -> None:
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        assert (await client.ask("ssh_challenge"))["data"]["certificate"] == seen_by(client)
+
+
+@pytest.mark.parametrize("certificate", ["ab" * 32, "-", ""])
+async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_path: Path, certificate: str) -> None:
+    """As it is signed where somebody in between has ended TLS with a certificate of their own."""
+    async with connected(secure.url, tls=trusting(tmp_path)) as relay:
+        assert await log_in(relay, ADA, certificate=certificate) == "SIGNATURE_WRONG"
+        assert await relay.close_code() == 4401
+
+
+async def test_a_client_that_names_the_certificate_is_told_what_is_wrong(secure: Server, tmp_path: Path) -> None:
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, challenge(asked["host"], "ab" * 32, asked["nonce"]))
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed, "certificate": "ab" * 32}
+        refused = await client.ask("ssh_auth", answer)
+        assert code_of(refused) == "SIGNATURE_FOREIGN"
+        assert refused["data"]["field"] == "data.certificate"
+    async with connected(secure.url, tls=trusting(tmp_path)) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, challenge(asked["host"], seen_by(client), asked["nonce"]))
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
+        assert code_of(await client.ask("ssh_auth", answer | {"certificate": seen_by(client).upper()})) == "auth"
+
+
+async def test_the_certificate_that_counts_is_the_one_of_the_connection(tmp_path: Path, file: Path) -> None:
+    """It is renewed while a person types a passphrase."""
+    (tmp_path / "data").mkdir()
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    context = made.context()
+    async with serving(tmp_path / "data", context, keys=Keys(file), certificate=lambda: made.shown) as server:
+        async with connected(server.url, tls=trusting(tmp_path)) as client:
+            before = seen_by(client)
+            own_certificate(tmp_path / "tls", ["127.0.0.1", "later.example"])
+            made.load_into(context)
+            assert made.shown != before
+            assert await log_in(client, ADA, certificate=before) == "auth"
+        async with connected(server.url, tls=trusting(tmp_path)) as client:
+            assert seen_by(client) == made.shown
+            assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
+
+
+async def test_a_client_of_an_earlier_version_is_told_to_update(server: Server) -> None:
+    async with connected(server.url) as client:
+        asked = (await client.ask("ssh_challenge"))["data"]
+        signed = signature(ADA, f"drawbridge-login-v1\n{asked['host']}\n{asked['nonce']}\n".encode())
+        answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": signed}
+        refused = await client.ask("ssh_auth", answer)
+        assert code_of(refused) == "SIGNATURE_WRONG"
+        assert "Update the client" in refused["data"]["message"]
 
 
 async def test_a_signature_for_another_purpose_or_with_an_old_hash_is_refused(server: Server) -> None:
@@ -256,6 +397,22 @@ async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file:
         Keys(file).look()
 
 
+def test_a_file_of_another_user_lets_nobody_in(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it can change its mode. A file of root's is taken from root alone."""
+    keys = Keys(file)
+    keys.look()
+    blob = base64.b64decode(line(ADA).split()[1])
+    assert keys.find(blob) is not None
+    if os.getuid() == 0:
+        os.chown(file, 54_321, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+        file.touch()
+    with pytest.raises(BadSetting, match="can be written by others"):
+        keys.look()
+    assert keys.find(blob) is None
+
+
 async def test_a_server_does_not_start_with_a_file_that_can_not_be_used(tmp_path: Path, file: Path) -> None:
     file.chmod(0o666)
     for path, expected in ((file, "can be written by others"), (tmp_path / "none", "no such file")):
@@ -328,7 +485,7 @@ def test_what_ssh_keygen_signs_is_verified(tmp_path: Path, ssh_keygen: str, kind
     key = tmp_path / "id"
     bits = ["-b", "2048"] if kind == "rsa" else []
     subprocess.run([ssh_keygen, "-q", "-t", kind, *bits, "-N", "", "-C", "me", "-f", key], check=True)
-    message = challenge("agents.example:8443", "n0nce")
+    message = challenge("agents.example:8443", "ab" * 32, "n0nce")
     command = [ssh_keygen, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)]
     signed = subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode()
     [entry] = entries(key.with_suffix(".pub").read_text(), "keys")
@@ -361,3 +518,16 @@ async def test_a_key_that_only_the_agent_has_lets_in(
         answer = {"nonce": asked["nonce"], "host": asked["host"], "signature": sign(asked["text"])}
         assert code_of(await client.ask("ssh_auth", answer)) == "auth"
         assert (await client.ask("hello"))["data"]["device"]["name"] == "me@home"
+
+
+async def test_the_real_server_takes_a_login_for_its_own_certificate_and_port_alone(tmp_path: Path, file: Path) -> None:
+    async with processes.serving(tmp_path / "data", "--allow", tmp_path, "--authorized-keys", file) as real:
+        for certificate, host, code in (
+            ("seen", "", "auth"),
+            ("ab" * 32, "", "SIGNATURE_WRONG"),
+            ("-", "", "SIGNATURE_WRONG"),
+            ("seen", "localhost:36367", "SIGNATURE_FOREIGN"),
+        ):
+            async with connected(real.url, tls=real.tls) as client:
+                signed = seen_by(client) if certificate == "seen" else certificate
+                assert await log_in(client, ADA, host=host, certificate=signed) == code

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as some
 
+from drawbridge.server.agents.acp_agent import passed_on
 from drawbridge.server.agents.claude_command import MARK, STREAM, arguments, environment, version
 from drawbridge.server.agents.port import AgentUnusable, Launch, Options
+from drawbridge.settings import SERVE
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 OTHER_ID = "f29b472b-f1b1-4f7c-bc75-762ac50f3c4b"
@@ -158,12 +160,21 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
     assert not any("\0" in argument for argument in command)
 
 
+def test_no_agent_is_given_the_servers_settings() -> None:
+    """Of all agents that there are: the webhook's address is a secret."""
+    secrets = {"DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/secret", "DRAWBRIDGE_TOKEN": "secret"}
+    launch = Launch(directory="/project", session_id=ID)
+    for seen in (environment(secrets, "/project", "mark"), passed_on(secrets, launch)):
+        assert "secret" not in str(seen)
+
+
 def test_an_agent_sees_the_persons_account_and_not_the_terminal_that_the_server_was_started_in() -> None:
     account = {"PATH": "/bin", "HOME": "/home/p", "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
     account |= {"CLAUDE_CONFIG_DIR": "/c", "CLAUDE_CODE_USE_BEDROCK": "1", "CLAUDE_CODE_MAX_RETRIES": "2"}
     terminal = {"CLAUDECODE": "1", "CLAUDE_CODE_SSE_PORT": "4711", "CLAUDE_CODE_SESSION_ID": ID, "AI_AGENT": "x"}
     terminal |= {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_CHILD_SESSION": "1", "CLAUDE_PROJECT_DIR": "/old"}
     ours = {"PWD": "/old", "NO_COLOR": "", "DISABLE_AUTOUPDATER": "0", "DRAWBRIDGE_TOKEN": "secret", MARK: "other"}
+    ours |= {f"DRAWBRIDGE_SERVE_{setting.name.upper()}": "secret" for setting in SERVE}
 
     assert environment(account | terminal | ours, "/project", "mark-1") == account | {
         "PWD": "/project",

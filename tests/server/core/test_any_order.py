@@ -78,7 +78,7 @@ class World:
                 before.core.gone(person)
         await before.core.close("the server is ending")
         self._slot_back = None
-        self.server = Server(self._folders[-1], LIMITS)
+        self.server = Server(self._folders[-1], LIMITS, self._folders[0] / "work")
         await self.server.core.open()
         assert self.project.state == "IDLE"
         for person in self.people:

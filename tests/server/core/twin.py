@@ -172,11 +172,14 @@ class Blobs:
 
 
 class Server:
-    """A core over a directory; ``does`` runs a message as the door would and gives the answer as a client reads it."""
+    """A core over a directory; ``does`` runs a message as the door would and gives the answer as a client reads it.
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    Its data is in ``folder``; projects may lie in ``root``.
+    """
+
+    def __init__(self, folder: Path, limits: Limits | None = None, root: Path | None = None) -> None:
         self.folder = folder
-        self.root = folder / "work"
+        self.root = root or folder / "work"
         self.root.mkdir(exist_ok=True)
         self.agent = Agent()
         self.blobs = Blobs()
@@ -214,8 +217,8 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, limits: Limits | None = None) -> AsyncIterator[Server]:
-    server = Server(folder, limits)
+async def serving(folder: Path, limits: Limits | None = None, root: Path | None = None) -> AsyncIterator[Server]:
+    server = Server(folder, limits, root)
     await server.core.open()
     try:
         yield server

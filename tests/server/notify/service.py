@@ -15,6 +15,8 @@ class Service:
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers) or [200]
         self.posted: list[tuple[dict[str, str], bytes]] = []
+        self.fetched: list[str] = []
+        """Paths of GET requests: a client that follows a redirect makes one."""
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -25,6 +27,11 @@ class Service:
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                service.fetched.append(self.path)
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *words: Any) -> None:

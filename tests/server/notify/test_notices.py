@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,12 +11,13 @@ from email.header import decode_header, make_header
 from pathlib import Path
 from typing import Any
 
-import http_ece  # type: ignore[import-untyped]
+import http_ece
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from drawbridge.server.access.devices import Devices
+from drawbridge.server.notify import web_push
 from drawbridge.server.notify.notices import Notice, notice, push_payload, webhook_request
 from drawbridge.server.notify.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
 from drawbridge.server.notify.send import Notifier, Sender
@@ -94,10 +96,10 @@ def sender() -> Iterator[Sender]:
     sender.join(5)
 
 
-def notifier(data: Path, sender: Sender, webhook: str | None = None, patience: float = 0.0) -> Notifier:
-    return Notifier(
-        Subscriptions(data, services=("127.0.0.1",)), Devices(data), webhook, "me.example", sender, patience
-    )
+def notifier(
+    data: Path, sender: Sender, webhook: str | None = None, patience: float = 0.0, host: str = "me.example"
+) -> Notifier:
+    return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience)
 
 
 async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
@@ -137,6 +139,7 @@ async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_on
             told.heard(question(id=f"appr_{number}"), BLOG)
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
+        assert ntfy.fetched == []
     assert "the webhook was not told: it answered 500" in caplog.text
     assert "the webhook was not told: it answered 403" in caplog.text
     assert "the webhook was not told: it answered 302" in caplog.text, "what is posted goes nowhere else"
@@ -181,7 +184,7 @@ class Browser:
 def subscribed(told: Notifier, browser: Browser, url: str, device_id: str | None = None) -> None:
     """As if the service were one that is posted to; it is a plain one on this machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(told.subscriptions, "_check", lambda new: None)
+        patch.setattr(told.subscriptions, "_checked", lambda new: new)
         told.subscriptions.add(browser.subscription(url, device_id))
 
 
@@ -198,6 +201,82 @@ async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Pat
     [claims, key] = headers["authorization"].removeprefix("vapid t=").split(",k=")
     assert key == told.subscriptions.public_key
     assert json.loads(unpacked(claims.split(".")[1]))["sub"] == "https://me.example"
+
+
+@pytest.mark.parametrize(
+    ("public", "host", "expected"),
+    [
+        ([], "vm", "vm.invalid"),
+        ([], "localhost", "localhost.invalid"),
+        ([], "Ada's laptop", "Ada-s-laptop.invalid"),
+        ([], "my_box", "my-box.invalid"),
+        ([], "böx", "b-x.invalid"),
+        ([], "", "drawbridge.invalid"),
+        ([], "box.example", "box.example"),
+        (["box", "::1", "agents.example"], "vm", "agents.example"),
+        (["192.168.1.7"], "vm", "192.168.1.7"),
+    ],
+)
+def test_the_contact_is_one_that_can_be_signed(public: list[str], host: str, expected: str) -> None:
+    """py-vapid refuses names without a dot, and most machines are named so."""
+    contact = web_push.contact(public, host)
+    assert contact == expected
+    key = packed(ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value.to_bytes(32, "big"))
+    browser = Browser().subscription("https://fcm.googleapis.com/x")
+    headers, _ = web_push.request(browser, b"{}", urgent=True, key=key, contact=contact)
+    claims = json.loads(unpacked(headers["Authorization"].partition("t=")[2].split(".")[1]))
+    assert claims["sub"] == f"https://{expected}"
+    assert claims["aud"] == "https://fcm.googleapis.com"
+    assert time.time() < claims["exp"] <= time.time() + 86_400
+
+
+async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
+    browser, told = Browser(), notifier(tmp_path, sender, host="vm")
+    with Service(201).up() as service:
+        subscribed(told, browser, service.url)
+        told.heard(question(), BLOG)
+        await until(lambda: bool(service.posted))
+    assert browser.reads(service.posted[0][1])["title"] == URGENT.title
+
+
+async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
+    """As Apple's may do with a name that is not public; a browser that has gone is none, nor is a service in trouble."""
+    told = notifier(tmp_path, sender)
+    with Service(403, 410, 201).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.heard(question(), BLOG)
+        await until(lambda: bool(told.problems()))
+        [problem] = told.problems()
+        assert "it answered 403" in problem
+        assert "--public-host" in problem
+        assert "a-topic" not in problem, "the address is the browser's"
+        told.heard(question(), BLOG)
+        await until(lambda: not list(told.subscriptions))
+        await until(lambda: told.problems() == [])
+
+
+async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
+    told = notifier(tmp_path, sender)
+    with Service(302).up() as service:
+        subscribed(told, Browser(), service.url)
+        told.heard(question(), BLOG)
+        await until(lambda: "was not told: it answered 302" in caplog.text)
+    assert len(service.posted) == 1
+    assert service.fetched == []
+
+
+async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) -> None:
+    """Ten of them, each of which takes the connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
+        told = Notifier(Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0)
+        try:
+            for number in range(10):
+                subscribed(told, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}")
+            told.heard(run_finished("completed"), BLOG)
+            told.heard(run_finished("failed"), BLOG)
+            await until(lambda: len(ntfy.posted) == 2)
+        finally:
+            told.end()
 
 
 async def test_a_browser_that_has_gone_is_not_told_again(tmp_path: Path, sender: Sender) -> None:
@@ -266,6 +345,41 @@ def test_the_key_is_made_at_its_first_use_and_is_private(tmp_path: Path) -> None
         "https://[::1",
         "",
         "https://fcm.googleapis.com/" + "x" * 3000,
+        "https://127.0.0.77\\.fcm.googleapis.com/admin/delete?x=1",
+        "https://127.0.0.77/\\.fcm.googleapis.com/",
+        "https:\\\\127.0.0.77\\fcm.googleapis.com/",
+        "https://127.0.0.77#.fcm.googleapis.com/x",
+        "https://127.0.0.77?.fcm.googleapis.com/x",
+        "https://127.0.0.77%2f.fcm.googleapis.com/x",
+        "https://ada:secret@fcm.googleapis.com/x",
+        "https://@fcm.googleapis.com/x",
+        "https://fcm.googleapis.com./x",
+        "https://.fcm.googleapis.com/x",
+        "https://a..fcm.googleapis.com/x",
+        "https://fcm.googleapis.com:/x",
+        "https://fcm.googleapis.com:0443/x",
+        "https://fcm.googleapis.com:443:22/x",
+        "https://fcm.googleapis.com\t/x",
+        "https://fcm.goo\ngleapis.com/x",
+        "https://fcm.googleapis.com/x\r\nHost: 127.0.0.1",
+        "https://fcm.googleapis.com/x\n",
+        " https://fcm.googleapis.com/x",
+        "https://fcm.googleapis.com/x y",
+        "https://fcm.googleapis.com/\x00",
+        "https://fcm.googleapis.com/x#y",
+        "https://fcm.googleapis.com",
+        "https:///fcm.googleapis.com/x",
+        "https://2130706433/x",
+        "https://0x7f.1/x",
+        "https://[::ffff:127.0.0.1]/x",
+        "https://[fcm.googleapis.com]/x",
+        "https://\uff46cm.googleapis.com/x",
+        "https://fcm\u3002googleapis.com/x",
+        "https://x_y.fcm.googleapis.com/x",
+        "HTTPS://fcm.googleapis.com/x",
+        "https://FCM.googleapis.com/x",
+        "//fcm.googleapis.com/x",
+        "file:///fcm.googleapis.com/x",
     ],
 )
 def test_no_device_has_this_server_post_to_places_of_its_choice(tmp_path: Path, endpoint: str) -> None:
@@ -274,6 +388,45 @@ def test_no_device_has_this_server_post_to_places_of_its_choice(tmp_path: Path, 
         subscriptions.add(Browser().subscription(endpoint))
     assert list(subscriptions) == []
     assert not (tmp_path / "push.json").exists()
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://fcm.googleapis.com/fcm/send/c4Zk:APA91b_x-Y~=%3D?a=1&b=2",
+        "https://updates.push.services.mozilla.com/wpush/v2/gAAAAABk",
+        "https://web.push.apple.com/QGuQyavXutnMH5",
+        "https://db5p.notify.windows.com/w/?token=BQYAAAD%2bk",
+    ],
+)
+def test_the_four_services_are_posted_to(tmp_path: Path, endpoint: str) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription(endpoint))
+    assert [one.endpoint for one in Subscriptions(tmp_path)] == [endpoint]
+
+
+def test_what_is_posted_to_is_what_was_checked(tmp_path: Path) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com:443/x"))
+    assert [one.endpoint for one in subscriptions] == ["https://fcm.googleapis.com/x"]
+
+
+def test_an_endpoint_kept_by_an_earlier_version_is_checked(tmp_path: Path) -> None:
+    good, bad = "https://fcm.googleapis.com/x", "https://127.0.0.77\\.fcm.googleapis.com/x"
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription(good))
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/bad"))
+    file = tmp_path / "push.json"
+    file.write_text(file.read_text().replace("https://fcm.googleapis.com/bad", bad.replace("\\", "\\\\")))
+    assert [one.endpoint for one in Subscriptions(tmp_path)] == [good]
+
+
+@pytest.mark.parametrize("point", [b"", b"\4" + b"\0" * 64, b"\4" + b"\1" * 64, b"\4" * 64])
+def test_a_key_that_nothing_can_be_sealed_for_is_refused(tmp_path: Path, point: bytes) -> None:
+    subscriptions = Subscriptions(tmp_path)
+    with pytest.raises(ClientError, match="p256dh"):
+        subscriptions.add(Subscription("https://fcm.googleapis.com/x", packed(point), packed(b"0" * 16), None))
+    assert list(subscriptions) == []
 
 
 def test_of_one_device_the_oldest_subscription_gives_way(tmp_path: Path) -> None:

@@ -7,12 +7,18 @@ import socket
 import time
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from drawbridge.server.notify.push import packed
 from tests.server.notify.service import Service
 from tests.server.processes import refused, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import until
 
-GOOD = {"endpoint": "https://fcm.googleapis.com/fcm/send/x", "p256dh": "B" + "A" * 86, "auth": "A" * 22}
+UNCOMPRESSED = PublicFormat.UncompressedPoint
+POINT = packed(ec.generate_private_key(ec.SECP256R1()).public_key().public_bytes(Encoding.X962, UNCOMPRESSED))
+GOOD = {"endpoint": "https://fcm.googleapis.com/fcm/send/x", "p256dh": POINT, "auth": "A" * 22}
 
 
 async def runs(client: WireClient, directory: Path, prompt: str) -> None:
@@ -51,6 +57,22 @@ async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_fro
                 assert time.monotonic() - began < 5
 
 
+async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
+    """It is given in the environment, and the agent prints all of its own."""
+    (tmp_path / "blog").mkdir()
+    with Service().up() as ntfy:
+        options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")
+        told = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
+        async with serving(tmp_path / "data", *options, **told) as server, server.client() as client:
+            path = str(tmp_path / "blog")
+            made = await client.ask("project_create", {"path": path, "agent": "printer", "join": True})
+            await client.ask("execute", {"prompt": "go"}, made["project_id"])
+            await client.hear("update", "run_finished")
+            assert "DRAWBRIDGE_AGENT=" in str(client.heard)
+            assert "hidden" not in str(client.heard)
+            await until(lambda: bool(ntfy.posted))
+
+
 async def test_a_webhook_that_is_no_address_is_said_and_nothing_starts(tmp_path: Path) -> None:
     code, said = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
     assert code == 2
@@ -65,7 +87,7 @@ async def test_a_browser_subscribes_and_leaves_over_the_protocol(tmp_path: Path)
         kept = tmp_path / "data" / "push.json"
         assert (await client.ask("push_subscribe", GOOD))["type"] == "ok"
         assert GOOD["endpoint"] in kept.read_text()
-        for bad in ({"endpoint": "https://127.0.0.1/"}, {"p256dh": "A"}, {"auth": "%"}):
+        for bad in ({"endpoint": "https://127.0.0.1\\.fcm.googleapis.com/"}, {"p256dh": "A"}, {"auth": "%"}):
             answer = await client.ask("push_subscribe", {**GOOD, **bad})
             assert answer["data"]["code"] == "VALIDATION_FAILED"
             assert answer["data"]["field"] == f"data.{next(iter(bad))}"

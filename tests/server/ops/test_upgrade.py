@@ -36,12 +36,18 @@ def metadata(data: Path, project: str) -> dict[str, Any]:
 
 
 async def test_an_older_server_s_projects_go_on_where_they_were(data: Path, tmp_path: Path) -> None:
+    """Their directories are below ``/home/ada`` in the data; here they are where the test may make them."""
+    work = tmp_path / "work"
+    for project, name in ((BLOG, "blog"), (SHOP, "shop")):
+        (work / name).mkdir(parents=True)
+        file = data / "projects" / project / "metadata.json"
+        file.write_text(file.read_text().replace(f"/home/ada/{name}", f"{work}/{name}"))
     async with serving(tmp_path) as server:
         phone = Client()
         listed = {one["id"]: one for one in (await server.does(phone, "project_list"))["data"]["projects"]}
         assert {id: (one["path"], one["state"]) for id, one in listed.items()} == {
-            BLOG: ("/home/ada/blog", "IDLE"),
-            SHOP: ("/home/ada/shop", "IDLE"),
+            BLOG: (f"{work}/blog", "IDLE"),
+            SHOP: (f"{work}/shop", "IDLE"),
         }
         history = await server.does(phone, "get_messages", BLOG, after_seq=0)
         assert [one["seq"] for one in history["data"]["messages"]] == list(range(1, 24))

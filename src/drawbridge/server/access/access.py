@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,15 @@ from drawbridge.server.access.addresses import is_loopback as is_loopback
 from drawbridge.server.access.addresses import of_this_machine
 from drawbridge.server.access.devices import Devices, same, wrong_token
 from drawbridge.server.access.scopes import Identity, owner
-from drawbridge.server.access.ssh_keys import BadSignature, Keys, challenge, verified
+from drawbridge.server.access.ssh_keys import (
+    NO_CERTIFICATE,
+    BadSignature,
+    Entry,
+    Keys,
+    challenge,
+    earlier_challenge,
+    verified,
+)
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 from drawbridge.wire.gate import Head, Refusal
@@ -55,7 +63,8 @@ class OwnNames:
     def __init__(self, public: Iterable[str] = ()) -> None:
         host = socket.gethostname()
         named = [host, host.partition(".")[0]] if re.fullmatch(HOST_NAME, host) else []
-        self.names = tuple(dict.fromkeys(["localhost", "127.0.0.1", "::1", *named, *public]))
+        self.public = tuple(public)
+        self.names = tuple(dict.fromkeys(["localhost", "127.0.0.1", "::1", *named, *self.public]))
         self._names = frozenset(name.lower() for name in self.names)
 
     def __contains__(self, host: str) -> bool:
@@ -69,6 +78,27 @@ class OwnNames:
             return False
         # Asked anew each time: a laptop changes networks, and who comes by an address is rare.
         return address.is_loopback or address in of_this_machine()
+
+    def dialled(self, host: str, port: int, default_port: int) -> bool:
+        """Whether a client that has dialled exactly ``host`` is connected to the server at ``port`` of this machine.
+
+        Stricter than what a request may come by: no other spelling of a name, and at another port somebody else may listen.
+        In front of a public name there may be a proxy or a router with a port of its own.
+        """
+        bare = _without_port(host)
+        at = host[len(bare) + 1 :] or str(default_port)
+        bracketed = bare.startswith("[") and bare.endswith("]")
+        name = bare[1:-1] if bracketed else bare
+        if bracketed != (":" in name):  # as in a URL: around an IPv6 address, and nothing else
+            return False
+        if name in self.public:
+            return True
+        own = {
+            *self.names,
+            *map(str.lower, self.names),
+            *(str(one) for one in of_this_machine() if not one.is_loopback),
+        }
+        return at == str(port) and name in own
 
 
 class Access:
@@ -84,8 +114,15 @@ class Access:
         origins: Sequence[str] = (),
         proxies: Sequence[str] = (),
         keys: Keys | None = None,
+        port: int = 0,
+        certificate: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """``origins``: of web pages elsewhere that are let in. ``proxies``: addresses and networks that say whom they bring."""
+        """``origins``: of web pages elsewhere that are let in. ``proxies``: addresses and networks that say whom they bring.
+
+        ``port``: where the server listens; ``certificate``: the SHA-256 of what connections made now are shown.
+        """
+        self._port = port
+        self.certificate = certificate
         self._token = token
         self._names = names
         self._scheme = "https" if secure else "http"
@@ -154,23 +191,45 @@ class Access:
             raise ClientError("NOT_SUPPORTED", "This server takes no SSH keys; its owner can: --authorized-keys.")
         return secrets.token_urlsafe(32)
 
-    def signed(self, answer: SshAuth, nonce: str | None) -> Identity:
-        """Whose key has signed it. ``nonce``: of the challenge that waits. Raises ``ClientError``."""
+    def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
+        """Whose key has signed it. ``nonce``: of the challenge that waits; ``certificate``: what the connection was shown.
+
+        Raises ``ClientError``.
+        """
         if self._keys is None:
             self.nonce()
         if nonce is None or not same(answer.nonce, nonce):
             raise ClientError("SIGNATURE_REPLAYED", "This challenge was answered, or is another connection's.")
-        if _without_port(answer.host) not in self._names:
-            raise ClientError("SIGNATURE_FOREIGN", "The signature is for a server of another name than this one's.")
-        try:
-            entry = self._keys.find(verified(answer.signature, challenge(answer.host, nonce))) if self._keys else None
-        except BadSignature as error:
-            logger.info("a signature is refused: %s", error)
-            entry = None
+        if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
+            text = (
+                "The signature is for a server at another name or port than this one. Connect to the server's own port: "
+                "a tunnel has to have the same port at both ends, any other way in has to be a --public-host."
+            )
+            raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
+        if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
+            text = (
+                "The signature is for a server with another certificate than this one. Where a proxy ends TLS, log in with a "
+                "token; anywhere else somebody is in between."
+            )
+            raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
+        entry = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "It is no signature of this challenge by a key that the owner has authorised."
+            text = "This is not a signature of this challenge by a key that the owner has authorised."
+            if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
+                text = (
+                    "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "
+                    "certificate. Update the client."
+                )
             raise ClientError("SIGNATURE_WRONG", text, "data.signature")
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
+
+    def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
+        """Whose key has signed ``message``; None where it is not one that is authorised."""
+        try:
+            return self._keys.find(verified(answer.signature, message)) if self._keys else None
+        except BadSignature as error:
+            logger.info("a signature is refused: %s", error)
+            return None
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """Why somebody who was let in may not stay."""

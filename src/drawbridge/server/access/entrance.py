@@ -30,7 +30,17 @@ FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures of one address, this machine's too."""
 
 WRONG_CODES: Final = (10, 1 / 30)
-"""Pairing codes that nobody has, of all addresses together: a code that lives for 10 minutes sees 30 guesses of 2**40."""
+"""Pairing codes that nobody has, of one address."""
+
+ALL_WRONG_CODES: Final = (1_000, 10.0)
+"""The same of all addresses together. Neither may prevent the other's purpose:
+
+- Guessing: a code is one of 2**40 and lives for 10 minutes, in which it sees 1,000 + 600 * 10 = 7,000 guesses at most: it is
+  found once in 157 million codes. Somebody who tries for a whole year, while a code is always open, finds one with a
+  probability of 0.03 %.
+- Keeping others out: to use it up takes 300 addresses that guess all the time (one address may do it once in 30 seconds).
+  With 10 in all, one neighbour was enough.
+"""
 
 DENIALS: Final = (30, 1 / 6)
 """Of one device: lines about what it asked for and may not. Whoever floods the audit would wash out what it did before."""
@@ -60,6 +70,7 @@ class Entrance:
         self._handshakes = Buckets(*HANDSHAKES)
         self._failures = Buckets(*FAILURES)
         self._wrong_codes = Buckets(*WRONG_CODES)
+        self._all_wrong_codes = Buckets(*ALL_WRONG_CODES)
         self._prompts = Buckets(crowd.prompts, crowd.prompts / 60)
         self._denials = Buckets(*DENIALS)
         self._turned_away = Buckets(1, 1 / RETRY_SECONDS)
@@ -98,14 +109,16 @@ class Entrance:
 
     def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
         """A new device and its token. Raises ``ClientError``."""
-        refused = self._wrong_codes.look("", now())
+        key = place(address)
+        refused = self._wrong_codes.look(key, now()) or self._all_wrong_codes.look("", now())
         if refused is not None:
-            raise self._too_often("pairing codes", refused, address)
+            raise self._too_often("wrong pairing codes", refused, address)
         try:
             identity, token = self._tried(lambda: self._access.pair(code, name), address, short=True)
         except ClientError as error:
             if error.code == "PAIRING_WRONG":
-                self._wrong_codes.take("", now())
+                self._wrong_codes.take(key, now())
+                self._all_wrong_codes.take("", now())
             raise
         self.note("paired", device=identity.name, device_id=identity.device_id, scope=identity.scope, address=address)
         return identity, token
@@ -114,9 +127,16 @@ class Entrance:
         """For a challenge. Raises ``ClientError`` where no SSH keys are taken."""
         return self._access.nonce()
 
-    def by_signature(self, answer: SshAuth, nonce: str | None, address: str) -> Identity:
-        """``nonce``: of the challenge that this connection was given last. Raises ``ClientError``."""
-        return self._tried(lambda: self._access.signed(answer, nonce), address, short=True)
+    def certificate(self) -> str | None:
+        """The SHA-256 of the certificate that connections made now are shown; None without TLS."""
+        return self._access.certificate()
+
+    def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
+        """``nonce``: of the challenge that this connection was given last; ``certificate``: what it was shown.
+
+        Raises ``ClientError``.
+        """
+        return self._tried(lambda: self._access.signed(answer, nonce, certificate), address, short=True)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
         """Raises ``ClientError`` where the device gives too many. The owner's own clients are told apart by address."""
@@ -204,7 +224,7 @@ class Entrance:
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
             self.note("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
-        text = f"Too many {what} from you. Nothing was done; try again in {seconds} s."
+        text = f"Too many {what}. Nothing was done; try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
     def note(self, event: str, **fields: Any) -> None:

@@ -114,9 +114,27 @@ def check_answer(
     given = asked.given
     before = {"": None} if given is None else given
     may = ANSWERS if asked.tool_name == ASKS_THE_PERSON else TEXTS if asked.proposal is not None else frozenset[str]()
-    absent = object()
-    if not {name for name in {*before, *updated} if before.get(name, absent) != updated.get(name, absent)} <= may:
+    try:
+        changed = {
+            name
+            for name in {*before, *updated}
+            if name not in before or name not in updated or not _same(before[name], updated[name])
+        }
+    except RecursionError:  # too deep to tell
+        changed = {""}
+    if not changed <= may:
         raise out_of_scope(identity, "run", "permission_response with another input", "data.updated_input")
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two values are the same in JSON, where ``true`` is not 1, as it is in Python."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)
 
 
 def out_of_scope(identity: Identity, needed: Scope, what: str, field: str | None = None) -> ClientError:

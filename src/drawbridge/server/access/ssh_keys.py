@@ -66,7 +66,7 @@ class Keys:
     def look(self) -> None:
         try:
             found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
             if stamp == self._seen:
                 return
             self._entries, self._seen = {}, None
@@ -95,8 +95,19 @@ class Keys:
             logger.error("no SSH key is let in: %s", error)
 
 
-def challenge(host: str, nonce: str) -> bytes:
-    """What is signed: three lines. ``host`` is the one that the client came by, as it knows it itself."""
+NO_CERTIFICATE: Final = "-"
+"""Stands for the certificate where the connection has no TLS."""
+
+
+def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
+    """What is signed: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None without TLS)
+    are those of the connection as the client itself sees it: a signature made for another server is of no use here.
+    """
+    return f"drawbridge-login-v2\n{host}\n{certificate or NO_CERTIFICATE}\n{nonce}\n".encode()
+
+
+def earlier_challenge(host: str, nonce: str) -> bytes:
+    """What clients signed before the certificate was part of it. Not accepted; known to tell them why."""
     return f"drawbridge-login-v1\n{host}\n{nonce}\n".encode()
 
 

@@ -44,6 +44,8 @@ class Certificate:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self.certificate, self.key = certificate, key
+        self.shown: str | None = None
+        """SHA-256, in hexadecimal, of the certificate that connections made now are shown. The file may be newer."""
 
     @property
     def fingerprint(self) -> str:
@@ -60,6 +62,7 @@ class Certificate:
         """Connections made from now on get this certificate."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
+            self.shown = _read(self.certificate).fingerprint(hashes.SHA256()).hex()
         except (OSError, ssl.SSLError, ValueError) as error:
             why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise BadSetting(

@@ -41,6 +41,7 @@ NOT_PASSED_ON: Final = (
     "DRAWBRIDGE_TOKEN",
 )
 NOT_PASSED_ON_PREFIXES: Final = (
+    "DRAWBRIDGE_SERVE_",  # the server's own settings: the webhook's address is a secret
     "CLAUDE_CODE_CHILD_",
     "CLAUDE_CODE_SESSION_",
     "CLAUDE_CODE_MESSAGING_",

@@ -94,6 +94,8 @@ class Client:
         self._silent = True
         self.identity: Identity | None = None
         self.host = host
+        self.certificate: str | None = None
+        """The SHA-256 of the one that this connection was shown."""
         self.nonce: str | None = None
         """Of the challenge that waits for a signature."""
         self._websocket = websocket

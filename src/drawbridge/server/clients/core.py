@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from drawbridge.server.projects import records, sessions
 from drawbridge.server.projects.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
 from drawbridge.server.projects.checkpoints import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House, Limits
+from drawbridge.server.projects.metrics import summary
 from drawbridge.server.projects.places import usable
 from drawbridge.server.projects.project import Project
 from drawbridge.server.projects.projects import Projects
@@ -34,6 +35,7 @@ from drawbridge.server.projects.upkeep import Retention, Upkeep
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Health
 from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
@@ -66,6 +68,7 @@ class Core:
         self.house = House(agents, limits, ceilings, data)
         self.house.within = self._within
         self.projects = Projects(data, roots, self.house, fsync)
+        self.house.problem_of = self.projects.problem_of
         self.desk = Desk(data, self.house, fsync)
         self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
         self._blobs = blobs
@@ -114,6 +117,20 @@ class Core:
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
 
+    def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
+        """``whole`` for somebody who may know of some projects alone."""
+        seen = [project for project in self.projects if sees(project.path)]
+        problems = [problem for project in seen if (problem := self.projects.problem_of(project.path))]
+        return msgspec.structs.replace(
+            whole,
+            status="degraded" if problems else "ok",
+            projects=len(seen),
+            running=sum(project.state == "EXECUTING" for project in seen),
+            problems=problems,
+            subscriptions=sum(len(project.journal.joined) for project in seen),
+            runs=summary(project.metrics for project in seen),
+        )
+
     def path_of(self, project_id: str) -> Path | None:
         """Where a project is; None where there is none."""
         return next((one.path for one in [*self.projects, *self.desk] if one.id == project_id), None)
@@ -133,6 +150,12 @@ class Core:
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
+
+    def _in_place(self, project_id: str) -> Project:
+        """A project whose directory may be read and changed now. Raises ``ClientError``."""
+        project = self.projects.get(project_id)
+        self.house.check_place(project.path, "Nothing was done.")
+        return project
 
     # Projects.
 
@@ -256,7 +279,7 @@ class Core:
         return await self.projects.get(command.project_id).new_session(client)
 
     async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer:
-        project = self.projects.get(command.project_id)
+        project = self._in_place(command.project_id)
         try:
             changes = await project.checkpoints.changes(command.run_id)
         except (NoCheckpoint, GitFailed) as error:
@@ -265,7 +288,7 @@ class Core:
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer:
         try:
-            return await self.projects.get(command.project_id).revert(command.run_id, client)
+            return await self._in_place(command.project_id).revert(command.run_id, client)
         except (NoCheckpoint, GitFailed) as error:
             raise _no_checkpoint(error) from None
 
@@ -284,7 +307,7 @@ class Core:
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer:
-        project = self.projects.get(command.project_id)
+        project = self._in_place(command.project_id)
         agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
         found = await asyncio.to_thread(sessions.listed, agent, project.path, current, command.limit)
         return Answer(type="session_list", project_id=project.id, data={"sessions": found})
@@ -297,7 +320,7 @@ class Core:
         return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer:
-        project = self.projects.get(project_id)
+        project = self._in_place(project_id)
         agent = self.house.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")

@@ -99,8 +99,8 @@ class Commands(Protocol):
         """The line of the history, whole: what ``messages.history_blob`` names. Raises ``ClientError``."""
         ...
 
-    def states(self) -> Mapping[str, messages.State]:
-        """Project id → state."""
+    def health_of(self, whole: replies.Health, sees: Callable[[Path], bool]) -> replies.Health:
+        """``whole`` for somebody who may know of some projects alone."""
         ...
 
 
@@ -235,9 +235,7 @@ class Dispatch:
         health = self._health()
         identity = _identity(client)
         if identity.projects is not None:
-            seen = [state for id, state in self._core.states().items() if identity.sees(self._core.path_of(id))]
-            running = seen.count("EXECUTING")
-            health = msgspec.structs.replace(health, projects=len(seen), running=running, problems=[])
+            health = self._core.health_of(health, identity.sees)
         return Answer(type="health", data=health)
 
     async def _subscribe(self, command: say.Subscribe, client: Client) -> Answer:

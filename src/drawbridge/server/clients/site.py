@@ -14,7 +14,7 @@ import msgspec
 from drawbridge.door import Exchange, WebSocket
 from drawbridge.server.access.entrance import Entrance
 from drawbridge.server.access.scopes import Identity
-from drawbridge.server.access.ssh_keys import challenge
+from drawbridge.server.access.ssh_keys import NO_CERTIFICATE, challenge
 from drawbridge.server.access.tls import authority_of
 from drawbridge.server.clients import dispatch
 from drawbridge.server.clients.client import Client
@@ -94,6 +94,7 @@ class ServerSite:
         self._entrance.came(address)
         host = head.one("host") or ""
         client = Client(f"client_{next(self._numbers)}", websocket, self, identity, address=address, host=host)
+        client.certificate = self._entrance.certificate()
         if not client.is_known:
             self._strangers[client] = None
             if len(self._strangers) > STRANGERS:
@@ -134,15 +135,16 @@ class ServerSite:
     def _identified(self, command: Command, client: Client) -> Identity:
         if isinstance(command, SshAuth):
             nonce, client.nonce = client.nonce, None
-            return self._entrance.by_signature(command, nonce, client.address)
+            return self._entrance.by_signature(command, nonce, client.certificate, client.address)
         assert isinstance(command, Auth)
         return self._entrance.by_token(command.token, client.address)
 
     def _challenge(self, client: Client) -> Answer:
         client.nonce = self._entrance.nonce()
         client.wait_longer()
-        text = challenge(client.host, client.nonce).decode()
-        return Answer(type="ssh_challenge", data=replies.SshChallenge(client.nonce, client.host, text))
+        text = challenge(client.host, client.certificate, client.nonce).decode()
+        given = replies.SshChallenge(client.nonce, client.host, client.certificate or NO_CERTIFICATE, text)
+        return Answer(type="ssh_challenge", data=given)
 
     def _pair(self, command: Pair, client: Client) -> Answer:
         identity, token = self._entrance.by_code(command.code, command.name, client.address)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -36,9 +36,16 @@ any other one would be a way into the network that the server is in."""
 OF_ONE_DEVICE: Final = 10
 """Subscriptions; the oldest gives way. A browser makes a new one now and then."""
 
-POINT_BYTES: Final = 65
 AUTH_BYTES: Final = 16
 LONGEST_ENDPOINT: Final = 2_000
+
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+ENDPOINT: Final = re.compile(
+    rf"https://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::443)?(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)"
+)
+"""The only form that is accepted, spelled out: an HTTP library may read a backslash, a user name, a control character, a
+trailing dot or a fragment in another way than a check in front of it.
+"""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -53,6 +60,11 @@ class Subscription(Struct, frozen=True):
     p256dh: str
     auth: str
     device_id: str | None
+
+    @property
+    def service(self) -> str:
+        """The origin of ``endpoint``."""
+        return "/".join(self.endpoint.split("/", 3)[:3])
 
 
 class _File(Struct):
@@ -89,8 +101,8 @@ class Subscriptions:
         return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def add(self, new: Subscription) -> None:
-        """Raises ``ClientError`` where it is none that is posted to, and ``NotPrivate``."""
-        self._check(new)
+        """Raises ``ClientError`` where nothing can be posted to it, and ``NotPrivate``."""
+        new = self._checked(new)
         with self._lock:
             others = [one for one in self._file.subscriptions if one.endpoint != new.endpoint]
             of_device = [one for one in others if one.device_id == new.device_id]
@@ -106,8 +118,9 @@ class Subscriptions:
                 raise ClientError("NOT_SUPPORTED", text)
             self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
         elif isinstance(command, say.PushUnsubscribe):
-            if any(one.endpoint == command.endpoint and one.device_id == who.device_id for one in self):
-                self.remove(command.endpoint)
+            endpoint = self._posted_to(command.endpoint)
+            if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
+                self.remove(endpoint or "")
         else:
             return Answer(type="push_key", data=PushKey(self.public_key))
         return OK
@@ -119,19 +132,38 @@ class Subscriptions:
             if len(kept) < len(self._file.subscriptions):
                 self._write(msgspec.structs.replace(self._file, subscriptions=kept))
 
-    def _check(self, new: Subscription) -> None:
-        address = _address(new.endpoint)
-        if address is None or not any(address == one or address.endswith(f".{one}") for one in self._services):
-            text = "data.endpoint: it is no address of a push service of Chrome, Firefox, Safari or Edge. Nothing was kept."
+    def _checked(self, new: Subscription) -> Subscription:
+        """With the endpoint that is posted to. Raises ``ClientError``."""
+        endpoint = self._posted_to(new.endpoint)
+        if endpoint is None:
+            text = (
+                "data.endpoint: this is not an address of a push service of Chrome, Firefox, Safari or Edge. "
+                "Nothing was kept."
+            )
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
-        for name, size in (("p256dh", POINT_BYTES), ("auth", AUTH_BYTES)):
-            if len(unpacked(getattr(new, name))) != size:
-                text = f"data.{name}: it is no key of {size} bytes in base64url. Nothing was kept."
-                raise ClientError("VALIDATION_FAILED", text, f"data.{name}")
+        if not _is_point(unpacked(new.p256dh)):
+            text = "data.p256dh: this is not a point of the curve P-256 in base64url. Nothing was kept."
+            raise ClientError("VALIDATION_FAILED", text, "data.p256dh")
+        if len(unpacked(new.auth)) != AUTH_BYTES:
+            text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url. Nothing was kept."
+            raise ClientError("VALIDATION_FAILED", text, "data.auth")
+        return msgspec.structs.replace(new, endpoint=endpoint)
+
+    def _posted_to(self, endpoint: str) -> str | None:
+        """The endpoint, put together from its parsed parts; None where it is not one of ``services``."""
+        found = ENDPOINT.fullmatch(endpoint) if len(endpoint) <= LONGEST_ENDPOINT else None
+        if found is None or not any(
+            found["host"] == one or found["host"].endswith(f".{one}") for one in self._services
+        ):
+            return None
+        return f"https://{found['host']}{found['target']}"
 
     def _read(self) -> _File:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_File)
+            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            # An earlier version may have accepted others.
+            file.subscriptions = [one for one in file.subscriptions if self._posted_to(one.endpoint) == one.endpoint]
+            return file
         except FileNotFoundError:
             return _File(subscriptions=[])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -156,11 +188,10 @@ def unpacked(text: str) -> bytes:
         return b""
 
 
-def _address(endpoint: str) -> str | None:
-    """The host of an https address at its usual port; None for anything else."""
+def _is_point(data: bytes) -> bool:
+    """Whether a browser's key is one that can be encrypted for."""
     try:
-        parts = urlsplit(endpoint)
-        plain = parts.scheme == "https" and parts.port in (None, 443) and parts.username is None
+        ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), data)
     except ValueError:
-        return None
-    return parts.hostname if plain and len(endpoint) <= LONGEST_ENDPOINT and endpoint.isascii() else None
+        return False
+    return True

@@ -1,7 +1,8 @@
 """Tells people who look at no page: by Web Push to the browsers that asked for it, and to the owner's webhook.
 
-What is told goes out in a thread of its own, one after the other: neither a slow service nor a large library is in anybody's
-way. What fails is tried again twice; what is too much is left out, and said in the log.
+What is told goes out in two threads, one after the other in each: one for the webhook, one for the browsers, so that a push
+service that does not answer delays no notice to the webhook. What fails is tried again twice; what is too much is left
+out and logged.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import queue
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from drawbridge.server.access.devices import Devices
 from drawbridge.server.notify.notices import Notice, notice, push_payload, settled, webhook_request
 from drawbridge.server.notify.push import Subscription, Subscriptions
+from drawbridge.server.notify.web_push import contact, request
 from drawbridge.server.protocol.subscriber import Frame
 
 PAUSES: Final = (2.0, 10.0)
@@ -35,9 +36,6 @@ TIMEOUT: Final = 10.0
 WAITING: Final = 100
 """Notices that wait, at most."""
 
-LIFETIME: Final = {True: 3_600, False: 600}
-"""Of a push that is urgent or not: seconds for which a service keeps it for a phone that is off."""
-
 GONE: Final = (404, 410)
 """The browser does not want it any more."""
 
@@ -45,11 +43,12 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Failed(Exception):
-    """It was not taken. ``again``: another try may help."""
+    """It was not taken. ``again``: another try may help. ``status``: of the HTTP answer; 0 where there was none."""
 
-    def __init__(self, text: str, *, again: bool) -> None:
+    def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
         super().__init__(text)
         self.again = again
+        self.status = status
 
 
 class Sender:
@@ -104,8 +103,8 @@ class Sender:
 
 
 class Notifier:
-    """``heard`` gets what clients are told about questions and runs. ``contact``: the host by which services may complain of
-    this server; they refuse a local one.
+    """``heard`` gets what clients are told about questions and runs. ``public`` and ``host``: names of this machine, for
+    the push services' complaints.
     """
 
     def __init__(
@@ -113,16 +112,21 @@ class Notifier:
         subscriptions: Subscriptions,
         devices: Devices,
         webhook: str | None,
-        contact: str,
+        public: Sequence[str],
+        host: str,
         sender: Sender | None = None,
+        push_sender: Sender | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self.subscriptions = subscriptions
         self._devices = devices
         self._webhook = webhook
-        self._contact = contact
+        self._contact = contact(public, host)
         self._sender = sender or Sender()
+        self._push_sender = push_sender or Sender()
         self._patience = patience
+        self._refused: dict[str, str] = {}
+        """Push service → why it has refused the last push for good."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """Those of which nobody was told yet."""
 
@@ -143,15 +147,21 @@ class Notifier:
     def _tell(self, said: Notice, directory: Path) -> None:
         self._questions.pop(said.approval_id, None)
         if self._webhook:
-            self._sender.do("the webhook", partial(post, self._webhook, said))
+            self._sender.do("the webhook", partial(post, self._webhook, *webhook_request(said)))
         for browser in self._wanting(directory):
-            service = urlsplit(browser.endpoint).hostname
-            self._sender.do(f"a browser by {service}", partial(self._push, browser, said))
+            self._push_sender.do(f"a browser by {browser.service}", partial(self._push, browser, said))
+
+    def problems(self) -> list[str]:
+        """Which services push nothing, for people."""
+        refused = dict(self._refused)
+        remedy = "The server's log has more. Services may refuse a server without a public name: --public-host."
+        return [f"Notices by {service} do not arrive: {why}. {remedy}" for service, why in sorted(refused.items())]
 
     def end(self) -> None:
         for later in self._questions.values():
             later.cancel()
         self._sender.end()
+        self._push_sender.end()
 
     def _wanting(self, directory: Path) -> Iterator[Subscription]:
         """Those whose device may still come in, and see that project."""
@@ -162,54 +172,37 @@ class Notifier:
         return identity is not None and identity.sees(directory)
 
     def _push(self, to: Subscription, said: Notice) -> None:
-        """In the thread: what is imported here takes a quarter of a second and 20 MB, and most servers never need it."""
-        import requests
-        from pywebpush import WebPushException, webpush  # type: ignore[import-untyped]
-
-        with requests.Session() as session:
-            session.max_redirects = 0
-            keys = {"p256dh": to.p256dh, "auth": to.auth}
-            try:
-                webpush(
-                    {"endpoint": to.endpoint, "keys": keys},
-                    push_payload(said).decode(),
-                    vapid_private_key=self.subscriptions.private_key,
-                    vapid_claims={"sub": f"https://{self._contact}"},
-                    headers={"Urgency": "high" if said.urgent else "normal"},
-                    ttl=LIFETIME[said.urgent],
-                    timeout=TIMEOUT,
-                    requests_session=session,
-                )
-            except WebPushException as error:
-                self._refused(to, error.response)
-            except requests.RequestException as error:
-                raise Failed(type(error).__name__, again=True) from None
-
-    def _refused(self, to: Subscription, response: Any) -> None:
-        status = response.status_code if response is not None else 0
-        if status in GONE:
+        """In the thread. Raises ``Failed``."""
+        key = self.subscriptions.private_key
+        headers, body = request(to, push_payload(said), urgent=said.urgent, key=key, contact=self._contact)
+        try:
+            post(to.endpoint, headers, body)
+        except Failed as error:
+            if error.status not in GONE:
+                if not error.again:
+                    self._refused[to.service] = str(error)
+                raise
             self.subscriptions.remove(to.endpoint)
             logger.info("a browser wants no more notices: its subscription was dropped")
-        else:
-            raise Failed(f"the service answered {status}", again=status == 429 or status >= 500)
+        self._refused.pop(to.service, None)
 
 
-def post(url: str, said: Notice) -> None:
-    """One request to the owner's webhook. Raises ``Failed``; the address, which may hold a secret, is in no text."""
-    headers, body = webhook_request(said)
-    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  the setting lets http(s) through only
+def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
+    """One request. Raises ``Failed``; the address, which may hold a secret, is in no text."""
+    request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - http(s) alone gets here
     try:
         with _opener.open(request, timeout=TIMEOUT):
             pass
     except urllib.error.HTTPError as error:
         error.close()
-        raise Failed(f"it answered {error.code}", again=error.code == 429 or error.code >= 500) from None
+        again = error.code == 429 or error.code >= 500
+        raise Failed(f"it answered {error.code}", again=again, status=error.code) from None
     except (OSError, HTTPException, ValueError) as error:
         raise Failed(type(getattr(error, "reason", error)).__name__, again=not isinstance(error, ValueError)) from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What is posted goes to nobody else than was said."""
+    """What is posted goes to the given address alone."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

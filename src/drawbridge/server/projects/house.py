@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.agents.port import Agent, AgentProcess, Confinement, Event, Launch, Options
+from drawbridge.server.agents.port import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
 from drawbridge.server.projects.budgets import Budgets
 from drawbridge.server.projects.ceilings import Ceilings, check_hours
 from drawbridge.server.projects.disk import Disk, Sizes
@@ -104,14 +104,22 @@ class House:
         """Into the audit, for what no client has just asked for."""
         self.within: Callable[[Options], Options] = lambda options: options
         """What the owner's ceilings make of options, now; raises ``ClientError``. Who knows the directories sets it."""
+        self.problem_of: Callable[[Path], str | None] = lambda path: None
+        """Why no agent may run in a project's directory now. Set by what knows the allowed directories."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """As the agent's; written down for the case of a crash, and watched."""
+        """As the agent's; recorded for the case of a crash, and watched. The directory may have changed since the run was
+        accepted."""
+        problem = self.problem_of(Path(launch.directory))
+        if problem is not None:
+            raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
 
     def granted(self, directory: str, options: Options) -> Options:
-        """What a run may begin with at this moment. Raises ``ClientError``: out of hours, or out of budget."""
+        """What a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of hours, or out of
+        budget."""
+        self.check_place(Path(directory), "Nothing was started.")
         now = datetime.now()
         check_hours(self.ceilings, now)
         left = self.budgets.left(directory, now)
@@ -119,6 +127,12 @@ class House:
             return options
         asked = options.max_budget_usd
         return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
+
+    def check_place(self, path: Path, undone: str) -> None:
+        """Raises ``ClientError`` where nothing may be done in a project's directory now. ``undone``: its last sentence."""
+        problem = self.problem_of(path)
+        if problem is not None:
+            raise ClientError("INVALID_PATH", f"{problem} {undone}")
 
     def spend(self, directory: str, amount: float) -> None:
         """A run has cost so much. Where that was the day's last, the others are stopped."""

@@ -6,6 +6,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import Final
 
 from drawbridge.server.protocol.replies import Runs
@@ -35,12 +36,19 @@ class Metrics:
         self._latest.append(seconds)
 
     def told(self) -> Runs:
-        latest = sorted(self._latest)
-        ended = self.runs.total()
-        return Runs(
-            ended=dict(self.runs),
-            success_rate=round(self.runs["completed"] / ended, 4) if ended else None,
-            median_seconds=round(statistics.median(latest), 3) if latest else None,
-            p95_seconds=round(latest[math.ceil(0.95 * len(latest)) - 1], 3) if latest else None,
-            cost_usd=round(self.cost_usd, 6),
-        )
+        return summary([self])
+
+
+def summary(several: Iterable[Metrics]) -> Runs:
+    """Of all of them together, as clients are told."""
+    several = list(several)
+    runs = sum((one.runs for one in several), Counter[str]())
+    latest = sorted(seconds for one in several for seconds in one._latest)
+    ended = runs.total()
+    return Runs(
+        ended=dict(runs),
+        success_rate=round(runs["completed"] / ended, 4) if ended else None,
+        median_seconds=round(statistics.median(latest), 3) if latest else None,
+        p95_seconds=round(latest[math.ceil(0.95 * len(latest)) - 1], 3) if latest else None,
+        cost_usd=round(sum(one.cost_usd for one in several), 6),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from drawbridge.server.protocol.client_errors import ClientError
@@ -66,6 +66,34 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
         return path.is_absolute() and path.is_dir() and allowed(path.resolve(), roots)
     except (OSError, ValueError, RuntimeError):
         return False
+
+
+OUTSIDE = "This project is outside of the directories that the owner allows (--allow)."
+GONE = "The directory of this project does not exist."
+
+
+def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -> str | None:
+    """Why no agent may run in the directory of a project now, for people; None where it may.
+
+    A project may have been made while the owner allowed more, and its directory may have become a link since. ``is_own``:
+    whether a directory belongs to the server's own data.
+    """
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return GONE
+    if not real.is_dir():
+        return GONE
+    return None if allowed(real, roots) and not is_own(real) else OUTSIDE
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Which directory is at ``path`` now; None where there is none. Another one may have its name later."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _same(left: Path, right: Path) -> bool:

@@ -26,6 +26,7 @@ from drawbridge.server.projects.checkpoints import Changed, Checkpoints
 from drawbridge.server.projects.continuing import Continuing
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.journal import Journal
+from drawbridge.server.projects.metrics import Metrics
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.run import Order, Outcome, Run, State
 from drawbridge.server.projects.shown import joined, now, run_finished, run_info, told_time
@@ -60,6 +61,8 @@ class Project:
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
+        self.metrics = Metrics()
+        """Of this project alone, since the server started."""
         self.continuing = Continuing(self, house.limits.continue_limited)
 
     @property
@@ -100,6 +103,7 @@ class Project:
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": told_time(self.continuing.at),
+            "problem": self._house.problem_of(self.path),
         }
 
     def shown(self) -> messages.ProjectState:
@@ -348,7 +352,8 @@ class Project:
         self.publish_state()
         seconds = finished.duration_ms / 1000
         logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
-        self._house.metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
+        for metrics in (self.metrics, self._house.metrics):
+            metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
         self._house.spend(str(self.path), finished.cost_usd or 0.0)
         if was_started:
             self._house.slots.give_back()

@@ -76,6 +76,9 @@ class Projects:
                 if project is not None:
                     self._add(project)
         self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
+        for project in self:
+            if problem := self.problem_of(project.path):
+                logger.warning("%s (%s) runs nothing: %s", project.id, project.path, problem)
 
     def _load(self, directory: Path) -> Project | None:
         """What can't be read now is tried again later; what is damaged is put aside."""
@@ -103,9 +106,14 @@ class Projects:
             found.append(self._add(project))
         return found
 
+    def problem_of(self, path: Path) -> str | None:
+        """Why no agent may run in a project's directory now, for people; None where it may."""
+        return places.problem(path, self.roots, self.is_own)
+
     def problems(self) -> list[str]:
         """For people, without a path."""
         return [
+            *(f"{problem} ({one.id}) It runs nothing." for one in self if (problem := self.problem_of(one.path))),
             *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
             *(f"The project in {name} was damaged; it lies in quarantine." for name in self.quarantined),
         ]

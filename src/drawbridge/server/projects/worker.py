@@ -17,6 +17,7 @@ import msgspec
 from drawbridge.server.agents import port
 from drawbridge.server.projects.checkpoints import Checkpoints, GitFailed
 from drawbridge.server.projects.house import House
+from drawbridge.server.projects.places import identity
 from drawbridge.server.projects.run import Outcome, Run, State
 
 logger = logging.getLogger("drawbridge.server")
@@ -75,6 +76,8 @@ class Worker:
         self._house = house
         self._process: port.AgentProcess | None = None
         self._kind: tuple[str, port.Options] | None = None
+        self._place: tuple[int, int] | None = None
+        """The directory that the process was started in, by its identity: its name may lead to another one since."""
         self._listener: _Listener | None = None
         self._leaving: list[port.AgentProcess] = []
         self._run: Run | None = None
@@ -105,8 +108,11 @@ class Worker:
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
                 budgeted = options.max_budget_usd is not None
-                if self._process is None or self._kind != (agent, options) or fork_from or budgeted:
+                place = identity(self._directory)
+                same = self._kind == (agent, options) and self._place == place
+                if self._process is None or not same or fork_from or budgeted:
                     await self._leave(self._let_go())
+                    self._place = place
                     await self._start(agent, options, session_id, fork_from)
                 if self._run is not run:  # it was killed meanwhile
                     return await self._leave(self._let_go())

@@ -36,9 +36,14 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_WRONG": Kind("There is no such pairing code."),
     "PAIRING_USED": Kind("The pairing code was used before; it is good for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code is older than ten minutes."),
-    "SIGNATURE_WRONG": Kind("It is no signature of this challenge by a key that the owner has authorised."),
+    "SIGNATURE_WRONG": Kind(
+        "It is not a signature of this challenge by a key that the owner has authorised, or one of an earlier form."
+    ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the one that this connection was given last, or it was answered."),
-    "SIGNATURE_FOREIGN": Kind("The signature is for another server's name: somebody in between has passed it on."),
+    "SIGNATURE_FOREIGN": Kind(
+        "The signature is for another server's name, port or certificate: somebody in between has passed it on, or a tunnel "
+        "or proxy changes them."
+    ),
     "RATE_LIMITED": Kind(
         "Too often: failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` says "
         "for how many seconds to wait.",
@@ -48,7 +53,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
     # projects
     "INVALID_PATH": Kind(
-        "The path can't be a project's or is not to be seen: absolute, existing, inside an allowed root."
+        "The path can't be a project's or is not to be seen: absolute, existing, inside an allowed root. Of a project: its "
+        "directory does not exist any more, or is outside of `--allow` since; nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("There is no project with this id."),
     "PROJECT_EXISTS": Kind("The directory is a project already."),

@@ -70,12 +70,14 @@ class SshChallenge(Command):
 class SshAuth(Command, kw_only=True):
     """``signature``: as ``ssh-keygen -Y sign -n drawbridge`` makes it, of the bytes that ``ssh_keys.challenge`` has.
 
-    ``host``: the name, and the port where there is one, that the client came by.
+    ``host``: the name, and the port where there is one, that the client came by; ``certificate``: the SHA-256, in
+    hexadecimal, of the certificate that it was shown ("-" without TLS), for a clearer error where that is another server's.
     """
 
     nonce: Identifier
     host: Identifier
     signature: Text
+    certificate: Identifier | None = None
 
 
 class HealthCheck(Command):

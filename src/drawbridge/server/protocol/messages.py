@@ -120,6 +120,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the agent at hand asks about, as far as it tells; else as the next one begins. Not of one at a desk."""
     continues_at: str | None = None
     """When the last run goes on by itself, which a limit of the agent's account has stopped."""
+    problem: str | None = None
+    """Why nothing can be run in it, for people: its directory does not exist, or the owner does not allow it any more."""
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -129,10 +129,13 @@ class Authenticated(Struct, frozen=True):
 
 
 class SshChallenge(Struct, frozen=True):
-    """What to sign: ``text``, with the host in it that the server was asked by. Who dialled another one signs that."""
+    """What to sign: ``text``, with the host that the server was asked by and the certificate that it has shown (its SHA-256
+    in hexadecimal, "-" without TLS). A client signs the host and the certificate that it has seen itself.
+    """
 
     nonce: str
     host: str
+    certificate: str
     text: str
 
 

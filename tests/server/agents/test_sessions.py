@@ -1,0 +1,109 @@
+"""The conversations of Claude Code that a project shows are those that were begun in its directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.server.access.devices import Devices
+from drawbridge.server.agents import claude_sessions
+from tests.server.processes import serving
+from tests.server.wire_client import connected
+
+ONE = "1c839b3a-0719-4371-94a4-d94be3a5abca"
+TWO = "2c839b3a-0719-4371-94a4-d94be3a5abca"
+ALIKE = ("site-a", "site/a", "site.a", "site a")
+"""All have one folder in the CLI's own store."""
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def lines(directory: Path | str | None, prompt: Any = "hello") -> list[dict[str, Any]]:
+    """As 2.1.329 writes them."""
+    where = {} if directory is None else {"cwd": str(directory)}
+    return [
+        {"type": "queue-operation", "operation": "enqueue", "content": "not the title"},
+        {"type": "user", "message": {"role": "user", "content": prompt}, **where},
+        {"type": "assistant", "message": {"role": "assistant", "content": []}, **where},
+    ]
+
+
+def conversation(path: Path, id: str, written: list[dict[str, Any]]) -> None:
+    folder = claude_sessions.directory_of(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{id}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in written))
+
+
+def test_a_conversation_is_its_directorys_alone(tmp_path: Path) -> None:
+    for name in ALIKE:
+        (tmp_path / name).mkdir(parents=True)
+    conversation(tmp_path / "site-a", ONE, lines(tmp_path / "site-a", "mine"))
+    conversation(tmp_path / "site/a", TWO, lines(tmp_path / "site/a", "our merger, top secret"))
+    assert [one.title for one in claude_sessions.listed(tmp_path / "site-a", 10)] == ["mine"]
+    assert [one.title for one in claude_sessions.listed(tmp_path / "site/a", 10)] == ["our merger, top secret"]
+    assert claude_sessions.listed(tmp_path / "site.a", 10) == []
+    found = {name: [claude_sessions.known(tmp_path / name, id) for id in (ONE, TWO)] for name in ALIKE}
+    assert found == {"site-a": [True, False], "site/a": [False, True], "site.a": [False] * 2, "site a": [False] * 2}
+
+
+def test_others_conversations_do_not_use_up_the_limit(tmp_path: Path) -> None:
+    conversation(tmp_path / "site-a", ONE, lines(tmp_path / "site-a"))
+    conversation(tmp_path / "site-a", TWO, lines(tmp_path / "site/a"))
+    folder = claude_sessions.directory_of(tmp_path / "site-a")
+    os.utime(folder / f"{ONE}.jsonl", (1, 1))
+    assert [one.session_id for one in claude_sessions.listed(tmp_path / "site-a", 1)] == [ONE]
+
+
+def test_a_later_change_of_directory_counts_for_nothing(tmp_path: Path) -> None:
+    written = [*lines(tmp_path / "site-a"), *lines(tmp_path / "site/a")]
+    conversation(tmp_path / "site-a", ONE, written)
+    assert claude_sessions.known(tmp_path / "site-a", ONE)
+    assert not claude_sessions.known(tmp_path / "site/a", ONE)
+
+
+def test_a_long_first_prompt_hides_nothing(tmp_path: Path) -> None:
+    """The directory is behind the prompt in its line."""
+    conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))
+    assert claude_sessions.known(tmp_path, ONE)
+    [found] = claude_sessions.listed(tmp_path, 10)
+    assert found.title == "x" * claude_sessions.LONGEST_TITLE
+
+
+def test_a_directory_that_a_link_leads_to_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    conversation(tmp_path / "real", ONE, lines(tmp_path / "link"))
+    assert claude_sessions.known(tmp_path / "real", ONE)
+
+
+@pytest.mark.parametrize("written", [[], [{"cwd": 5}], [{"type": "user"}], lines(None), [{"cwd": ""}], [{"cwd": "\0"}]])
+def test_a_conversation_that_names_no_directory_is_nobodys(tmp_path: Path, written: list[dict[str, Any]]) -> None:
+    conversation(tmp_path, ONE, written)
+    assert not claude_sessions.known(tmp_path, ONE)
+    assert claude_sessions.listed(tmp_path, 10) == []
+
+
+async def test_a_confined_device_reaches_no_conversation_of_another_directory(tmp_path: Path, config: Path) -> None:
+    mine, other = tmp_path / "work" / "site-a", tmp_path / "work" / "site" / "a"
+    for directory, id in ((mine, ONE), (other, TWO)):
+        directory.mkdir(parents=True)
+        conversation(directory, id, lines(directory, f"said in {directory.name}"))
+    allowed = ("--no-tls", "--allow", tmp_path / "work")
+    async with serving(tmp_path / "data", *allowed, CLAUDE_CONFIG_DIR=str(config)) as server:
+        _, token = Devices(tmp_path / "data").add("pad", "admin", [str(mine)])
+        async with connected(server.url, token) as device:
+            project = (await device.ask("project_create", {"path": str(mine), "agent": "claude"}))["project_id"]
+            [listed] = (await device.ask("session_list", project_id=project))["data"]["sessions"]
+            assert listed["session_id"] == ONE
+            for command in ("session_resume", "session_fork"):
+                refused = await device.ask(command, {"session_id": TWO}, project)
+                assert refused["data"]["code"] == "SESSION_NOT_FOUND"
+                assert (await device.ask(command, {"session_id": ONE}, project))["type"] == "ok"

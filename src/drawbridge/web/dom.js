@@ -89,13 +89,13 @@ export function icon(name) {
 }
 
 /**
- * A button; with an icon alone, `label` is what is read out.
- * @param {{label: string, icon?: keyof typeof ICONS, key?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
+ * A button; with an icon alone, `label` is what is read out. `key` is drawn, `shortcut` is it in the words of ARIA.
+ * @param {{label: string, icon?: keyof typeof ICONS, key?: string, shortcut?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
  */
-export function button({ label, icon: shape, key, bare, ...rest }) {
+export function button({ label, icon: shape, key, shortcut = key, bare, ...rest }) {
   return h(
     'button',
-    { type: 'button', title: bare ? label : undefined, 'aria-label': bare ? label : undefined, 'aria-keyshortcuts': key, ...rest },
+    { type: 'button', title: bare ? label : undefined, 'aria-label': bare ? label : undefined, 'aria-keyshortcuts': shortcut, ...rest },
     shape ? icon(shape) : null,
     !bare && h('span', { text: label }),
     key && !bare && h('kbd', { text: key, 'aria-hidden': 'true' }),

@@ -107,6 +107,7 @@ async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_f
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.clicks("button:has-text('Cut here: show all (1.2 MB)')")
             person.sees("pre.whole")
+            person.until(f"document.querySelector('pre.whole').textContent.length === {len(text)}")
             assert person.runs("document.querySelector('pre.whole').textContent") == text
             assert person.reads(".toast") == []
             person.prompts("/lines 100")
@@ -173,7 +174,7 @@ def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, addr
         person.presses("Escape")
         person.runs("document.activeElement.blur()")
         person.presses("?")
-        person.sees("dialog", "Accept what is asked")
+        person.sees("dialog", "Accept the change")
         assert person("axe", file=axe) == []
 
 
@@ -187,7 +188,7 @@ def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path
         person("type", text="second line")
         person.presses("Enter")
         person.sees(".approval")
-        person.presses("Escape")
+        person.readies_keys()
         person.presses("a")
         person.sees(".finished")
         assert person.reads(".prompt .words") == ["first\nsecond line"]

@@ -28,7 +28,7 @@ def by_the_page(texts: list[str]) -> list[str]:
 
 
 def test_page_and_terminal_write_out_the_same() -> None:
-    """Every character alone, after a letter, after a blank and before one; and random texts of those with rules of their own."""
+    """Every character alone, behind a letter and behind a blank; and random texts of those with rules of their own."""
     every = [chr(number) for number in range(0x110000)]
     few = every[:0x10000]
     chosen = [one for one in few if harmless(f"a{one}") != f"a{one}" and not "\ud800" <= one <= "\udfff"]

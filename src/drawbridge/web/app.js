@@ -131,9 +131,9 @@ function draw(wholly = true) {
     const id = view?.id;
     const project = id === undefined ? undefined : client.projects.all.get(id);
     if (id !== undefined && project && !document.hidden) kept.keepSeen(id, project.last_seq);
+    view?.update();
     if (listChanged) list.update(id);
     listChanged = false;
-    view?.update();
     title(client.projects.waiting, project && baseName(project.path));
   });
 }

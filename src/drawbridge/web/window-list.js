@@ -36,6 +36,8 @@ export class WindowList {
     /** The reader wants to see what is new. */
     this.follows = true;
     this._at = 0;
+    /** What was brought into sight, until the reader moves. @type {HTMLElement | undefined} */
+    this._held = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     new ResizeObserver(() => this.settle()).observe(list);
   }
@@ -66,7 +68,10 @@ export class WindowList {
 
   /** After anything has changed its height. */
   settle() {
-    if (!this.follows) return;
+    if (!this.follows) {
+      if (this._held?.isConnected) this.reveal(this._held);
+      return;
+    }
     this._scroller.scrollTop = this._scroller.scrollHeight;
     const kept = this._world.keep();
     if (kept) this.reveal(kept);
@@ -79,6 +84,7 @@ export class WindowList {
     if (!view.height || (top >= view.top && bottom <= view.bottom)) return;
     const by = top < view.top || bottom - top > view.height - MARGIN ? top - view.top - MARGIN : bottom - view.bottom + MARGIN;
     this.follows = false;
+    this._held = element;
     this._scroller.scrollTop += by;
     this._at = this._scroller.scrollTop;
     this._world.moved();
@@ -87,6 +93,7 @@ export class WindowList {
   _scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this._scroller;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
+    if (Math.abs(scrollTop - this._at) > 2) this._held = undefined;
     // Only a reader who moves up leaves the end: what grows below him moves him nowhere.
     if (atEnd) this.follows = true;
     else if (scrollTop < this._at - 2) this.follows = false;

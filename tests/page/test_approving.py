@@ -346,7 +346,7 @@ def test_a_plan_is_sent_back_with_a_comment(browser: Browser, address: str) -> N
 
 
 def test_a_question_about_several_files_shows_each_change(browser: Browser, address: str, directory: Path) -> None:
-    content = [
+    content: list[dict[str, Any]] = [
         {
             "type": "diff",
             "path": str(directory / f"{name}.py"),

@@ -107,6 +107,13 @@ export class Current {
     return Boolean(this.card && this.card.sight.look(...this._places(this.card)));
   }
 
+  /** Whether any of the card is on the screen. */
+  get isOnScreen() {
+    if (!this.card) return false;
+    const [card, view] = this._places(this.card);
+    return card.bottom > view.top && card.top < view.bottom;
+  }
+
   /** Whether letters go to the card. */
   get takesLetters() {
     return this._armed && performance.now() - this._clicked >= AFTER_CLICK;

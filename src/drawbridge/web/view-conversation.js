@@ -150,7 +150,7 @@ export class ConversationView {
   _toLatest() {
     const { card } = this.current;
     void this.client.latest().then(() => {
-      if (card && !this.current.isInSight) this.list.reveal(card.element);
+      if (card) this.list.reveal(card.element);
       else this.list.toEnd();
     }, this.world.failed);
   }
@@ -195,8 +195,9 @@ export class ConversationView {
 
   _moved() {
     const conversation = this.client.conversation;
-    this._jump.hidden = !conversation || (this.list.follows && conversation.atEnd);
-    const words = this.current.card && !this.current.isInSight ? 'Show approval' : 'Latest';
+    // Never over the buttons of an approval.
+    this._jump.hidden = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
+    const words = this.current.card ? 'Show approval' : 'Latest';
     const label = /** @type {HTMLElement} */ (this._jump.querySelector('span'));
     if (label.textContent !== words) label.textContent = words;
   }
@@ -285,7 +286,9 @@ export class ConversationView {
     const isOther = this.current.refresh(before);
     this._count();
     // The next one comes into view where the one before was read or answered, and moves nobody who reads elsewhere.
-    if (isOther && this.current.card && (isMine || wasInSight || this.list.follows)) this.list.reveal(this.current.card.element);
+    if (!isOther || !this.current.card) return;
+    if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
+    if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
   }
 
   /** "2 of 4", on each card that waits. */

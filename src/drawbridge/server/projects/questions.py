@@ -67,7 +67,10 @@ class Questions:
         return self._open.get(approval_id)
 
     def answer(self, approval_id: str, decision: Decision, by: str, client_id: str | None = None) -> Asked:
-        """The first answer, of the client ``client_id`` whose name is ``by``. Raises ``ClientError`` where there is no such question, or it is settled."""
+        """The first answer, of the client ``client_id`` whose name is ``by``.
+
+        Raises ``ClientError`` where there is no such approval, or it is settled.
+        """
         asked = self._open.get(approval_id)
         if asked is not None and decision.updated_input is not None and not asked.changeable:
             text = (

@@ -297,6 +297,16 @@ async def test_strange_characters_are_written_out(browser: Browser, server: Serv
         )
 
 
+def test_a_tool_of_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
+    names = ["constructor", "__proto__", "toString", "x" * 3_000]
+    with browser.person(address) as person:
+        asks(person, *({"name": name, "input": {"constructor": name, "n": None}} for name in names))
+        cards = person.reads(CARD)
+        for name, card in zip(names, cards, strict=True):
+            assert f"wants to use {name}" in card
+            assert "n\nnull" in card
+
+
 def test_where_a_link_leads_is_told(browser: Browser, address: str, directory: Path) -> None:
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     with browser.person(address) as person:

@@ -67,8 +67,10 @@ export class Current {
     this.watch = (element) => resized.observe(element);
   }
 
-  /** A click or a tap: whoever clicks into a text may go on by typing. */
-  clicked(/** @type {Element} */ target) {
+  /** A click or a tap: whoever clicks into a text may go on by typing. A scroll bar is not a text. */
+  clicked(/** @type {PointerEvent} */ { target: clicked, offsetX }) {
+    const target = /** @type {Element} */ (clicked);
+    if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;
     const card = this._cards().find(({ element }) => element.contains(target));
     if (card && !card.answered) this.choose(card);
     const isText = !target.closest(CONTROL);

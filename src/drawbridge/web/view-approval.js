@@ -181,7 +181,8 @@ export class ApprovalCard {
     const files = proposal ? 0 : changesIn(input).length;
     if (files > 1) return [`${this.world.agent} wants to edit ${files} files`, undefined];
     const write = proposal && !proposal.old_text ? 'wants to create' : proposal ? 'wants to overwrite' : 'wants to write';
-    const what = tool === 'Write' ? write : (isToolCall(input) ? KINDS : TITLES)[tool];
+    const words = isToolCall(input) ? KINDS : TITLES;
+    const what = tool === 'Write' ? write : Object.hasOwn(words, tool) ? words[tool] : undefined;
     return [`${this.world.agent} ${what ?? `wants to use ${String(tool)}`}`, typeof path === 'string' ? path : undefined];
   }
 

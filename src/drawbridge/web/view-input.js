@@ -60,7 +60,7 @@ export function inputView(request, root) {
   else {
     const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
     const said = main && typeof input.description === 'string' ? h('p', { class: 'described', text: input.description }) : null;
-    const drawn = [...(proposal ? (IN_DIFF[tool] ?? []) : []), ...(main ? [main] : []), ...(said ? ['description'] : []), ...(plan === undefined ? [] : ['plan'])];
+    const drawn = [...(proposal && Object.hasOwn(IN_DIFF, tool) ? IN_DIFF[tool] : []), ...(main ? [main] : []), ...(said ? ['description'] : []), ...(plan === undefined ? [] : ['plan'])];
     parts.push(flagsView(input), said, main && valueText(input.command), plan !== undefined && messageText(plan, 'must'), fieldsView(input, drawn));
   }
   return parts.filter(Boolean);

@@ -21,7 +21,7 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
     with browser.person(page_of(own_server)) as person:
         person.fills("#token", "wrong")
         person.clicks("text=Connect")
-        person.sees(".problem", "did not take this token")
+        person.sees(".problem", "isn’t valid")
         person.fills("#token", own_server.token)
         person.clicks("text=Connect")
         person.clicks("text=Add project")

@@ -119,7 +119,7 @@ def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: 
 
 def test_a_link_with_a_token_is_kept_once_it_is_taken(browser: Browser, own_server: Server) -> None:
     with browser.person(f"{page_of(own_server)}#token=wrong") as person:
-        person.sees(".connect .problem", "did not take this token")
+        person.sees(".connect .problem", "isn’t valid")
         assert person.runs(TOKEN) is None
 
 

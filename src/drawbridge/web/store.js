@@ -113,7 +113,8 @@ export function alwaysWords(suggestions) {
       return `${one.behavior === 'deny' ? 'refuse' : 'allow'} ${rules.join(', ')}`;
     }
     if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
-    return '';
+    // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.
+    return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
   });
   const place = suggestions.every((one) => (one?.destination ?? 'session') === 'session') ? 'for this session' : 'from now on';
   const words = said.filter(Boolean).join(' and ');

@@ -35,9 +35,7 @@ export function changesIn(/** @type {any} */ input) {
 /** The plan that an agent wants to carry out; undefined: this is not about one. @returns {string | undefined} */
 export function planIn(/** @type {any} */ { tool_name: tool, input }) {
   if (tool !== 'ExitPlanMode') return undefined;
-  if (typeof input?.plan === 'string') return input.plan;
-  const texts = textsIn(input);
-  return texts.length ? texts.join('\n\n') : undefined;
+  return typeof input?.plan === 'string' ? input.plan : textsIn(input).join('\n\n');
 }
 
 /** @returns {string[]} */
@@ -60,16 +58,18 @@ export function inputView(request, root) {
   else {
     const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
     const said = main && typeof input.description === 'string' ? h('p', { class: 'described', text: input.description }) : null;
-    const drawn = [...(proposal && Object.hasOwn(IN_DIFF, tool) ? IN_DIFF[tool] : []), ...(main ? [main] : []), ...(said ? ['description'] : []), ...(plan === undefined ? [] : ['plan'])];
-    parts.push(flagsView(input), said, main && valueText(input.command), plan !== undefined && messageText(plan, 'must'), fieldsView(input, drawn));
+    const drawn = [...(proposal && Object.hasOwn(IN_DIFF, tool) ? IN_DIFF[tool] : []), ...(main ? [main] : []), ...(said ? ['description'] : []), ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : [])];
+    parts.push(flagsView(input), said, main && valueText(input.command), plan !== undefined && planView(plan), fieldsView(input, drawn));
   }
   return parts.filter(Boolean);
 }
 
+const planView = (/** @type {string} */ plan) => (plan ? messageText(plan, 'must') : h('p', { class: 'hint', text: 'The agent gave no plan with this request.' }));
+
 /** @returns {any[]} */
 function callView(/** @type {any} */ input, /** @type {string | undefined} */ plan, /** @type {any} */ proposal, /** @type {string} */ root) {
   const title = typeof input.title === 'string' && input.title ? valueText(input.title) : null;
-  const texts = plan === undefined ? textsIn(input).map((text) => valueText(text)) : [messageText(plan, 'must')];
+  const texts = plan === undefined ? textsIn(input).map((text) => valueText(text)) : [planView(plan)];
   const changes = proposal ? [] : changesIn(input).map((change) => changeView(change, root));
   const known = (/** @type {any} */ part) => part?.type === 'diff' || typeof part?.content?.text === 'string';
   const others = Array.isArray(input.content) ? input.content.filter((/** @type {any} */ part) => !known(part)).map((/** @type {any} */ part) => valueText(asText(part))) : [];

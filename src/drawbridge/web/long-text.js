@@ -5,7 +5,7 @@ import { button, h, size } from './dom.js';
 import { markdown } from './markdown.js';
 
 /** Characters that are drawn in one go; more are drawn a frame each. */
-const STEP = 16_000;
+const STEP = 8_000;
 
 /** Characters of a message that are drawn as Markdown. */
 const MARKDOWN = 20_000;

@@ -6,7 +6,7 @@ class Node {
     this.childNodes = [];
   }
   append(...nodes) {
-    for (const node of nodes) this.childNodes.push(node instanceof Fragment ? node : node);
+    for (const node of nodes) this.childNodes.push(node);
   }
   get textContent() {
     let text = '';

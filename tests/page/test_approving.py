@@ -110,6 +110,18 @@ def test_several_approvals_are_walked_one_after_the_other(browser: Browser, addr
         assert [answer["behavior"] for answer in answers(person)] == ["allow"] * 4
 
 
+def test_a_click_makes_an_approval_the_current_one(browser: Browser, address: str, directory: Path) -> None:
+    """Its buttons do not move from under the pointer."""
+    with browser.person(address) as person:
+        asks(person, *(edit(directory / "notes.md", "up", word) for word in ("down", "away")))
+        person.readies_keys()
+        person.clicks(f"{CARD}:nth-of-type(2) h3")
+        person.sees(f"{CURRENT} .line.added", "away")
+        person.clicks(f"{CARD}:nth-of-type(1) footer button:has-text('Edit')")
+        person.sees(f"{CURRENT} textarea")
+        assert "down" in person("value", css=f"{CURRENT} textarea")
+
+
 def test_hints_are_drawn_on_the_current_approval_alone(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("ls"))

@@ -71,12 +71,17 @@ export class Current {
   clicked(/** @type {PointerEvent} */ { target: clicked, offsetX }) {
     const target = /** @type {Element} */ (clicked);
     if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;
-    const card = this._cards().find(({ element }) => element.contains(target));
-    if (card && !card.answered) this.choose(card);
     const isText = !target.closest(CONTROL);
     if (isText) this._clicked = performance.now();
     this._armed = !isText;
     this.look();
+  }
+
+  /** The card of a click becomes the current one: not before it is over, since that may move what is under the pointer. */
+  pointed(/** @type {Event} */ event) {
+    const path = event.composedPath(); // what was clicked may be drawn anew by now
+    const card = this._cards().find(({ element }) => path.includes(element));
+    if (card && !card.answered && this.choose(card)) this.look();
   }
 
   /** Keys are for the card again: Esc, Tab, or a step to another message. */

@@ -8,6 +8,7 @@ import { isTyping } from './current.js';
 export function listen({ view, help }) {
   const isElsewhere = () => Boolean(document.querySelector('dialog[open]'));
   document.addEventListener('pointerdown', (event) => view()?.current.clicked(event));
+  document.addEventListener('click', (event) => view()?.current.pointed(event));
   for (const type of ['focusin', 'focusout']) document.addEventListener(type, () => requestAnimationFrame(() => view()?.current.look()));
   document.addEventListener('keydown', (event) => {
     if (event.isComposing || isElsewhere()) return;

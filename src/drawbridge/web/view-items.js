@@ -5,9 +5,9 @@ import { button, duration, h, icon, money, shownPath, size } from './dom.js';
 import { addText, longText, messageText } from './long-text.js';
 import { code } from './markdown.js';
 import { liftedWords } from './project-words.js';
-import { settledWords } from './view-approval.js';
 import { changesView } from './view-changes.js';
 import { changesIn, changeView, planIn } from './view-input.js';
+import { settledWords } from './view-settled.js';
 
 /** Characters of a prompt that are shown before that. */
 const PROMPT = 20_000;

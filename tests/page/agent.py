@@ -1,8 +1,14 @@
-"""The demo agent in a hurry. ``/limit SECONDS``, since 1970: its account may do no more until then."""
+"""The demo agent in a hurry.
+
+``/limit SECONDS``, since 1970: its account may do no more until then. ``/calls JSON``: asks about these tool calls, a list
+of {name, input, [suggestions]}, all at once, and says what it was answered. ``/say JSON``: says this text.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+import uuid
 from typing import Any
 
 from drawbridge.server.agents import demo, demo_agent
@@ -14,6 +20,10 @@ COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.
 class Agent(demo_agent.Agent):
     def _answer(self, words: str) -> str:
         command, _, until = words.partition(" ")
+        if command == "/calls":
+            return self._call(json.loads(until))
+        if command == "/say":
+            return self._tell(json.loads(until), pace=0)
         if command != "/limit":
             return super()._answer(words)
         self._say("rate_limit_event", rate_limit_info={"status": "rejected", "resetsAt": float(until)})
@@ -21,6 +31,21 @@ class Agent(demo_agent.Agent):
         message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": said}]}
         self._say("assistant", message=message, error="rate_limit", parent_tool_use_id=None)
         raise demo_agent.Failed(said)
+
+    def _call(self, calls: list[dict[str, Any]]) -> str:
+        asked = {str(uuid.uuid4()): call for call in calls}
+        for id, call in asked.items():
+            block = {"type": "tool_use", "id": id, "name": call["name"], "input": call["input"]}
+            self._assistant(block)
+            question = {"subtype": "can_use_tool", "tool_name": call["name"], "input": call["input"], "tool_use_id": id}
+            question["permission_suggestions"] = call.get("suggestions", [])
+            self._write({"type": "control_request", "request_id": id, "request": question})
+        while self._open and not asked.keys() <= self._answers.keys():
+            self._take(None)
+            if self._interrupted:
+                raise demo_agent.Interrupted
+        answers = [self._answers.pop(id, {}) for id in asked]
+        return self._tell("Answers: " + json.dumps(answers), pace=0)
 
 
 def serve() -> int:

@@ -167,6 +167,7 @@ async def scenes(browser: Browser, server: Server, root: Path, directory: Path, 
         with browser.person(address, width=390, height=844) as phone:
             phone.sees(".approval .diff")
             shoot(phone, target / "page-phone.png")
+        person.readies_keys()
         person.presses("a")
         person.clicks("text=What it changed")
         person.sees(".files .diff")

@@ -111,6 +111,11 @@ class Person:
         self.fills("#prompt", text)
         self.presses("Enter")
 
+    def readies_keys(self) -> None:
+        """Out of the prompt box; returns once keys are for the current approval."""
+        self.presses("Escape")
+        self.sees(".approval.keyed")
+
     def complaints(self) -> list[str]:
         """What the browser had against the page since it was asked last."""
         found: list[str] = self("complaints")

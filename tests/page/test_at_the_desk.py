@@ -87,17 +87,20 @@ async def test_its_questions_are_answered_in_the_page(browser: Browser, desk: Se
         assert not person("visible", css=".stop")
         person.sees(".rights", "Prompts are typed at the desk")
         person.sees(".project .state", "Waits for you")
-        person.presses("a")
+        person.readies_keys()
+        person.presses("Control+Enter")
         person.sees(".approval pre", "touch unwanted")
+        person.readies_keys()
         person.presses("r")
         person("type", text="not that one")
         person.presses("Enter")
         person.clicks("label:has-text('Right')")
         person.clicks("button:has-text('Answer')")
         person.sees(".approval h3", "new.txt")
+        person.readies_keys()
         person.presses("e")
         person.fills(".approval textarea", "mine\n")
-        person.clicks("text=Accept with my edits")
+        person.clicks("text=Accept edited version")
         person.sees(".said strong", "done")
         person.sees(".project .state", "Ready at the desk")
         claude.pane.wait_for("All done.")
@@ -123,7 +126,7 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
     with watched(browser, desk, desk_server, *turns, text("From the sofa.")) as (claude, person):
         for card, dialog, key in [
             ("run a command", TOOL_DIALOG, YES),
-            ("asks you", r"1\. Left", "2"),
+            ("has a question", r"1\. Left", "2"),
             ("new.txt", EDIT_DIALOG, YES),
         ]:
             person.sees(".approval h3", card)
@@ -188,7 +191,7 @@ async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
             geminis.model.will_say(*turns, gemini_text("It is done."))
             gemini.prompt("Shout")
             person.clicks(".project:has(.at-desk)")
-            person.sees(".approval h3", "Gemini wants to write poem.txt")
+            person.sees(".approval h3", "Gemini wants to overwrite poem.txt")
             person.sees(".approval .line.added", "TWO")
             neovim.wait_for_proposal(1)
             accepts(person, "one\nzwei\nthree\n")
@@ -206,4 +209,4 @@ async def test_what_gemini_shows_in_neovim_is_answered_in_the_page_or_there(
 def accepts(person: Person, edited: str) -> None:
     person.clicks(".approval button:has-text('Edit')")
     person.fills(".approval textarea", edited)
-    person.clicks("text=Accept with my edits")
+    person.clicks("text=Accept edited version")

@@ -45,7 +45,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval")
-        person.presses("Escape")
+        person.readies_keys()
         # The end of a double click on the question before, and a key that is held down since: neither is meant for this one.
         person.runs("document.querySelector('.approval .yes').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
         person.runs(
@@ -60,7 +60,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
         assert person("value", css="#prompt") == "a thought\nof two lines"
         person.sees(".prompt .words", "Something")
         assert len(person.reads(".prompt")) == 1
-        person.clicks("text=Accept with my edits")
+        person.clicks("text=Accept edited version")
         person.sees(".finished", "Finished")
     assert (directory / "notes.md").read_text() == "half an ed"
 
@@ -122,7 +122,7 @@ async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
             person.sees(".finished")
             person.prompts("Something")
             person.sees(".approval")
-            person.presses("Escape")
+            person.readies_keys()
             person.presses("r")
             person("type", text="because")
             person.fills("#prompt", "a draft")
@@ -130,7 +130,7 @@ async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
         person.sees(".connection", "No connection to the server")
         assert person("value", css=".approval footer textarea") == "because"
         async with serving_at(port, data, directory.parent):
-            person.sees(".approval .notice", "The question was taken back")
+            person.sees(".approval .notice", "This request was withdrawn")
             person.sees(".finished", "Interrupted")
             person.until("document.querySelector('.connection').textContent === ''")
             assert person("value", css="#prompt") == "a draft"

@@ -21,7 +21,7 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
     with browser.person(page_of(own_server)) as person:
         person.fills("#token", "wrong")
         person.clicks("text=Connect")
-        person.sees(".problem", "did not take this token")
+        person.sees(".problem", "isn’t valid")
         person.fills("#token", own_server.token)
         person.clicks("text=Connect")
         person.clicks("text=Add project")
@@ -31,7 +31,7 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         person.clicks("dialog button[type=submit]")
         person.sees("h2", "blog")
         person.prompts("Say that it rains")
-        person.sees(f"{CARD} h3", "The demo agent wants to change notes.md")
+        person.sees(f"{CARD} h3", "The demo agent wants to edit notes.md")
         person.sees(f"{CARD} .line.added", "> You said: Say that it rains")
         person.sees(".project .state", "Waits for you")
         person.until("document.title.startsWith('(1) ')")
@@ -70,10 +70,10 @@ async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_i
         person("resize", width=390, height=800)
         person.sees(f"{CARD} table.unified")
         assert person.reads(f"{CARD} table.unified .line.added") == ["+\n# You said: two"]
-        person.presses("Escape")
+        person.readies_keys()
         person.presses("e")
         person.fills(f"{CARD} textarea", "def toll(carts):\n    return carts * 3  # coppers\n")
-        person.clicks("text=Accept with my edits")
+        person.clicks("text=Accept edited version")
         person.until("document.querySelectorAll('.finished').length === 2")
     assert code.read_text() == "def toll(carts):\n    return carts * 3  # coppers\n"
 
@@ -125,10 +125,10 @@ def test_what_a_person_edits_is_what_is_written(browser: Browser, address: str, 
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(CARD)
-        person.presses("Escape")
+        person.readies_keys()
         person.presses("e")
         person.fills(f"{CARD} textarea", "# Notes\n\nMine alone.\n")
-        person.clicks("text=Accept with my edits")
+        person.clicks("text=Accept edited version")
         person.sees(".said", "Done: notes.md has your version of it.")
     assert (directory / "notes.md").read_text() == "# Notes\n\nMine alone.\n"
 
@@ -138,7 +138,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(CARD)
-        person.presses("Escape")
+        person.readies_keys()
         person.presses("r")
         person("type", text="not in this file")
         person.presses("Enter")
@@ -182,7 +182,7 @@ def test_two_people_answer_and_both_see_who_was_first(browser: Browser, address:
         ada.sees("h2", "blog")
         ada.prompts("Something")
         bob.sees(CARD)
-        bob.presses("Escape")
+        bob.readies_keys()
         bob.presses("e")
         bob.fills(f"{CARD} textarea", "Bob's\n")
         ada.clicks(f"{CARD} button:has-text('Accept')")

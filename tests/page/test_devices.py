@@ -52,15 +52,16 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
                 person.until("localStorage.getItem('drawbridge.features') !== null")
                 assert {name for name, css in CONTROLS.items() if person("visible", css=css)} == there, scope
                 if scope == "view":
-                    person.sees(".approval .hint", "may watch only")
+                    person.sees(".approval .hint", "View only")
                     for key in "are":
                         person.presses(key)
-                    person.sees(".approval .hint", "may watch only")
+                    person.sees(".approval .hint", "View only")
                 if scope == LAST:
+                    person.readies_keys()
                     person.presses("e")
                     person.fills(".approval textarea", "by a phone\n")
-                    person.clicks("text=Accept with my edits")
-                    person.sees(".settled-line", "Accepted by the approve pad")
+                    person.clicks("text=Accept edited version")
+                    person.sees(".settled-line", "Accepted with your edits")
         await owner.hear("update", "run_finished")
     assert (directory / "notes.md").read_text() == "by a phone\n"
 
@@ -80,6 +81,46 @@ async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
         person.clicks("text=Connect")
         person.sees("h2", "blog")
         assert person("value", css="#prompt") == "a thought"
+
+
+TOKEN = "localStorage.getItem('drawbridge.token')"
+
+
+def test_a_link_with_a_wrong_token_takes_nothing_away(browser: Browser, own_server: Server) -> None:
+    """Any web page can lead here with a token in the link."""
+    page = page_of(own_server)
+    token = given(own_server, "Ada's phone", "run")
+    with browser.person(f"{page}#token={token}") as person:
+        person.sees(".side .empty", "No project yet")
+        for choice in ("Keep this device’s access", "Use the token of the link"):
+            person.runs("location.hash = '#token=drawbridge_wrong'")
+            person.sees("dialog", "Replace this device’s access?")
+            assert "wrong" not in person.runs("location.href")
+            person.clicks(f"dialog button:has-text('{choice}')")
+            person.loses("dialog")
+            assert person.runs(TOKEN) == token
+        person.sees(".toast", "keeps the one it has")
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person("reload")
+        person.sees(".side .empty", "No project yet")
+        assert person.runs(TOKEN) == token
+
+
+def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: Server) -> None:
+    page = page_of(own_server)
+    mine, other = (given(own_server, name, "run") for name in ("mine", "other"))
+    with browser.person(f"{page}#token={mine}") as person:
+        person.sees(".side .empty", "No project yet")
+        person.runs(f"location.hash = '#token={other}'")
+        person.clicks("dialog button:has-text('Use the token of the link')")
+        person.until(f"{TOKEN} === '{other}'")
+        person.sees(".side .empty", "No project yet")
+
+
+def test_a_link_with_a_token_is_kept_once_it_is_taken(browser: Browser, own_server: Server) -> None:
+    with browser.person(f"{page_of(own_server)}#token=wrong") as person:
+        person.sees(".connect .problem", "isn’t valid")
+        assert person.runs(TOKEN) is None
 
 
 async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(

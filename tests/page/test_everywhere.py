@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -107,6 +108,7 @@ async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_f
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.clicks("button:has-text('Cut here: show all (1.2 MB)')")
             person.sees("pre.whole")
+            person.until(f"document.querySelector('pre.whole').textContent.length === {len(text)}")
             assert person.runs("document.querySelector('pre.whole').textContent") == text
             assert person.reads(".toast") == []
             person.prompts("/lines 100")
@@ -173,8 +175,38 @@ def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, addr
         person.presses("Escape")
         person.runs("document.activeElement.blur()")
         person.presses("?")
-        person.sees("dialog", "Accept what is asked")
+        person.sees("dialog", "Accept the change")
         assert person("axe", file=axe) == []
+
+
+def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
+    """A command with flags, a write through a link, a plan, several files, a long field."""
+    (directory / "README.md").symlink_to(directory.parent / ".bashrc")
+    diff = {"type": "diff", "path": str(directory / "a.py"), "oldText": "a\n", "newText": "b\n"}
+    flagged = {
+        "command": "npm test " + "x" * 80,
+        "dangerouslyDisableSandbox": True,
+        "run_in_background": True,
+        "timeout": 5,
+    }
+    return [
+        {"name": "Bash", "input": flagged},
+        {"name": "Write", "input": {"file_path": str(directory / "README.md"), "content": "x\u202e\n"}},
+        {"name": "ExitPlanMode", "input": {"plan": "# Plan\n\n| a | b |\n|---|---|\n| one | two |\n"}},
+        {"name": "edit", "input": {"toolCallId": "t", "title": "Rename", "content": [diff, {**diff, "path": "/b.py"}]}},
+        {"name": "mcp__a_server_with_a_long_name__and_a_tool", "input": {"sql": "select 1;\n" * 200}},
+    ]
+
+
+def test_whatever_is_asked_fits_and_can_be_read(browser: Browser, address: str, directory: Path) -> None:
+    """By everybody: on the narrowest phone, and with what axe knows."""
+    with browser.person(address, width=320, height=640) as person:
+        calls = kinds_of_calls(directory)
+        person.fills("#prompt", "/calls " + json.dumps(calls))
+        person.clicks(".composer .yes")
+        person.until(f"document.querySelectorAll('.approval').length === {len(calls)}")
+        assert person.runs(WIDER) == []
+        assert person("axe", file=str(programs.axe())) == []
 
 
 def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path) -> None:
@@ -187,7 +219,7 @@ def test_all_of_it_works_by_keys(browser: Browser, address: str, directory: Path
         person("type", text="second line")
         person.presses("Enter")
         person.sees(".approval")
-        person.presses("Escape")
+        person.readies_keys()
         person.presses("a")
         person.sees(".finished")
         assert person.reads(".prompt .words") == ["first\nsecond line"]

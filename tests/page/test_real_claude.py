@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests import programs
 from tests.e2e import claude_rig
-from tests.e2e.messages_stub import Block, MessagesStub, ModelRequest, edit, read, text, tool_use
+from tests.e2e.messages_stub import Block, MessagesStub, ModelRequest, edit, read, text, tool_use, write
 from tests.server.processes import serving
 
 from .conftest import page_of
@@ -95,12 +96,12 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
         person.sees(".pictures img")
         person.prompts("Change the poem")
         person.sees(".prompt .attached", "drawing.png")
-        person.sees(".approval h3", "Claude wants to change poem.txt")
+        person.sees(".approval h3", "Claude wants to edit poem.txt")
         person.sees(".approval .removed mark", "two")
         person.sees(".approval .added mark", "2")
         person.clicks(".approval button:has-text('Edit')")
         person.fills(".approval textarea", "one\nzwei\nthree\nfour\n")
-        person.clicks("text=Accept with my edits")
+        person.clicks("text=Accept edited version")
         person.sees(".approval h3", "Claude wants to run a command")
         assert poem.read_text() == "one\nzwei\nthree\nfour\n"
         person.sees(".approval pre", "touch made")
@@ -117,3 +118,28 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
     assert b64decode(picture_in(model.requests[0])).startswith(b"\x89PNG")
     assert "no files please" in "\n".join(model.requests[3].tool_results)
     assert "Right" in "\n".join(model.requests[4].tool_results)
+
+
+@pytest.mark.thorough
+async def test_claudes_plan_is_approved_with_its_edits(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """The real CLI leaves the mode plan for the one that accepts edits, though it suggests none."""
+    async with working(browser, tmp_path / "data", directory, text("What shall I plan?")) as (person, model):
+        person("select", css=".tools select", value="plan")
+        person.sees(".toast", "From now on: Plan only.")
+        person.prompts("Hello")
+        person.sees(".finished")
+        found = re.search(r"/[^\s\"`]+/plans/[\w-]+\.md", str(model.requests[-1].body))
+        assert found, "the CLI names the file of the plan"
+        model.will_say(
+            write(Path(found[0]), "# Close on time\n\n1. Test it\n"),
+            tool_use("ToolSearch", query="select:ExitPlanMode", max_results=5),
+            tool_use("ExitPlanMode"),
+            text("Then I begin."),
+        )
+        person.prompts("Plan it")
+        person.sees(".approval h3", "Claude’s plan")
+        person.sees(".approval .markdown li", "Test it")
+        person.clicks("text=Approve and accept edits")
+        person.sees(".said", "Then I begin.")
+        person.until("document.querySelector('.tools select').value === 'acceptEdits'")
+    assert "approved your plan" in "\n".join(model.requests[-1].tool_results)

@@ -30,6 +30,29 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
         person.loses(".stop")
 
 
+def test_half_a_character_does_not_keep_a_prompt(browser: Browser, address: str) -> None:
+    """No server can read it, so that none says whose request it was."""
+    with browser.person(address) as person:
+        person.until("document.documentElement.dataset.connection === 'open'")
+        area = "document.querySelector('#prompt')"
+        person.runs(f"{area}.value = '/say \"a\\ud800b\"'; {area}.dispatchEvent(new Event('input')); {area}.focus()")
+        person.presses("Enter")
+        person.sees(".toast", "half characters")
+        person.sees(".said", "a\ufffdb")
+        person.loses(".queued")
+
+
+def test_a_prompt_that_is_too_long_is_not_sent(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.until("document.documentElement.dataset.connection === 'open'")
+        area = "document.querySelector('#prompt')"
+        person.runs(f"{area}.value = 'long '.repeat(250_000); {area}.dispatchEvent(new Event('input')); {area}.focus()")
+        person.presses("Enter")
+        person.sees(".toast.problem", "This message is too long: 1.2 MB")
+        person.loses(".queued")
+        person.until(f"{area}.value.length > 1e6")
+
+
 def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/fail")

@@ -2,7 +2,7 @@
 
 import { Client } from './client.js';
 import { help } from './dialog-help.js';
-import { addProject, removeProject, sessions } from './dialogs.js';
+import { addProject, removeProject, replaceToken, sessions } from './dialogs.js';
 import { baseName, button, fill, h } from './dom.js';
 import * as kept from './kept.js';
 import { title, watch } from './notices.js';
@@ -23,6 +23,9 @@ let view;
 /** Why the server does not take the token; undefined: nothing is said against it. @type {string | undefined} */
 let refused;
 
+/** A token that the server has not taken yet: it is kept once it has. @type {string | undefined} */
+let trying;
+
 /** What a link to pair this device brought. @type {{code: string, fingerprint?: string} | undefined} */
 let invited;
 
@@ -33,7 +36,7 @@ const bar = h('header', { class: 'bar' },
   line, button({ label: 'Help and settings', icon: 'help', bare: true, class: 'quiet', onclick: () => showHelp() }));
 const place = h('main', {});
 const frame = h('div', { class: 'frame' }, list.element, place);
-const nothing = h('div', { class: 'empty' }, h('p', { text: 'Choose a project, or add one.' }));
+const nothing = h('div', { class: 'empty' }, h('p', { text: 'Select a project, or add one to get started.' }));
 
 function go(/** @type {string} */ hash) {
   if (location.hash === hash) route();
@@ -47,8 +50,13 @@ function route() {
   if (given) {
     // Out of the address bar and the history, before anybody looks over the shoulder.
     const project = asked.get('project');
-    kept.keepToken(given);
     history.replaceState(null, '', `${location.pathname}#/${project ? `p/${project}` : ''}`);
+    if (!kept.token()) {
+      tryToken(given);
+      return;
+    }
+    // Any page may lead here with a token in the link: what works is not given up for it unasked.
+    if (given !== kept.token()) replaceToken(() => tryToken(given));
   }
   const code = codeIn(asked.get('pair') ?? '');
   if (code) {
@@ -57,14 +65,14 @@ function route() {
     client.connection.stop();
     history.replaceState(null, '', `${location.pathname}#/`);
   }
-  const token = kept.token();
+  const token = trying ?? kept.token();
   if (!token || refused !== undefined || invited) {
     view = undefined;
-    fill(app, connectView({ refused, ...invited, busy: client.connection.state === 'connecting', connect, pair }));
+    fill(app, connectView({ refused, ...invited, busy: client.connection.state === 'connecting', connect: tryToken, pair }));
     app.querySelector('input')?.focus();
     return;
   }
-  if (client.connection.state === 'idle' || given) {
+  if (client.connection.state === 'idle') {
     view = undefined;
     client.start(token);
   }
@@ -88,9 +96,10 @@ const fork = (/** @type {any} */ project) =>
     said('The next prompt goes on with a copy of that session.');
   }, failed);
 
-function connect(/** @type {string} */ token) {
+function tryToken(/** @type {string} */ token) {
   refused = invited = undefined;
-  kept.keepToken(token);
+  trying = token;
+  view = undefined;
   client.start(token);
   route();
 }
@@ -122,9 +131,9 @@ function draw(wholly = true) {
     const id = view?.id;
     const project = id === undefined ? undefined : client.projects.all.get(id);
     if (id !== undefined && project && !document.hidden) kept.keepSeen(id, project.last_seq);
+    view?.update();
     if (listChanged) list.update(id);
     listChanged = false;
-    view?.update();
     title(client.projects.waiting, project && baseName(project.path));
   });
 }
@@ -156,10 +165,19 @@ function showHelp() {
 
 client.addEventListener('change', (event) => {
   const what = /** @type {CustomEvent} */ (event).detail;
-  if (what === 'connection' && client.connection.state === 'refused') {
+  if (what === 'connection' && client.connection.state === 'open' && trying !== undefined) {
+    kept.keepToken(trying);
+    trying = undefined;
+  } else if (what === 'connection' && client.connection.state === 'refused') {
     const why = client.connection.refusal;
-    refused = why && why.code !== 'UNAUTHORIZED' ? why.message : '';
-    if (!invited) kept.keepToken('');
+    const mayReturn = trying !== undefined && kept.token() !== '';
+    refused = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
+    if (mayReturn) {
+      warn('The token of the link isn’t valid. This device keeps the one it has.');
+      client.start(kept.token());
+      view = undefined;
+    } else if (!invited && trying === undefined) kept.keepToken('');
+    trying = undefined;
     route();
   } else if (what === 'paired') {
     invited = undefined;

@@ -1,10 +1,11 @@
 // The page's side of the server: the connection, what was heard by it, and what a person can do.
 
-import { Connection, RequestError } from './connection.js';
+import { Connection, RequestError, whole } from './connection.js';
 import { Conversation, recordOf } from './conversation.js';
 import { Projects } from './store.js';
 import * as kept from './kept.js';
 import { newId, sendUp } from './blobs.js';
+import { size } from './dom.js';
 
 /** Records of a page of history. */
 const PAGE = 120;
@@ -31,6 +32,8 @@ export class Client extends EventTarget {
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
     this.connection.onmessage = (message) => this._heard(message);
+    /** What the server has called the connections of this window. @type {Set<string>} */
+    this._ids = new Set();
     /** What this person takes off the list at this moment. @type {string | undefined} */
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. @type {Unsent[]} */
@@ -70,6 +73,7 @@ export class Client extends EventTarget {
   /** Throws where a picture could not be sent up; then nothing was asked. @param {string} prompt @param {{blob: Blob, name: string}[]} [pictures] */
   async execute(prompt, pictures = []) {
     const project = this._id;
+    if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES) throw new Error(`This message is too long: ${size(prompt.length)}. Send a part of it, or name a file.`);
     const attachments = [];
     for (const { blob, name } of pictures) {
       attachments.push({ blob_id: await sendUp(this.connection, new Uint8Array(await blob.arrayBuffer())), media_type: blob.type, name: name.slice(0, 200) });
@@ -91,8 +95,18 @@ export class Client extends EventTarget {
     } catch (error) {
       // After a break it is said again: then the first answer may have been this very one.
       const details = error instanceof RequestError && error.code === 'APPROVAL_RESOLVED' ? error.details : undefined;
-      if (details?.by !== this.name || details?.decision !== data.decision) throw error;
+      if (!this.isMine(details) || details?.decision !== data.decision) throw error;
     }
+  }
+
+  /** Whether an approval was answered from this window. Another one may have the same name. @param {any} answer */
+  isMine(answer) {
+    return Boolean(answer?.client_id && this._ids.has(answer.client_id) && answer.by === this.name);
+  }
+
+  /** Who gave an answer that is not from this window. @param {any} answer */
+  called({ by }) {
+    return by === this.name ? `Another window (${by})` : by;
   }
 
   /** A command about the project that is shown. @param {string} type @param {object} [data] */
@@ -188,6 +202,7 @@ export class Client extends EventTarget {
   /** @param {any} hello */
   _greeted(hello) {
     this.hello = hello;
+    this._ids.add(hello.client_id);
     const { name } = hello.device;
     // The owner's own token has no name in front.
     this.isNamed = kept.token().startsWith('drawbridge_');
@@ -271,7 +286,7 @@ export class Client extends EventTarget {
 
   /** `updated_input`, in pieces before it where it is too large for a message. */
   async _input(/** @type {object} */ input) {
-    const bytes = new TextEncoder().encode(JSON.stringify(input));
+    const bytes = new TextEncoder().encode(JSON.stringify(input, whole));
     if (bytes.length < MESSAGE_BYTES) return { updated_input: input };
     return { updated_input_blob: await sendUp(this.connection, bytes) };
   }

@@ -1,13 +1,21 @@
 // One connection to the server that comes back by itself. Sockets and timers are handed in, so that tests have their own.
 
+import { wellFormed } from './harmless.js';
+
 /** Milliseconds until the first, second, … try; then always the last. */
 const PAUSES = [500, 1000, 2000, 5000, 10_000];
 
 /** Milliseconds in which a server that is there says something when it is asked. */
 const PATIENCE = 10_000;
 
+/** Milliseconds after an error that names no request: a connection that is ended with it is ended by then. */
+const NAMELESS = 1000;
+
 /** The token is not taken, or no longer: the `error` before it says why. */
 const NOT_TAKEN = [4401, 4403];
+
+/** For `JSON.stringify`: without halves of surrogate pairs, which no server can read. */
+export const whole = (/** @type {string} */ _, /** @type {any} */ value) => (typeof value === 'string' ? wellFormed(value) : value);
 
 /** A request that was not done: `code` as in the protocol, or OFFLINE where the connection broke before the answer. */
 export class RequestError extends Error {
@@ -107,7 +115,7 @@ export class Connection {
    * @returns {Promise<Message>}
    */
   ask(type, data = {}, { project, id = this._newId(), lasting = false } = {}) {
-    const text = JSON.stringify({ type, project_id: project, data, request_id: id });
+    const text = JSON.stringify({ type, project_id: project, data, request_id: id }, whole);
     return new Promise((resolve, reject) => {
       if (this.state !== 'open' && !lasting) {
         reject(offline());
@@ -142,6 +150,7 @@ export class Connection {
     }
     const asked = message.request_id === undefined ? undefined : this._asked.get(message.request_id);
     if (message.type !== 'error') this.onmessage(message);
+    else if (message.request_id === undefined && this.state === 'open') this._refuseUnnamed(message.data);
     if (!asked) return;
     this._asked.delete(/** @type {string} */ (message.request_id));
     if (message.type === 'error') asked.reject(new RequestError(message.data.code, message.data.message, message.data.details));
@@ -164,6 +173,18 @@ export class Connection {
     const pause = PAUSES[Math.min(this._tries++, PAUSES.length - 1)];
     this._timer = this._later(() => this._begin(), pause);
     this._become('waiting');
+  }
+
+  /** The server could not read a request, nor whose it is: what still waits then is told so, instead of waiting for ever. */
+  _refuseUnnamed(/** @type {any} */ { code, message, details }) {
+    const [socket, ids] = [this._socket, [...this._asked.keys()]];
+    this._later(() => {
+      if (socket !== this._socket) return;
+      for (const id of ids) {
+        this._asked.get(id)?.reject(new RequestError(code, message, details));
+        this._asked.delete(id);
+      }
+    }, NAMELESS);
   }
 
   /** Nobody waits for a word any more. */

@@ -225,7 +225,7 @@ export class Conversation {
       const count = data.files?.length ?? 0;
       this._add(record, 'notice', { text: `${data.by} took back what a run had changed in ${count} file${count === 1 ? '' : 's'}` });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'A new session begins here' });
-    else if (subtype === 'session_changed' && data.fork_from) this._add(record, 'notice', { text: 'A copy of an earlier session goes on here' });
+    else if (subtype === 'session_changed' && data.fork_from) this._add(record, 'notice', { text: 'Continues a copy of an earlier session. Its messages are not shown here' });
   }
 }
 

@@ -7,8 +7,8 @@ import { wantNotices } from './notices.js';
 import * as push from './push.js';
 
 const KEYS = [
-  ['a', 'Accept what is asked'], ['e', 'Edit it before you accept it'], ['r', 'Reject it, with a word why'], ['j  k', 'Next, previous message or question'],
-  ['/', 'To the prompt box'], ['Enter', 'Send; Shift+Enter begins a new line'], ['↑  ↓', 'Earlier prompts, in the prompt box'], ['Esc', 'Back'], ['?', 'This help'],
+  ['a', 'Accept the change that is ringed and wholly in view'], ['Ctrl+Enter', 'Accept it, also a command or a plan (⌘+Enter on a Mac)'], ['e', 'Edit, then accept'], ['r', 'Reject with a reason'], ['j  k', 'Next, previous message or approval'],
+  ['/', 'Focus the prompt box'], ['Enter', 'Send; Shift+Enter begins a new line'], ['↑  ↓', 'Earlier prompts, in the prompt box'], ['Esc', 'Back; what you have written is kept'], ['?', 'This help'],
 ];
 
 /** @type {Record<string, string>} */

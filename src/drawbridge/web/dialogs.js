@@ -17,7 +17,7 @@ export async function trying(/** @type {HTMLElement} */ problem, /** @type {() =
   try {
     await act();
   } catch (error) {
-    problem.textContent = /** @type {Error} */ (error).message;
+    fill(problem, /** @type {Error} */ (error).message);
   }
 }
 
@@ -49,7 +49,7 @@ export function addProject(client, show) {
       const fit = data.directories.filter((/** @type {string} */ name) => roots || (name.toLowerCase().startsWith(start.toLowerCase()) && (start.startsWith('.') || !name.startsWith('.'))));
       fill(names, ...fit.slice(0, 100).map((/** @type {string} */ name) => {
         const path = roots ? name : `${data.path.replace(/\/$/, '')}/${name}`;
-        return h('li', {}, h('button', { type: 'button', class: 'quiet', onclick: () => pick(path) }, icon('folder'), h('span', { text: name })));
+        return h('li', {}, h('button', { type: 'button', class: 'quiet', onclick: () => pick(path) }, icon('folder'), h('span', { line: name })));
       }));
     });
   const create = (/** @type {Event} */ event) => {
@@ -92,11 +92,19 @@ export function sessions(client, project, said) {
     for (const { session_id, title, last_active, message_count, current } of data.sessions) {
       const facts = [ago(last_active), message_count === undefined || message_count === null ? '' : `${message_count} messages`].filter(Boolean).join(' · ');
       list.append(h('li', {},
-        h('div', {}, h('strong', { text: title || session_id }), h('small', { text: facts })),
+        h('div', {}, h('strong', { line: title || session_id }), h('small', { text: facts })),
         current ? h('span', { class: 'tag', text: 'current' }) : button({ label: 'Resume', onclick: () => void act('session_resume', { session_id }, 'The next prompt goes on with that session.') }),
         button({ label: 'Fork', class: 'quiet', onclick: () => void act('session_fork', { session_id }, 'The next prompt goes on with a copy of that session.') })));
     }
   });
+}
+
+/** A link brings another token than the one that this device has. */
+export function replaceToken(/** @type {() => void} */ replace) {
+  const yes = button({ label: 'Use the token of the link', onclick: () => (dialog.close(), replace()) });
+  const no = button({ label: 'Keep this device’s access', class: 'yes', onclick: () => dialog.close() });
+  const dialog = openDialog('Replace this device’s access?',
+    h('p', { text: 'The link that you followed has an access token. This device has access already. If you did not expect this, keep what you have.' }), h('footer', {}, no, yes));
 }
 
 /** @param {import('./client.js').Client} client @param {string} id @param {() => void} gone */

@@ -2,20 +2,28 @@
 
 import { difference } from './diff.js';
 import { button, fill, h } from './dom.js';
+import { addText } from './long-text.js';
 import { languageOf, pieces } from './highlight.js';
 
-/** Rows that are drawn before somebody asks for all of them. */
+/** Rows that are drawn before somebody asks for all of them, and those that are drawn in one go then. */
 const FIRST = 400;
 
+/** Characters of a line that are drawn before that. */
+const LONGEST = 2000;
+
 const wide = matchMedia('(min-width: 1080px)');
+
+const isCrlf = (/** @type {string} */ text) => text.includes('\r\n') && !/(?:^|[^\r])\n/.test(text);
 
 /**
  * @param {{path: string, old_text: string, new_text: string}} proposal
  * @returns {{element: HTMLElement, added: number, removed: number}}
  */
 export function diffView({ path, old_text: before, new_text: after }) {
-  const found = difference(before, after);
-  const above = found.rough ? 'Hardly a line is the same: the old text is above, the new one below.' : '';
+  // Line ends are drawn where they are not those of the whole file.
+  const plain = (before === '' || isCrlf(before)) && isCrlf(after);
+  const found = plain ? difference(before.replace(/\r\n/g, '\n'), after.replace(/\r\n/g, '\n')) : difference(before, after);
+  const above = found.rough ? 'File rewritten: the old text is above, the new one below.' : '';
   const below = found.end || (found.hunks.length ? '' : 'No line is different.');
   return { element: hunksView(path, found.hunks, before !== '', above, below), added: found.added, removed: found.removed };
 }
@@ -31,19 +39,28 @@ export function diffView({ path, old_text: before, new_text: after }) {
 export function hunksView(path, hunks, both, above, below) {
   const language = languageOf(path);
   const element = h('div', { class: 'diff', role: 'region', 'aria-label': `Changes of ${path}`, tabindex: 0 });
-  let most = FIRST;
+  let whole = false;
   const draw = () => {
     const split = wide.matches && both;
     const lines = split ? hunks.flatMap(splitRows) : hunks.flatMap(unifiedRows);
-    const body = h('tbody', {}, ...lines.slice(0, most).map((line) => (split ? splitRow(line, language) : unifiedRow(line, language))));
-    const left = lines.length - most;
+    const table = (/** @type {any[]} */ some) =>
+      h('table', { class: split ? 'split' : 'unified' }, columns(split), h('tbody', {}, some.map((line) => (split ? splitRow(line, language, whole) : unifiedRow(line, language, whole)))));
+    const place = h('div', {}, table(lines.slice(0, FIRST)));
+    const more = (/** @type {number} */ from) => {
+      place.append(table(lines.slice(from, from + FIRST)));
+      if (from + FIRST < lines.length) requestAnimationFrame(() => more(from + FIRST));
+    };
+    const left = lines.length - FIRST;
+    const isCut = left > 0 || lines.some((line) => [line.old, line.new].some((side) => side && side.text.length > LONGEST));
+    const words = left > 0 ? `Show ${left.toLocaleString('en')} more lines` : 'Show the whole lines';
     fill(
       element,
       above && h('p', { class: 'hint', text: above }),
-      h('table', { class: split ? 'split' : 'unified' }, columns(split), body),
-      left > 0 && button({ label: `Show ${left} more lines`, class: 'quiet', onclick: () => ((most = Infinity), draw()) }),
+      place,
+      isCut && !whole && button({ label: words, class: 'must', onclick: () => ((whole = true), draw()) }),
       below && h('p', { class: 'hint', text: below }),
     );
+    if (whole && left > 0) requestAnimationFrame(() => more(FIRST));
   };
   draw();
   const redraw = () => (element.isConnected ? draw() : wide.removeEventListener('change', redraw));
@@ -65,36 +82,40 @@ function unifiedRows({ skipped, rows }) {
   let fresh = [];
   for (const row of rows) {
     if (row.kind === 'same') {
-      lines.push(...fresh.splice(0), row);
+      for (const one of fresh) lines.push(one);
+      fresh = [];
+      lines.push(row);
       continue;
     }
     if (row.old) lines.push({ kind: 'removed', old: row.old });
     if (row.new) fresh.push({ kind: 'added', new: row.new });
   }
-  return [...lines, ...fresh];
+  return lines.concat(fresh);
 }
 
 function skippedRow(/** @type {number} */ count, /** @type {number} */ span) {
   return h('tr', { class: 'skipped' }, h('td', { colspan: span, text: `${count} line${count === 1 ? '' : 's'} unchanged` }));
 }
 
-function splitRow(/** @type {any} */ row, /** @type {string} */ language) {
+function splitRow(/** @type {any} */ row, /** @type {string} */ language, /** @type {boolean} */ whole) {
   if (row.skipped) return skippedRow(row.skipped, 4);
   const changed = row.kind === 'changed';
-  return h('tr', {}, ...cells(row.old, changed && 'removed', language), ...cells(row.new, changed && 'added', language));
+  return h('tr', {}, ...cells(row.old, changed && 'removed', language, whole), ...cells(row.new, changed && 'added', language, whole));
 }
 
-function unifiedRow(/** @type {any} */ row, /** @type {string} */ language) {
+function unifiedRow(/** @type {any} */ row, /** @type {string} */ language, /** @type {boolean} */ whole) {
   if (row.skipped) return skippedRow(row.skipped, 2);
-  return h('tr', {}, ...cells(row.new ?? row.old, row.kind === 'same' ? '' : row.kind, language));
+  return h('tr', {}, ...cells(row.new ?? row.old, row.kind === 'same' ? '' : row.kind, language, whole));
 }
 
 const SIGNS = { added: '+', removed: '−' };
 
-/** The number and the text of one side. @returns {Node[]} */
-function cells(/** @type {any} */ side, /** @type {'added' | 'removed' | '' | false} */ kind, /** @type {string} */ language) {
+/** The number and the text of one side; a long line is cut unless it is to be `whole`. @returns {Node[]} */
+function cells(/** @type {any} */ side, /** @type {'added' | 'removed' | '' | false} */ kind, /** @type {string} */ language, /** @type {boolean} */ whole) {
   if (!side) return [h('td', { class: 'number none' }), h('td', { class: 'none' })];
-  const code = h('code', {}, ...coloured(side.text, language, side.marks ?? []));
+  const isLong = side.text.length > LONGEST;
+  const code = h('code', {}, isLong && !whole ? `${side.text.slice(0, LONGEST)}…` : isLong ? null : coloured(side.text, language, side.marks ?? []));
+  if (isLong && whole) addText(code, side.text, 'code');
   const sign = kind ? h('span', { class: 'sign', text: SIGNS[kind] }) : null;
   return [h('td', { class: `number ${kind || ''}`, 'data-number': side.number }), h('td', { class: `line ${kind || ''}` }, sign, code)];
 }
@@ -105,7 +126,7 @@ function coloured(/** @type {string} */ text, /** @type {string} */ language, /*
   let at = 0;
   for (const piece of pieces(text, language)) {
     for (const [part, marked] of parts(piece.text, at, marks)) {
-      const content = piece.kind ? h('span', { class: `code-${piece.kind}`, text: part }) : part;
+      const content = h('span', { class: piece.kind ? `code-${piece.kind}` : undefined, code: part });
       found.push(marked ? h('mark', {}, content) : content);
     }
     at += piece.text.length;

@@ -3,6 +3,9 @@
 /** Differences above which two texts are told apart as a whole: more would keep the page busy for seconds. */
 const MOST = 2000;
 
+/** Changed lines whose words are compared. */
+const MARKED = 200;
+
 /** Lines around a change that are shown with it. */
 const CONTEXT = 3;
 
@@ -101,6 +104,7 @@ function rowsOf(old, fresh, pairs) {
   const rows = [];
   let i = 0;
   let j = 0;
+  let marked = 0;
   for (const [x, y] of [...pairs, [old.length, fresh.length]]) {
     const gone = x - i;
     const come = y - j;
@@ -109,7 +113,7 @@ function rowsOf(old, fresh, pairs) {
       const row = { kind: 'changed' };
       if (n < gone) row.old = { number: i + n + 1, text: old[i + n] };
       if (n < come) row.new = { number: j + n + 1, text: fresh[j + n] };
-      if (row.old && row.new) markWords(row.old, row.new);
+      if (row.old && row.new && marked++ < MARKED) markWords(row.old, row.new);
       rows.push(row);
     }
     if (x < old.length && y < fresh.length) rows.push({ kind: 'same', old: { number: x + 1, text: old[x] }, new: { number: y + 1, text: fresh[y] } });
@@ -160,9 +164,10 @@ function cut(/** @type {Row[]} */ rows) {
   const hunks = [];
   let near = -1;
   let skipped = 0;
+  let next = 0; // the first changed row that is not before `n`
   for (let n = 0; n < rows.length; n++) {
-    const ahead = rows.slice(n, n + CONTEXT + 1).some((row) => row.kind === 'changed');
-    if (ahead || n <= near) {
+    for (next = Math.max(next, n); next < rows.length && rows[next].kind !== 'changed'; ) next++;
+    if ((next < rows.length && next <= n + CONTEXT) || n <= near) {
       if (skipped || !hunks.length) hunks.push({ skipped, rows: [] });
       skipped = 0;
       hunks[hunks.length - 1].rows.push(rows[n]);

@@ -1,12 +1,19 @@
 // Elements, made from names and texts. Text becomes text: there is no way from here to HTML.
 
+import { harmless, inPieces, inShortPieces } from './harmless.js';
+
 const SVG = 'http://www.w3.org/2000/svg';
 
+/** Attributes that a person reads. */
+const READ = new Set(['title', 'alt', 'aria-label', 'placeholder']);
+
 /**
- * An element. `on…` are listeners, `class` and `text` what they say, true and false switch an attribute; the rest are attributes.
+ * An element. `on…` are listeners, `class` what it says; `text` is a text of several lines, `line` one of a single line, `code`
+ * one in which long runs of blanks are counted. True and false switch an attribute; the rest are attributes. Whatever is
+ * strange in a text is written out, since it may be an agent's.
  * @param {string} tag
  * @param {Record<string, any>} [properties]
- * @param {...(Node | string | null | undefined | false)} children
+ * @param {...(Node | string | null | undefined | false | (Node | string)[])} children
  * @returns {any}
  */
 export function h(tag, properties = {}, ...children) {
@@ -15,12 +22,38 @@ export function h(tag, properties = {}, ...children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
     else if (name === 'class') element.className = value;
-    else if (name === 'text') element.textContent = value;
+    else if (name === 'text') write(element, value);
+    else if (name === 'line') write(element, String(value).replace(/[\t\n\r]/g, harmless));
+    else if (name === 'code') draw(element, inShortPieces(String(value)));
     else if (name === 'value') /** @type {HTMLInputElement} */ (element).value = value;
-    else element.setAttribute(name, value === true ? '' : String(value));
+    else element.setAttribute(name, value === true ? '' : READ.has(name) ? harmless(String(value)) : String(value));
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  for (const child of children.flat()) add(element, child);
   return element;
+}
+
+function add(/** @type {Element} */ element, /** @type {any} */ child) {
+  if (child === null || child === undefined || child === false || child === '') return;
+  if (child instanceof Node) element.append(child);
+  else write(element, child);
+}
+
+/** Adds a text, with what is strange in it written out. */
+function write(/** @type {Element} */ element, /** @type {unknown} */ text) {
+  draw(element, inPieces(String(text)));
+}
+
+function draw(/** @type {Element} */ element, /** @type {{text: string, strange: boolean}[]} */ pieces) {
+  for (const { text, strange } of pieces) {
+    // An option has room for a text alone.
+    if (!strange || element.tagName === 'OPTION') element.append(text);
+    else {
+      const mark = document.createElement('span');
+      mark.className = 'strange';
+      mark.append(text);
+      element.append(mark);
+    }
+  }
 }
 
 /** The outlines of the icons, on a grid of 24. */
@@ -56,13 +89,13 @@ export function icon(name) {
 }
 
 /**
- * A button; with an icon alone, `label` is what is read out.
- * @param {{label: string, icon?: keyof typeof ICONS, key?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
+ * A button; with an icon alone, `label` is what is read out. `key` is drawn, `shortcut` is it in the words of ARIA.
+ * @param {{label: string, icon?: keyof typeof ICONS, key?: string, shortcut?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
  */
-export function button({ label, icon: shape, key, bare, ...rest }) {
+export function button({ label, icon: shape, key, shortcut = key, bare, ...rest }) {
   return h(
     'button',
-    { type: 'button', title: bare ? label : undefined, 'aria-label': bare ? label : undefined, 'aria-keyshortcuts': key, ...rest },
+    { type: 'button', title: bare ? label : undefined, 'aria-label': bare ? label : undefined, 'aria-keyshortcuts': shortcut, ...rest },
     shape ? icon(shape) : null,
     !bare && h('span', { text: label }),
     key && !bare && h('kbd', { text: key, 'aria-hidden': 'true' }),
@@ -76,7 +109,8 @@ export const single = (act) => (/** @type {MouseEvent} */ event) => {
 
 /** Replaces what is in `element`. @param {HTMLElement} element @param {...(Node | string | null | undefined | false | '')} children */
 export function fill(element, ...children) {
-  element.replaceChildren(.../** @type {(Node | string)[]} */ (children.filter(Boolean)));
+  element.replaceChildren();
+  for (const child of children.flat()) add(element, child);
   return element;
 }
 

@@ -15,6 +15,9 @@ const WORDS = new Set(
   ).split(' '),
 );
 
+/** Characters of a line that is coloured. */
+const LONGEST = 1000;
+
 /** The kind of a file, by its name. */
 export function languageOf(/** @type {string} */ path) {
   const name = (path.split('/').pop() ?? '').toLowerCase();
@@ -29,7 +32,8 @@ function patternFor(/** @type {string} */ language) {
   let found = patterns.get(language);
   if (!found) {
     const comment = HASH.has(language) ? '#.*' : DASHES.has(language) ? '--.*' : '//.*|/\\*.*?(?:\\*/|$)|<!--.*?(?:-->|$)|^\\s*\\*(?:\\s.*|/)?$';
-    const quoted = '"(?:[^"\\\\]|\\\\.)*"?|\'(?:[^\'\\\\]|\\\\.)*\'|`(?:[^`\\\\]|\\\\.)*`?';
+    // A quote that never ends is tried at each quote: so far and no further.
+    const quoted = '"(?:[^"\\\\]|\\\\.)*"?|\'(?:[^\'\\\\]|\\\\.){0,200}\'|`(?:[^`\\\\]|\\\\.)*`?';
     found = new RegExp(`(${comment})|(${quoted})|(\\b\\d[\\w.]*)|([A-Za-z_]\\w*)`, 'g');
     patterns.set(language, found);
   }
@@ -42,7 +46,7 @@ function patternFor(/** @type {string} */ language) {
  * @returns {{text: string, kind: string}[]}
  */
 export function pieces(line, language) {
-  if (PROSE.has(language) || line.length > 2000) return [{ text: line, kind: '' }];
+  if (PROSE.has(language) || line.length > LONGEST) return [{ text: line, kind: '' }];
   const found = [];
   let at = 0;
   for (const match of line.matchAll(patternFor(language))) {

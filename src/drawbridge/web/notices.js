@@ -1,6 +1,7 @@
 // Getting noticed: the number in the title and on the icon, and where a person wants it, notifications and a sound.
 
 import { baseName } from './dom.js';
+import { harmless } from './harmless.js';
 import * as kept from './kept.js';
 
 /** As the server's own notices have it. Who interrupts a run knows that it is over. */
@@ -12,8 +13,8 @@ export function watch(client) {
     const { type, project_id: id, data } = /** @type {CustomEvent} */ (event).detail;
     const project = client.projects.all.get(id);
     if (!project || !document.hidden) return;
-    const name = baseName(project.path);
-    if (type === 'permission_request') tell(`${name} waits for you`, `A question about ${data.tool_name}`, id);
+    const name = harmless(baseName(project.path));
+    if (type === 'permission_request') tell(`${name} waits for you`, `A question about ${harmless(String(data.tool_name)).slice(0, 100)}`, id);
     else if (type === 'update' && data.update_type === 'run_finished') {
       const ended = OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (data.data.outcome)];
       if (ended) tell(name, `The run ${ended}`, id);
@@ -23,7 +24,7 @@ export function watch(client) {
 
 /** @param {number} waiting @param {string} [name] the project that is looked at */
 export function title(waiting, name) {
-  document.title = `${waiting ? `(${waiting}) ` : ''}${name ? `${name} · ` : ''}Drawbridge`;
+  document.title = `${waiting ? `(${waiting}) ` : ''}${name ? `${harmless(name)} · ` : ''}Drawbridge`;
   const badge = waiting ? navigator.setAppBadge?.(waiting) : navigator.clearAppBadge?.();
   badge?.catch(() => {});
 }

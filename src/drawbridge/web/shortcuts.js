@@ -1,30 +1,52 @@
 // Keys that work anywhere but in a text field.
 
+import { isTyping } from './current.js';
+
 /**
  * @param {{view: () => import('./view-conversation.js').ConversationView | undefined, help: () => void}} world
  */
 export function listen({ view, help }) {
+  const isElsewhere = () => Boolean(document.querySelector('dialog[open]'));
+  document.addEventListener('pointerdown', (event) => view()?.current.clicked(event));
+  document.addEventListener('click', (event) => view()?.current.pointed(event));
+  for (const type of ['focusin', 'focusout']) document.addEventListener(type, () => requestAnimationFrame(() => view()?.current.look()));
   document.addEventListener('keydown', (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector('dialog[open]')) return;
+    if (event.isComposing || isElsewhere()) return;
+    const shown = view();
+    const card = shown?.current.card;
     const target = /** @type {HTMLElement} */ (event.target);
-    const card = view()?.card;
     if (event.key === 'Escape') {
-      if (!card?.back() && target.matches('input, textarea, select')) target.blur();
+      shown?.current.arm();
+      if (!card?.back() && isTyping(target)) target.blur();
       return;
     }
-    if (target.matches('textarea, select, input:not([type=checkbox]):not([type=radio])')) return;
+    if (event.key === 'Tab') shown?.current.arm();
+    if (isTyping(target)) return;
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      if (card && !event.repeat && shown.current.look()) card.accept();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.key.length !== 1 || (event.key === ' ' && target !== document.body)) return;
+    if (shown && !shown.current.takesLetters) {
+      shown.type();
+      return;
+    }
     /** @type {Record<string, (() => void) | undefined>} */
     const acts = {
-      a: card && (() => card.mode === 'read' && !event.repeat && card.accept()), // held down, it would answer the next one too
-      e: card && (() => card.edit()),
-      r: card && (() => card.reject()),
-      j: () => step(view(), 1),
-      k: () => step(view(), -1),
-      '/': () => view()?.composer.area.focus(),
+      a: card && (() => card.takesLetter && !event.repeat && shown.current.look() && card.accept()), // held down, it would answer the next one too
+      e: card && (() => shown.current.look() && card.edit()),
+      r: card && (() => shown.current.look() && card.reject()),
+      j: () => step(shown, 1),
+      k: () => step(shown, -1),
+      '/': () => shown?.composer.area.focus(),
       '?': help,
     };
     const act = acts[event.key];
-    if (!act) return;
+    if (!act) {
+      if (event.key !== ' ' && !event.repeat) shown?.type();
+      return;
+    }
     event.preventDefault();
     act();
   });
@@ -40,4 +62,5 @@ function step(/** @type {any} */ view, /** @type {number} */ by) {
   if (!next.hasAttribute('tabindex')) next.tabIndex = -1;
   next.focus({ preventScroll: true });
   next.scrollIntoView({ block: 'nearest' });
+  view.choose(next);
 }

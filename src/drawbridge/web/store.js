@@ -100,6 +100,9 @@ function endsLike(/** @type {string} */ model, /** @type {string} */ text) {
   return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;
 }
 
+/** Whether remembering the answer switches to `mode`, and does nothing else. @param {any} suggestions @param {string} mode */
+export const approvesMode = (suggestions, mode) => Array.isArray(suggestions) && suggestions.length > 0 && suggestions.every((one) => one?.type === 'setMode' && one.mode === mode);
+
 /** What "always" would mean, in words, from the agent's suggestions; empty where it has none. @param {any} suggestions */
 export function alwaysWords(suggestions) {
   if (!Array.isArray(suggestions)) return '';
@@ -110,7 +113,8 @@ export function alwaysWords(suggestions) {
       return `${one.behavior === 'deny' ? 'refuse' : 'allow'} ${rules.join(', ')}`;
     }
     if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
-    return '';
+    // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.
+    return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
   });
   const place = suggestions.every((one) => (one?.destination ?? 'session') === 'session') ? 'for this session' : 'from now on';
   const words = said.filter(Boolean).join(' and ');

@@ -2,7 +2,7 @@
 
 import { filesIn } from './changes.js';
 import { hunksView } from './diff-view.js';
-import { button, h } from './dom.js';
+import { button, fill, h } from './dom.js';
 
 /** So many files are unfolded at once. */
 const UNFOLDED = 3;
@@ -45,7 +45,7 @@ const CHANGES = { added: 'new', changed: '', deleted: 'deleted' };
 function fileView(/** @type {string} */ path, /** @type {keyof typeof CHANGES} */ change, /** @type {import('./changes.js').FileChange | undefined} */ file, /** @type {boolean} */ unfolded) {
   const counts = file && h('span', { class: 'counts' }, h('span', { class: 'plus', text: `+${file.added}` }), ' ', h('span', { class: 'minus', text: `−${file.removed}` }));
   const word = CHANGES[change] && h('span', { class: 'tag', text: CHANGES[change] });
-  const details = h('details', {}, h('summary', {}, h('code', { text: path }), word, counts));
+  const details = h('details', {}, h('summary', {}, h('code', { line: path }), word, counts));
   const body = () => details.append(...(file?.note ? [h('p', { class: 'hint', text: file.note })] : []), ...(file?.hunks.length ? [hunksView(path, file.hunks, change === 'changed')] : []));
   details.addEventListener('toggle', body, { once: true });
   details.open = unfolded;
@@ -67,7 +67,7 @@ function takingBack(/** @type {string} */ run, /** @type {number} */ count, /** 
         foot.replaceChildren(h('p', { class: 'hint', text: 'It was taken back.' }));
       } catch (error) {
         sure.disabled = false;
-        problem.textContent = /** @type {Error} */ (error).message;
+        fill(problem, /** @type {Error} */ (error).message);
         foot.replaceChildren(begin, problem);
       }
     },

@@ -44,7 +44,7 @@ export function connectView({ refused, code, fingerprint, busy, connect, pair })
     h('p', { class: 'lead', text: 'Coding agents propose changes. You decide who crosses.' }),
     h('form', { onsubmit: go },
       h('label', { for: 'token', text: 'Code or token' }), field, naming,
-      refused !== undefined && h('p', { class: 'problem', role: 'alert', text: refused || 'The server did not take this token. Nothing was changed; look up the right one.' }),
+      refused !== undefined && h('p', { class: 'problem', role: 'alert', text: refused || 'That token isn’t valid. Check it and try again.' }),
       submit,
       h('p', { id: 'token-help', class: 'hint' }, h('code', { text: 'drawbridge pair' }), ' on the server’s machine shows a code for one more device. The owner’s token lies in the file that ', h('code', { text: 'drawbridge serve' }), ' names. This browser alone keeps it.'),
       location.protocol === 'https:' && h('p', { class: 'hint' }, 'So that this device warns no more, and can be told things while the page is closed, ', h('a', { href: 'ca.crt', text: 'let it trust this server' }), ' once.'),

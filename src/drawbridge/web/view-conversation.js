@@ -1,11 +1,13 @@
 // One project: what was said, what is being said, what waits for an answer, and the prompt box.
 
 import { baseName, button, fill, h, icon, money, single } from './dom.js';
+import { Current } from './current.js';
+import { wellFormed } from './harmless.js';
+import { liveText } from './long-text.js';
 import { ApprovalCard } from './view-approval.js';
 import { Composer } from './view-composer.js';
 import { itemView } from './view-items.js';
 import { WindowList } from './window-list.js';
-import { markdown } from './markdown.js';
 import { agentName, MODES, since, standing } from './project-words.js';
 
 /** What can be said about a session in a terminal. */
@@ -31,7 +33,8 @@ export class ConversationView {
     this._open = h('section', { class: 'open', 'aria-label': 'Waiting for you' });
     this._empty = h('div', { class: 'empty' }, h('p', { text: 'Nothing was said here yet.' }), h('p', { class: 'hint', text: 'Write what the agent is to do. Before it changes anything, it asks you.' }));
     this.scroller = h('div', { class: 'scroller', tabindex: 0, role: 'log', 'aria-label': 'Conversation' }, h('div', { class: 'column' }, this._empty, this._dropped, this._list, this._live, this._pending, this._open));
-    this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => void client.latest().then(() => this.list.toEnd(), world.failed) });
+    this.current = new Current(this.scroller, () => [...this._cards.values()].filter((card) => card.element.isConnected));
+    this._jump = button({ label: 'Latest', icon: 'down', class: 'jump', onclick: () => this._toLatest() });
     this._status = h('div', { class: 'run' });
     this._words = h('span', { class: 'state' });
     this._stop = button({ label: 'Stop', icon: 'stop', class: 'stop', onclick: single(() => this.stop()) });
@@ -47,8 +50,12 @@ export class ConversationView {
       older: () => client.older(),
       newer: () => client.newer(),
       moved: () => this._moved(),
+      keep: () => this.current.card?.element,
     });
-    new ResizeObserver(() => this.list.settle()).observe(this._open);
+    new ResizeObserver(() => {
+      this.list.settle();
+      this.current.look();
+    }).observe(this._open);
     this._deskMode = h('span', { class: 'tag', title: 'The mode of the agent; it is set at the desk' });
     /** What the head was drawn for; undefined while the project is not known. @type {string | undefined} */
     this.drawn = undefined;
@@ -93,33 +100,59 @@ export class ConversationView {
   _itemWorld() {
     const { client } = this;
     const ask = (/** @type {string} */ type) => (this._may(type) ? (/** @type {string} */ run_id) => client.command(type, { run_id }).then(({ data }) => data) : undefined);
-    return { root: this._project?.path ?? '', me: client.name, whole: (/** @type {string} */ blob) => this._whole(blob), changes: ask('run_changes'), revert: ask('run_revert') };
+    return { root: this._project?.path ?? '', me: client.name, isMine: (/** @type {any} */ answer) => client.isMine(answer), whole: (/** @type {string} */ blob) => this._whole(blob), changes: ask('run_changes'), revert: ask('run_revert') };
   }
 
   get _project() {
     return this.client.projects.all.get(this.id);
   }
 
-  /** The card that keys work on: the one with the focus, else the first. @returns {ApprovalCard | undefined} */
-  get card() {
-    const cards = [...this._cards.values()];
-    return cards.find((card) => card.element.contains(document.activeElement)) ?? cards.find((card) => !card.answered);
+  /** A step by keys to an element of the conversation. */
+  choose(/** @type {HTMLElement} */ element) {
+    const card = [...this._cards.values()].find((one) => one.element === element);
+    if (card && !card.answered) this.current.choose(card);
+    this.current.arm();
+    this._count();
+  }
+
+  /** What is typed goes into the prompt box, where there is one. */
+  type() {
+    if (!this.composer.element.hidden) this.composer.area.focus();
   }
 
   update() {
     const conversation = this.client.conversation;
     if (!conversation || conversation.id !== this.id) return;
-    this.list.update(conversation.items);
-    this._drawLive(conversation);
-    this._drawCards(conversation);
-    this._drawPending(conversation);
-    if (this._project && this.drawn !== this._look) this.redraw();
-    this.tick();
-    this._drawMode();
-    this._dropped.hidden = !conversation.beginsLate(this._project);
-    this._empty.hidden = !conversation.joined || conversation.cursor > 0 || this._pending.childElementCount > 0;
-    this._moved();
-    this.list.settle();
+    // What can't be drawn stops nothing else: least of all an approval.
+    const parts = [
+      () => this.list.update(conversation.items),
+      () => this._drawLive(conversation),
+      () => this._drawCards(conversation),
+      () => this._drawPending(conversation),
+      () => void (this._project && this.drawn !== this._look && this.redraw()),
+      () => this.tick(),
+      () => this._drawMode(),
+      () => void (this._dropped.hidden = !conversation.beginsLate(this._project)),
+      () => void (this._empty.hidden = !conversation.joined || conversation.cursor > 0 || this._pending.childElementCount > 0),
+      () => this.list.settle(),
+      () => this._moved(),
+      () => void this.current.look(),
+    ];
+    for (const part of parts) {
+      try {
+        part();
+      } catch (error) {
+        console.error(error);
+      }
+    }
+  }
+
+  _toLatest() {
+    const { card } = this.current;
+    void this.client.latest().then(() => {
+      if (card) this.list.reveal(card.element);
+      else this.list.toEnd();
+    }, this.world.failed);
   }
 
   /** What goes on with time. */
@@ -144,8 +177,10 @@ export class ConversationView {
 
   async _send(/** @type {string} */ text, /** @type {import('./pictures.js').Picture[]} */ pictures) {
     this.list.toEnd();
+    const sent = wellFormed(text);
+    if (sent !== text) this.world.said('Your message had half characters, which can’t be sent. Each was replaced by �.');
     try {
-      await this.client.execute(text, pictures);
+      await this.client.execute(sent, pictures);
     } catch (error) {
       // A picture did not arrive: all is as it was before.
       if (!this.composer.area.value) this.composer.put(text);
@@ -160,7 +195,11 @@ export class ConversationView {
 
   _moved() {
     const conversation = this.client.conversation;
-    this._jump.hidden = !conversation || (this.list.follows && conversation.atEnd);
+    // Never over the buttons of an approval.
+    this._jump.hidden = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
+    const words = this.current.card ? 'Show approval' : 'Latest';
+    const label = /** @type {HTMLElement} */ (this._jump.querySelector('span'));
+    if (label.textContent !== words) label.textContent = words;
   }
 
   _drawHead() {
@@ -171,7 +210,7 @@ export class ConversationView {
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
     this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...Object.entries(MODES).map(([value, text]) => h('option', { value, text })));
     fill(this._head, back,
-      h('div', { class: 'names' }, h('h2', { text: baseName(project.path) }), h('p', { class: 'path', text: `${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}` })),
+      h('div', { class: 'names' }, h('h2', { line: baseName(project.path) }), h('p', { class: 'path', line: `${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}` })),
       h('div', { class: 'tools' }, project.desk ? this._deskMode : may('set_mode') && this._mode,
         may('session_list') && button({ label: 'Sessions', icon: 'sessions', bare: true, class: 'quiet', onclick: this.world.sessions }),
         may('project_delete') && button({ label: project.desk ? 'Take this session off the list' : 'Remove this project', icon: 'trash', bare: true, class: 'quiet', onclick: this.world.remove })));
@@ -183,7 +222,7 @@ export class ConversationView {
     const { desk, permission_mode: mode } = this._project ?? {};
     if (desk) {
       const words = desk.asks === false ? 'Asks nobody' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
-      if (this._deskMode.textContent !== words) this._deskMode.textContent = words;
+      if (this._deskMode.textContent !== words) fill(this._deskMode, words);
       this._deskMode.hidden = !words;
       this._deskMode.classList.toggle('careless', desk.asks === false);
       return;
@@ -206,20 +245,24 @@ export class ConversationView {
     if (!live && !(run && !open.size)) this._live.hidden = true;
     else if (live !== this._liveText || this._live.hidden) {
       this._live.hidden = false;
-      fill(this._live, live ? h('div', { class: 'markdown' }, markdown(live)) : h('p', { class: 'hint' }, h('span', { class: 'pulse' })));
+      fill(this._live, live ? liveText(live) : h('p', { class: 'hint' }, h('span', { class: 'pulse' })));
     }
     this._liveText = live;
   }
 
   _drawCards(/** @type {import('./conversation.js').Conversation} */ conversation) {
+    const before = [...this._cards.values()];
+    const wasInSight = this.current.isInSight;
+    let isMine = false;
     for (const [id, card] of this._cards) {
       if (conversation.open.has(id)) continue;
       if (!card.element.isConnected) this._cards.delete(id);
       else if (!card.answered) {
         const answer = conversation.answerTo(id);
-        const mine = card.busy || answer?.by === this.client.name;
-        if (!mine && answer?.by) this.world.said(`${answer.by} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} it.`);
-        if (card.isDirty && !mine) card.settle(answer ?? { reason: 'the server began anew' });
+        const mine = this.client.isMine(answer);
+        isMine ||= mine;
+        if (!mine && answer?.by) this.world.said(`${this.client.called(answer)} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} this.`);
+        if (card.isDirty && !mine) card.settle(answer ? { ...answer, by: answer.by && this.client.called(answer) } : { reason: 'the server restarted' });
         else {
           card.element.remove();
           this._cards.delete(id);
@@ -238,7 +281,20 @@ export class ConversationView {
       const card = new ApprovalCard(request, world);
       this._cards.set(id, card);
       this._open.append(card.element);
+      this.current.watch(card.element);
     }
+    const isOther = this.current.refresh(before);
+    this._count();
+    // The next one comes into view where the one before was read or answered, and moves nobody who reads elsewhere.
+    if (!isOther || !this.current.card) return;
+    if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
+    if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
+  }
+
+  /** "2 of 4", on each card that waits. */
+  _count() {
+    const open = [...this._cards.values()].filter((card) => !card.answered);
+    open.forEach((card, index) => card.count(index + 1, open.length));
   }
 
   async _answer(/** @type {any} */ request, /** @type {any} */ answer) {
@@ -253,8 +309,8 @@ export class ConversationView {
   _drawPending(/** @type {import('./conversation.js').Conversation} */ conversation) {
     const waiting = this.client.unsent.filter((one) => one.project === this.id);
     fill(this._pending,
-      ...conversation.queue.filter((one) => one.position > 0).map((one) => h('p', { class: 'queued' }, h('span', { class: 'tag', text: 'Queued' }), one.prompt)),
-      ...waiting.map((one) => h('p', { class: 'queued' }, h('span', { class: 'tag', text: this.client.connection.state === 'open' ? 'Sending' : 'Waits for the server' }), one.prompt)));
+      ...conversation.queue.filter((one) => one.position > 0).map((one) => h('p', { class: 'queued' }, h('span', { class: 'tag', text: 'Queued' }), one.prompt.slice(0, 2000))),
+      ...waiting.map((one) => h('p', { class: 'queued' }, h('span', { class: 'tag', text: this.client.connection.state === 'open' ? 'Sending' : 'Waits for the server' }), one.prompt.slice(0, 2000))));
   }
 
   async _whole(/** @type {string} */ blob) {

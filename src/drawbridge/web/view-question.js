@@ -1,6 +1,6 @@
 // The questions of AskUserQuestion, each with its options and a line for words of one's own.
 
-import { button, h } from './dom.js';
+import { button, fill, h } from './dom.js';
 
 /** Of one question. @typedef {{chosen: string[], own: string}} Begun */
 
@@ -34,7 +34,7 @@ export class QuestionForm {
     for (const { question, chosen } of this._groups) {
       const text = chosen();
       if (!text) {
-        this._hint.textContent = `Choose an answer to “${question}”, or write one.`;
+        fill(this._hint, `Choose an answer to “${question}”, or write one.`);
         return;
       }
       answers[question] = text;

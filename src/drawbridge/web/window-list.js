@@ -9,6 +9,9 @@ const STEP = 30;
 /** Pixels from either end at which more is brought. */
 const NEAR = 900;
 
+/** Pixels between what is brought into sight and the edge. */
+const MARGIN = 8;
+
 /** Pixels from the end within which the reader is taken to be at it. */
 const AT_END = 60;
 
@@ -16,7 +19,8 @@ export class WindowList {
   /**
    * @param {HTMLElement} scroller what scrolls; `list` is in it
    * @param {HTMLElement} list
-   * @param {{render: (item: any) => HTMLElement, older: () => Promise<boolean>, newer: () => Promise<boolean>, moved: () => void}} world
+   * @param {{render: (item: any) => HTMLElement, older: () => Promise<boolean>, newer: () => Promise<boolean>, moved: () => void, keep: () => HTMLElement | undefined}} world
+   *   `keep`: what must not leave the reader's sight while he follows the end
    */
   constructor(scroller, list, world) {
     this._scroller = scroller;
@@ -32,6 +36,8 @@ export class WindowList {
     /** The reader wants to see what is new. */
     this.follows = true;
     this._at = 0;
+    /** What was brought into sight, until the reader moves. @type {HTMLElement | undefined} */
+    this._held = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     new ResizeObserver(() => this.settle()).observe(list);
   }
@@ -62,12 +68,32 @@ export class WindowList {
 
   /** After anything has changed its height. */
   settle() {
-    if (this.follows) this._scroller.scrollTop = this._scroller.scrollHeight;
+    if (!this.follows) {
+      if (this._held?.isConnected) this.reveal(this._held);
+      return;
+    }
+    this._scroller.scrollTop = this._scroller.scrollHeight;
+    const kept = this._world.keep();
+    if (kept) this.reveal(kept);
+  }
+
+  /** Brings it into sight: all of it, or its head where it is taller than the view. The end is followed only if it is there too. */
+  reveal(/** @type {HTMLElement} */ element) {
+    const view = this._scroller.getBoundingClientRect();
+    const { top, bottom } = element.getBoundingClientRect();
+    if (!view.height || (top >= view.top && bottom <= view.bottom)) return;
+    const by = top < view.top || bottom - top > view.height - MARGIN ? top - view.top - MARGIN : bottom - view.bottom + MARGIN;
+    this.follows = false;
+    this._held = element;
+    this._scroller.scrollTop += by;
+    this._at = this._scroller.scrollTop;
+    this._world.moved();
   }
 
   _scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this._scroller;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
+    if (Math.abs(scrollTop - this._at) > 2) this._held = undefined;
     // Only a reader who moves up leaves the end: what grows below him moves him nowhere.
     if (atEnd) this.follows = true;
     else if (scrollTop < this._at - 2) this.follows = false;

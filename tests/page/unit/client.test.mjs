@@ -12,7 +12,7 @@ globalThis.CustomEvent ??= class extends Event {
   }
 };
 
-const HELLO = { server: 'drawbridge', device: { name: 'Ada', scope: 'admin', projects: null }, features: [], agents: [], pictures: [] };
+const HELLO = { client_id: 'client_7', server: 'drawbridge', device: { name: 'Ada', scope: 'admin', projects: null }, features: [], agents: [], pictures: [] };
 const project = (more = {}) => ({ id: 'p', path: '/p', state: 'IDLE', agent: 'demo', last_seq: 0, last_active: '1', approvals: [], ...more });
 const joined = (last_seq) => ({ update_type: 'project_joined', data: { last_seq, run: null, queue: [], open_approvals: [] } });
 const said = (seq) => ({ type: 'agent_message', project_id: 'p', seq, data: { direction: 'claude', messages: [{ type: 'assistant', message: { content: [{ type: 'text', text: `m${seq}` }] } }] } });
@@ -73,7 +73,7 @@ test('after a break it joins behind what it has; where that is not kept any more
 });
 
 test('an answer that was said again after a break is no failure where the first one was this very one', async () => {
-  const taken = { code: 'APPROVAL_RESOLVED', message: 'Ada has answered already.', details: { by: 'Ada', decision: 'allow' } };
+  const taken = { code: 'APPROVAL_RESOLVED', message: 'Ada has answered already.', details: { by: 'Ada', decision: 'allow', client_id: 'client_7' } };
   const { client } = world({ ...server(() => [project()], () => 0), permission_response: () => ({ type: 'error', data: taken }) });
   client.choose('p');
   client.start('secret');
@@ -81,6 +81,8 @@ test('an answer that was said again after a break is no failure where the first 
   await rest();
   await client.answer({ approval_id: 'a' }, { allow: true });
   await assert.rejects(client.answer({ approval_id: 'a' }, { allow: false }), { code: 'APPROVAL_RESOLVED' });
+  taken.details.client_id = 'client_8';
+  await assert.rejects(client.answer({ approval_id: 'a' }, { allow: true }), { code: 'APPROVAL_RESOLVED' }, 'another window of the same name');
 });
 
 test('a smaller device is told what it may, and a new code makes it another one', async () => {

@@ -111,3 +111,17 @@ test('an error is the answer of who asked', async () => {
   hear({ type: 'error', data: { code: 'INVALID_PATH', message: 'No.' }, request_id: 'id1' });
   await assert.rejects(asked, { code: 'INVALID_PATH', message: 'No.' });
 });
+
+test('a request that the server can not read is refused, and not waited for', async () => {
+  const { connection, sockets, timers, hear, open } = world();
+  connection.start('secret', 'Ada');
+  open();
+  const asked = connection.ask('execute', { prompt: 'x' }, { lasting: true });
+  hear({ type: 'error', data: { code: 'INVALID_JSON', message: 'This is not JSON.' } });
+  timers.at(-1).act();
+  await assert.rejects(asked, { code: 'INVALID_JSON' });
+  const later = connection.ask('execute', { prompt: 'a\ud800b\\ud800' }, { lasting: true });
+  assert.equal(sockets[0].sent.at(-1).data.prompt, 'a\ufffdb\\ud800');
+  hear({ type: 'ok', request_id: sockets[0].sent.at(-1).request_id, data: {} });
+  await later;
+});

@@ -110,5 +110,7 @@ test('what “always” means is said', () => {
   assert.equal(alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]), 'accept all edits for this session');
   const rule = { type: 'addRules', behavior: 'allow', rules: [{ toolName: 'Bash', ruleContent: 'make:*' }], destination: 'localSettings' };
   assert.equal(alwaysWords([rule]), 'allow Bash(make:*) from now on');
+  assert.equal(alwaysWords([{ type: 'removeRules', rules: [] }]), 'apply {"type":"removeRules","rules":[]} for this session');
+  assert.equal(alwaysWords([{ optionId: 'once', kind: 'allow_once' }]), '');
   assert.equal(alwaysWords(null), '');
 });

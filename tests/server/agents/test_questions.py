@@ -46,6 +46,16 @@ def test_a_question_about_a_file_shows_what_would_change() -> None:
     )
 
 
+def test_a_plan_can_be_approved_with_its_edits() -> None:
+    """The CLI suggests nothing with ExitPlanMode, and takes the mode in the answer all the same."""
+    plan = {"plan": "# Plan"}
+    accept_edits = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+    once = answered(Decision(allow=True), tool_name="ExitPlanMode", input=plan)
+    always = answered(Decision(allow=True, remember=True), tool_name="ExitPlanMode", input=plan)
+    assert "updatedPermissions" not in once
+    assert always["updatedPermissions"] == accept_edits
+
+
 @pytest.mark.parametrize("suggestions", [None, {}, "x", 5])
 def test_suggestions_are_a_list_in_any_case(suggestions: Any) -> None:
     stream = Stream()

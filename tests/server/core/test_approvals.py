@@ -52,10 +52,11 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_pa
         with pytest.raises(ClientError) as late:
             await server.does(page, "permission_response", project, approval_id=approval, decision="deny")
         assert late.value.code == "APPROVAL_RESOLVED"
-        assert late.value.details == {"by": "phone", "decision": "allow"}
+        assert late.value.details == {"by": "phone", "decision": "allow", "client_id": phone.id}
         assert [(question, answer.allow) for question, answer in server.agent.latest.answers] == [("q1", True)]
         (resolved,) = page.updates("permission_resolved")
-        assert (resolved["by"], resolved["decision"]) == ("phone", "allow")
+        assert (resolved["by"], resolved["decision"], resolved["client_id"]) == ("phone", "allow", phone.id)
+        assert "edited" not in resolved
         server.agent.latest.ends()
 
 
@@ -68,7 +69,8 @@ async def test_a_late_answer_is_told_what_became_of_the_question_after_a_restart
         server.agent.latest.asks("q2")
         waiting = str(phone.of_type("permission_request")[-1]["data"]["approval_id"])
     async with serving(tmp_path) as server:
-        expected = {answered: {"by": "phone", "decision": "deny"}, waiting: {"reason": "the server is ending"}}
+        denied = {"by": "phone", "decision": "deny", "client_id": phone.id}
+        expected = {answered: denied, waiting: {"reason": "the server is ending"}}
         for approval, details in expected.items():
             with pytest.raises(ClientError) as late:
                 await server.does(page, "permission_response", project, approval_id=approval, decision="allow")
@@ -89,6 +91,75 @@ async def test_an_edited_input_and_a_reason_reach_the_agent(tmp_path: Path) -> N
         assert bytes(decision.updated_input) == b'{"content":"mine"}'
         assert decision.remember
         server.agent.latest.ends()
+
+
+EDITED = [
+    ({"file_path": "/p/a.py", "content": "mine\n"}, {"edited": True, "new_text": "mine\n"}),
+    ({"file_path": "/p/a.py", "content": "new\n", "extra": 1}, {}),
+    ({"file_path": "/p/a.py", "content": "x" * 200_000}, {"edited": True}),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), EDITED, ids=["another text", "the same text", "a large text"])
+async def test_an_edited_answer_says_so_to_everybody(
+    tmp_path: Path, given: dict[str, object], told: dict[str, object]
+) -> None:
+    """In the moment, and to a client that reads the history later."""
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        approval = await asked(server, phone, project)
+        answer = {"approval_id": approval, "decision": "allow", "updated_input": given}
+        replied = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
+        later = Client()
+        await server.does(later, "project_join", project, after_seq=0)
+        for resolved in (replied, *page.updates("permission_resolved"), *later.updates("permission_resolved")):
+            found = {name: resolved[name] for name in ("edited", "new_text", "updated_input") if name in resolved}
+            assert found == told
+        server.agent.latest.ends()
+
+
+async def test_a_command_that_was_changed_is_told_as_it_is_run(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
+        approval = phone.of_type("permission_request")[-1]["data"]["approval_id"]
+        answer = {"approval_id": approval, "decision": "allow", "updated_input": {"command": "ls -a", "n": 1}}
+        resolved = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
+        assert resolved["edited"] is True
+        assert resolved["updated_input"] == {"command": "ls -a", "n": 1}
+        process.ends()
+
+
+async def test_where_a_path_leads_through_a_link_is_told(tmp_path: Path) -> None:
+    """For a file, for a file in a linked directory, and for one that does not exist yet."""
+    phone = Client()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "README.md").symlink_to(tmp_path / ".bashrc")
+    (tmp_path / "work" / "vendor").symlink_to(tmp_path)
+    plain, link, inside = (str(tmp_path / "work" / name) for name in ("plain.md", "README.md", "vendor/new.md"))
+    async with serving(tmp_path / "data") as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        content = [{"type": "diff", "path": link, "newText": "x"}, {"type": "diff", "path": inside, "newText": "y"}]
+        for given, targets in (
+            ({"file_path": plain}, None),
+            ({"file_path": link}, {link: str(tmp_path / ".bashrc")}),
+            ({"notebook_path": inside}, {inside: str(tmp_path / "new.md")}),
+            (
+                {"toolCallId": "t", "content": content},
+                {link: str(tmp_path / ".bashrc"), inside: str(tmp_path / "new.md")},
+            ),
+            ({"file_path": "/a\0b"}, None),
+            ({"command": link, "path": 5, "content": None}, None),
+        ):
+            process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
+            assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
+        process.ends()
 
 
 async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(tmp_path: Path) -> None:

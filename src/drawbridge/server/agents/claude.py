@@ -229,6 +229,7 @@ class Conversation:
         suggestions = request.permission_suggestions
         if not bytes(suggestions).startswith(b"["):
             suggestions = Raw(b"[]")
+        suggestions = claude_prompts.suggestions(request.tool_name, suggestions)
         self._questions[id] = _Asked(request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
         return [Question(id, request.tool_name, request.input, suggestions, proposed)]

@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 
 from drawbridge.approval import State
 from drawbridge.errors import DrawbridgeError
+from drawbridge.server.agents import claude_prompts
 from drawbridge.server.agents.port import Decision, Proposal, Question
 from drawbridge.server.agents.program import read_file
 from drawbridge.server.desk import hook_events, transcript
@@ -192,7 +193,7 @@ class DeskSession:
             question_id=uuid.uuid4().hex,
             tool_name=event.tool_name,
             input=event.tool_input,
-            suggestions=event.permission_suggestions,
+            suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
             proposal=proposal,
         )
         return self.ask(question, line)

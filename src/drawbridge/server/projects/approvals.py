@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+import msgspec
 
 from drawbridge.server.agents.port import Decision
+from drawbridge.server.agents.proposals import changed_text
 from drawbridge.server.projects import records
 from drawbridge.server.projects.journal import Journal
+from drawbridge.server.projects.links import link_targets
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.reviewers import Answering, Reviewers
 from drawbridge.server.protocol import messages
@@ -36,6 +40,7 @@ class Approvals:
 
     def ask(self, asked: Asked, agent: str, *, besides: int | None = None, offered: bool = True) -> None:
         """``agent``: its name. ``besides``: a process whose own editor shows this anyway; not ``offered``: some editor does."""
+        asked.record.link_targets = link_targets(asked.record.given, _path(asked))
         self.questions.add(asked)
         asked.seq = self._journal.event(records.QUESTION, asked.record, topic="approvals") or 0
         if offered:
@@ -53,7 +58,7 @@ class Approvals:
 
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
         """The first answer: it is in the history and told to the others. Raises ``ClientError`` for any other."""
-        asked = self.questions.answer(approval_id, decision, by.name)
+        asked = self.questions.answer(approval_id, decision, by.name, by.id)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = records.Resolved(
             approval_id=approval_id,
@@ -62,11 +67,12 @@ class Approvals:
             message=decision.message,
             updated_input=records.NOTHING if decision.updated_input is None else decision.updated_input,
             remember=decision.remember,
+            client_id=by.id,
+            **_edited(asked, decision),
         )
         seq = self._journal.event(records.RESOLVED, resolved, by, topic="approvals")
         self._reviewers.settled(approval_id, written=decision.allow)
-        told = messages.PermissionResolved(approval_id=approval_id, by=by.name, decision=word, message=decision.message)
-        return asked, messages.updated(records.RESOLVED, told, self._project_id, seq)
+        return asked, messages.updated(records.RESOLVED, resolved.shown, self._project_id, seq)
 
     def withdraw(self, asked: Asked, reason: str) -> bool:
         """Whether it was still open."""
@@ -88,3 +94,30 @@ class Approvals:
         """As a snapshot has them: in ``room`` bytes altogether."""
         each = room // max(len(self), 1) - messages.ROOM
         return [records.question(self._project_id, asked.record, asked.created_at, asked.seq, each) for asked in self]
+
+
+def _path(asked: Asked) -> str | None:
+    return asked.record.proposal.path if asked.record.proposal else None
+
+
+def _edited(asked: Asked, decision: Decision) -> dict[str, Any]:
+    """Of the record of an answer: whether the agent is allowed something else than it asked for, and the file's new text."""
+    if not decision.allow or decision.updated_input is None:
+        return {}
+    try:
+        given = msgspec.json.decode(bytes(decision.updated_input))
+    except (msgspec.MsgspecError, RecursionError):
+        return {"edited": True}
+    record = asked.record
+    if record.proposal is None or not isinstance(given, dict):
+        same = _encode(given) == _encode(record.given)
+        return {} if same else {"edited": True}
+    text = changed_text(record.tool_name, given, record.proposal.old_text)
+    if text == record.proposal.new_text:
+        return {}
+    return {"edited": True, "new_text": text if text is not None and len(text) <= records.SHOWN_TEXT else None}
+
+
+def _encode(value: Any) -> bytes:
+    """Equal for equal JSON values only: in Python ``1 == True``."""
+    return msgspec.json.encode(value, order="deterministic")

@@ -48,7 +48,7 @@ class Questions:
     def __init__(self, before: Mapping[str, records.Verdict]) -> None:
         self._before = before
         self._open: dict[str, Asked] = {}
-        self._settled: OrderedDict[str, Approval[Decision]] = OrderedDict()
+        self._settled: OrderedDict[str, records.Verdict] = OrderedDict()
 
     def __iter__(self) -> Iterator[Asked]:
         return iter(list(self._open.values()))
@@ -66,8 +66,11 @@ class Questions:
         """One that is open."""
         return self._open.get(approval_id)
 
-    def answer(self, approval_id: str, decision: Decision, by: str) -> Asked:
-        """The first answer. Raises ``ClientError`` where there is no such question, or it is settled."""
+    def answer(self, approval_id: str, decision: Decision, by: str, client_id: str | None = None) -> Asked:
+        """The first answer, of the client ``client_id`` whose name is ``by``.
+
+        Raises ``ClientError`` where there is no such approval, or it is settled.
+        """
         asked = self._open.get(approval_id)
         if asked is not None and decision.updated_input is not None and not asked.changeable:
             text = (
@@ -76,7 +79,7 @@ class Questions:
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if asked is None or not asked.approval.answer(by, decision):
             raise self._too_late(approval_id)
-        self._settle(asked)
+        self._settle(asked, client_id)
         return asked
 
     def withdraw(self, asked: Asked, reason: str) -> bool:
@@ -94,18 +97,21 @@ class Questions:
             reason = {"reason": verdict.reason}
             return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
         given = {"by": verdict.by, "decision": verdict.decision}
+        if verdict.client_id is not None:
+            given["client_id"] = verdict.client_id
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has answered already.", details=given)
 
     def _verdict(self, approval_id: str) -> records.Verdict | None:
-        settled = self._settled.get(approval_id)
-        if settled is None:
-            return self._before.get(approval_id)
-        if settled.answer_given is None:
-            return records.Verdict(reason=settled.reason)
-        return records.Verdict(settled.answered_by, "allow" if settled.answer_given.allow else "deny")
+        return self._settled.get(approval_id) or self._before.get(approval_id)
 
-    def _settle(self, asked: Asked) -> None:
-        del self._open[asked.approval.id]
-        self._settled[asked.approval.id] = asked.approval
+    def _settle(self, asked: Asked, client_id: str | None = None) -> None:
+        approval = asked.approval
+        del self._open[approval.id]
+        if approval.answer_given is None:
+            verdict = records.Verdict(reason=approval.reason)
+        else:
+            decision = "allow" if approval.answer_given.allow else "deny"
+            verdict = records.Verdict(approval.answered_by, decision, client_id=client_id)
+        self._settled[approval.id] = verdict
         if len(self._settled) > SETTLED_KEPT:
             self._settled.popitem(last=False)

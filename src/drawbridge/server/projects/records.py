@@ -27,6 +27,9 @@ REMEMBERED_REQUESTS: Final = 500
 
 REMEMBERED_VERDICTS: Final = 50
 
+SHOWN_TEXT: Final = 150_000
+"""Characters of an edited text that clients are told with the answer: as JSON it fits into a message whatever is in it."""
+
 LONGEST_ID: Final = 200
 """Characters of an agent's id of a conversation; what is longer is none."""
 
@@ -120,6 +123,7 @@ class Asked(Struct, omit_defaults=True):
     proposal: Proposal | None = None
     changeable: bool = True
     known_as: str = ""
+    link_targets: dict[str, str] = {}
 
     @property
     def given(self) -> dict[str, Any] | None:
@@ -132,7 +136,10 @@ class Asked(Struct, omit_defaults=True):
 
 
 class Resolved(Struct, omit_defaults=True):
-    """What the history keeps of an answer: all of it, for an agent that has not heard it yet."""
+    """What the history keeps of an answer: all of it, for an agent that has not heard it yet.
+
+    ``client_id``, ``edited`` and ``new_text`` (of at most ``SHOWN_TEXT``) are as in ``PermissionResolved``.
+    """
 
     approval_id: str
     by: str
@@ -140,6 +147,24 @@ class Resolved(Struct, omit_defaults=True):
     message: str | None = None
     updated_input: Raw = NOTHING
     remember: bool = False
+    client_id: str | None = None
+    edited: bool = False
+    new_text: str | None = None
+
+    @property
+    def shown(self) -> messages.PermissionResolved:
+        """As clients are told of it: what is too large for a message is left out."""
+        given = self.updated_input if self.edited and self.new_text is None else None
+        return messages.PermissionResolved(
+            approval_id=self.approval_id,
+            by=self.by,
+            decision=self.decision,
+            message=self.message,
+            client_id=self.client_id,
+            edited=self.edited,
+            new_text=self.new_text,
+            updated_input=given if given is not None and len(bytes(given)) <= SHOWN_TEXT else None,
+        )
 
 
 def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
@@ -151,9 +176,9 @@ def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
 
 
 def _shown(said: _OfServer) -> Any:
-    """An update as clients are shown it: of an answer not the input, which may be too large for a frame."""
+    """An update as clients are shown it."""
     if said.subtype == RESOLVED:
-        return msgspec.json.decode(bytes(said.message), type=messages.PermissionResolved)
+        return msgspec.json.decode(bytes(said.message), type=Resolved).shown
     return said.message
 
 
@@ -168,6 +193,7 @@ def question(
         seq=seq,
         proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
         changeable=asked.changeable,
+        link_targets=asked.link_targets,
     )
     whole = _encode(shown)
     if len(whole) <= limit:
@@ -208,6 +234,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     by: str | None = None
     decision: str | None = None
     reason: str | None = None
+    client_id: str | None = None
 
 
 class Memory(Struct):
@@ -267,9 +294,9 @@ class Memory(Struct):
                 self.agent = agent
             case _OfQuestion(approval_id, run_id):
                 self.approvals[approval_id] = run_id
-            case _OfVerdict(approval_id, by, decision, reason):
+            case _OfVerdict(approval_id, by, decision, reason, client_id):
                 self.approvals.pop(approval_id, None)
-                self.verdicts.setdefault(approval_id, Verdict(by, decision, reason))
+                self.verdicts.setdefault(approval_id, Verdict(by, decision, reason, client_id))
                 while len(self.verdicts) > REMEMBERED_VERDICTS:
                     del self.verdicts[next(iter(self.verdicts))]
             case _OfConversation(session_id, agent):
@@ -314,6 +341,7 @@ class _OfVerdict(Struct):
     by: str | None = None
     decision: str | None = None
     reason: str | None = None
+    client_id: str | None = None
 
 
 class _OfConversation(Struct):

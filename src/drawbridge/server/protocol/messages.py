@@ -75,7 +75,8 @@ class ProposalOf(Struct, frozen=True):
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
-    the answer may hold an ``updated_input``."""
+    the answer may hold an ``updated_input``. ``link_targets``: its paths that lead through a symbolic link, with their ends.
+    """
 
     approval_id: str
     run_id: str
@@ -86,6 +87,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     seq: int
     proposal: ProposalOf | None = None
     changeable: bool = True
+    link_targets: dict[str, str] = {}
     truncated: Truncated | None = None
 
 
@@ -218,10 +220,20 @@ class RunReverted(Struct, frozen=True):
 
 
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """``by`` is a name that several clients may have; ``client_id`` is the connection that answered, as in its ``hello``.
+
+    ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, where the approval is
+    about a change of a file, else ``updated_input`` is that input; both are left out where they are too large.
+    """
+
     approval_id: str
     by: str
     decision: Literal["allow", "deny"]
     message: str | None = None
+    client_id: str | None = None
+    edited: bool = False
+    new_text: str | None = None
+    updated_input: Raw | None = None
 
 
 class PermissionWithdrawn(Struct, frozen=True):

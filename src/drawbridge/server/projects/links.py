@@ -1,0 +1,51 @@
+"""Which paths of an agent's approval lead through a symbolic link, and where they end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+MOST: Final = 50
+"""Paths of one approval that are followed."""
+
+_FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
+"""Of a tool's input. Agents of the Agent Client Protocol name their files in ``content`` and ``locations``."""
+
+_LISTS: Final = ("content", "locations", "edits")
+
+
+def link_targets(given: Mapping[str, Any] | None, proposed: str | None) -> dict[str, str]:
+    """Each absolute path that leads somewhere else than it says, with its end. Nothing is opened.
+
+    ``given``: the tool's input; ``proposed``: the path of the proposal, if there is one.
+    """
+    found: dict[str, str] = {}
+    paths = dict.fromkeys(_paths(given or {}, proposed))
+    for path in list(paths)[:MOST]:
+        end = _end(path)
+        if end is not None:
+            found[path] = end
+    return found
+
+
+def _paths(given: Mapping[str, Any], proposed: str | None) -> Iterator[str]:
+    if proposed is not None:
+        yield proposed
+    lists = (given[name] for name in _LISTS if isinstance(given.get(name), list))
+    parts = [given, given.get("rawInput"), *(part for each in lists for part in each[:MOST])]
+    for part in parts:
+        if isinstance(part, dict):
+            values = (part.get(name) for name in _FIELDS)
+            yield from (value for value in values if isinstance(value, str) and value.startswith("/"))
+
+
+def _end(path: str) -> str | None:
+    """Where ``path`` ends, if that is another place. A part of it that does not exist yet is taken as it is."""
+    try:
+        end = os.path.realpath(path)
+    except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded
+        return None
+    if end == os.path.normpath(path):
+        return None
+    return end.encode("utf-8", "backslashreplace").decode()

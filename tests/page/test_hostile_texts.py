@@ -1,0 +1,88 @@
+"""No text of an agent, whatever its length, freezes the page or keeps an approval from appearing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import page_of, project_in, serving
+from .history import write_history
+from .rig import Browser
+
+LENGTH = 900_000
+"""A message may have 1,000,000 bytes."""
+
+TEXTS = {
+    "a heading and blanks": "# a" + " " * LENGTH + "b",
+    "a heading and signs": "# " + "#" * LENGTH + "x",
+    "a link and blanks": "[a](" + " " * LENGTH,
+    "a fence": "```" + " " * (LENGTH - 100_000) + "a" * 90_000 + "\u2028",
+    "a table": "|\n" + " " * LENGTH + "x",
+    "backticks": " ".join("`" * number for number in range(1, 1_300)),
+    "stars": "**a " * (LENGTH // 4),
+    "tildes": "~~a " * (LENGTH // 4),
+    "escapes": "\\*" * 240_000,
+    "code": "`a`" * (LENGTH // 3),
+    "bars": "|" * (LENGTH // 2) + "\n" + "-|" * (LENGTH // 4),
+    "lines": "\n" * (LENGTH // 2),
+    "one word": "a" * LENGTH,
+    "controls": "a\u202e" * (LENGTH // 4),
+}
+
+LONGEST = (
+    "(() => { window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries()"
+    ".map((one) => one.duration))).observe({ type: 'longtask' }) })()"
+)
+BOUND = 1_000
+"""Milliseconds of one step on a busy machine. An idle one takes about 100; it was 15 seconds and more."""
+
+
+@pytest.mark.timeout(180)
+async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    data = tmp_path / "data"
+    projects: dict[str, str] = {}
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        for number, name in enumerate(TEXTS):
+            place = directory.parent / str(number)
+            place.mkdir()
+            projects[name] = await project_in(server, place)
+    for name, project in projects.items():
+        said = (TEXTS[name], "after it")
+        words = ({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in said)
+        write_history(data, project, words)
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}") as person:
+            person.sees(".project")
+            person.runs(LONGEST)
+            for name, project in projects.items():
+                person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
+                person.sees(".said", "after it")
+                person.until("document.querySelectorAll('.said').length === 3")
+                tasks = person.runs("window.tasks")
+                assert max(tasks, default=0) < BOUND, (name, tasks)
+            assert [text for text in person.complaints() if "4401" not in text] == []
+
+
+async def test_a_text_that_can_not_be_drawn_stops_nothing(browser: Browser, address: str) -> None:
+    """The page's own drawing is broken here, as no text that we know breaks it."""
+    with browser.person(address) as person:
+        person.sees("h2", "blog")
+        person.runs(
+            "(() => { const made = document.createElement.bind(document); document.createElement = (tag) =>"
+            " { if (tag === 'em') throw new RangeError('too deep'); return made(tag); } })()"
+        )
+        person.prompts('/say "a *b* c"')
+        person.sees(".said:not(.live)", "a *b* c")
+        person.prompts("Something")
+        person.sees(".approval .line.added")
+        person.clicks(".approval .yes")
+        person.sees(".finished")
+
+
+async def test_a_long_message_is_shown_whole_on_demand(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts('/say "' + "word-" * 20_000 + 'its end"')
+        person.sees(".said button", "Show all (101 kB), the rest as plain text")
+        person.clicks(".said button")
+        person.until("document.querySelector('.said').innerText.includes('its end')")

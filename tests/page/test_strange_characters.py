@@ -1,0 +1,42 @@
+"""The page and the terminals write out the same characters: those that hide, reorder or imitate others."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+from drawbridge.terminal import harmless
+from tests import programs
+
+MODULE = Path(str(files("drawbridge") / "web" / "harmless.js"))
+ASK = f"""
+const {{ harmless }} = await import({json.dumps(str(MODULE))});
+let text = '';
+for await (const piece of process.stdin) text += piece;
+console.log(JSON.stringify(JSON.parse(text).map(harmless)));
+"""
+
+
+def by_the_page(texts: list[str]) -> list[str]:
+    command = [str(programs.node()), "--input-type=module", "-e", ASK]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, timeout=60, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_page_and_terminal_write_out_the_same() -> None:
+    """Every character alone, behind a letter and behind a blank; and random texts of those with rules of their own."""
+    every = [chr(number) for number in range(0x110000)]
+    few = every[:0x10000]
+    chosen = [one for one in few if harmless(f"a{one}") != f"a{one}" and not "\ud800" <= one <= "\udfff"]
+    chosen += "\udfff"  # a single half: two beside each other are one character to JSON
+    chosen += list("aé1#*-. ?«»א日ا\u200d\u200c\ufe0f\u20e3\u0301\u0591\u064b\U0001f469\u2764")
+    pick = random.Random(12)
+    mixed = ["".join(pick.choices(chosen, k=8)) for _ in range(20_000)]
+    for form, characters in (("{}", every), ("a{}", few), (" {}1", few)):
+        texts = [form.format(character) for character in characters]
+        assert by_the_page(texts) == [harmless(text) for text in texts], form
+    assert by_the_page(mixed) == [harmless(text) for text in mixed]

@@ -45,6 +45,9 @@ RENEWAL_SECONDS: Final = 3600.0
 SPARE_CONNECTIONS: Final = 64
 """Beside those of clients: who has not said yet what it wants, and who asks for /health."""
 
+WAITING_CONNECTIONS: Final = 32
+"""Of all: with an unfinished request, or none. Over TLS each may cost 120 kB."""
+
 logger = logging.getLogger("drawbridge.server")
 
 
@@ -131,6 +134,7 @@ def terms(clients: int) -> Terms:
     """Of the door of a server with so many clients."""
     return Terms(
         connections=clients + SPARE_CONNECTIONS,
+        waiting=WAITING_CONNECTIONS,
         message_bytes=messages.MESSAGE_BYTES,
         binary_as_text=False,
         congested_bytes=64 * 1024,

@@ -24,7 +24,7 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 from drawbridge.acceptor import MOST, OF_ONE_ADDRESS, Acceptor
 from drawbridge.server.access import entrance, pairing
 from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.entrance import FAILURES, HANDSHAKES, WRONG_CODES, Crowd
+from drawbridge.server.access.entrance import FAILURES, HANDSHAKES, REQUESTS, WRONG_CODES, Crowd
 from drawbridge.server.access.rate_limits import Buckets, place
 from drawbridge.server.access.tls import own_certificate
 from drawbridge.wire.gate import Head
@@ -159,6 +159,29 @@ async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, c
     assert (await status(server, ELSEWHERE))[0] == 101
     clock.time += 1
     assert (await status(server, SOMEWHERE))[0] == 101
+
+
+async def test_plain_requests_of_one_address_are_limited(server: Server, clock: Clock) -> None:
+    async def get(address: str, times: int) -> set[int]:
+        def ask() -> set[int]:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+            seen = set()
+            for _ in range(times):
+                connection.request("GET", "/health", headers={"X-Forwarded-For": address})
+                answer = connection.getresponse()
+                answer.read()
+                seen.add(answer.status)
+            connection.close()
+            return seen
+
+        return await asyncio.to_thread(ask)
+
+    assert await get(SOMEWHERE, REQUESTS[0]) == {200}
+    assert await get(SOMEWHERE, 1) == {429}
+    assert await get(ELSEWHERE, 1) == {200}
+    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "this machine's own are not counted"
+    clock.time += 1
+    assert await get(SOMEWHERE, 1) == {200}
 
 
 @contextlib.asynccontextmanager

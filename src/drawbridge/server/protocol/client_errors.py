@@ -22,7 +22,7 @@ class Kind(Struct, frozen=True):
 
 CODES: Final[Mapping[str, Kind]] = {
     # the message
-    "JSON_PARSING": Kind("The message is no JSON object, or nested too deeply."),
+    "JSON_PARSING": Kind("The message is not a JSON object of valid Unicode text, or is nested too deeply."),
     "UNKNOWN_TYPE": Kind("No message has this `type`."),
     "VALIDATION_FAILED": Kind(
         "A field is missing, has the wrong type or a value that is not allowed; `field` names it."

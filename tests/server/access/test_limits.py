@@ -246,6 +246,19 @@ async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_ow
                 await two.hear("update", "run_finished")
 
 
+# blobs
+
+
+async def test_a_device_that_sends_blobs_keeps_nobody_out(tmp_path: Path) -> None:
+    blob = {"offset": 0, "data": "", "last": True}
+    async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
+        answers = [await one.ask("blob_put", {"blob_id": f"b{number}", **blob}) for number in range(200)]
+        assert {code_of(answer) for answer in answers} == {"blob_stored", "RESOURCE_LIMIT"}
+        async with server.client(server.token("two")) as two:
+            assert code_of(await two.ask("blob_put", {"blob_id": "theirs", **blob})) == "blob_stored"
+        assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
+
+
 # what is written about it
 
 

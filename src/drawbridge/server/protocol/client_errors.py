@@ -53,7 +53,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROJECT_NOT_FOUND": Kind("There is no project with this id."),
     "PROJECT_EXISTS": Kind("The directory is a project already."),
     "PROJECT_NESTING": Kind("A project can't lie inside another one, nor hold one."),
-    "RESOURCE_LIMIT": Kind("A limit of this server is reached: projects, queued prompts, blobs.", retryable=True),
+    "RESOURCE_LIMIT": Kind(
+        "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
+    ),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` says which."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),

@@ -306,6 +306,18 @@ async def test_where_no_proxy_is_trusted_nobody_can_pass_for_another(tmp_path: P
         assert (await status(server, ELSEWHERE, "wrong"))[0] == 429
 
 
+@pytest.mark.parametrize(("proxies", "warnings"), [([], 1), (["127.0.0.1"], 0)], ids=["not named", "named"])
+async def test_a_proxy_that_is_not_named_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, proxies: list[str], warnings: int
+) -> None:
+    caplog.set_level("WARNING", "drawbridge")
+    async with serving(tmp_path, proxies=proxies) as server:
+        for _ in range(2):
+            assert (await status(server, SOMEWHERE))[0] == 101
+    found = [record for record in caplog.records if "--trusted-proxy 127.0.0.1" in record.getMessage()]
+    assert len(found) == warnings
+
+
 # pages of other places
 
 

@@ -70,6 +70,7 @@ class Entrance:
         """What an address is told at the door, each reason once in a while."""
         self._here: Counter[str] = Counter()
         self._all = 0
+        self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
         """Why this request may not enter; None where nothing speaks against it."""
@@ -77,6 +78,7 @@ class Entrance:
         if refusal is not None:
             self._turn_away(head, "FOREIGN_REQUEST")
             return refusal
+        self._warn_of_proxy(head)
         refusal = self._crowded(head) if upgrade else self._over(self._requests, "requests", head)
         if refusal is not None:
             return refusal
@@ -152,6 +154,14 @@ class Entrance:
         elif refused.first:
             logger.warning("%s (%s) asks on and on for what it may not: no more is said of that for now", address, by)
             self.note("limited", what="denials", device=by, address=address)
+
+    def _warn_of_proxy(self, head: Head) -> None:
+        if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
+            self._warned_of_proxy = True
+            logger.warning(
+                "a proxy on this machine forwards requests: they are not limited by address. Name it with --trusted-proxy %s",
+                head.peer,
+            )
 
     def _turn_away(self, head: Head, code: str) -> None:
         """Into the log and the audit; a crowd that knocks on and on is one line."""

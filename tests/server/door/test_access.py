@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE, until
 from tests.wire.bytes_of import request
 
 
-async def status_of(server: Server, path: str = "/ws", **headers: str) -> int:
+async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:
     """How the handshake is answered."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -173,6 +173,16 @@ async def test_without_tokens_everybody_of_the_right_place_is_let_in(tmp_path: P
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://127.0.0.1", "http://localhost:1"])
 async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server: Server, origin: str) -> None:
     assert await status_of(server, Origin=origin, Authorization=f"Bearer {TOKEN}") == 403
+
+
+@pytest.mark.parametrize("place", ["/ws", "/"])
+@pytest.mark.parametrize("second", ["own", "https://evil.example"])
+async def test_an_origin_that_is_sent_twice_is_refused(server: Server, place: str, second: str) -> None:
+    """It is not known which of them the browser meant. Even both the same are nothing that a browser sends."""
+    own = f"http://127.0.0.1:{server.port}"
+    origins = [own, own if second == "own" else second]
+    for order in (origins, origins[::-1]):
+        assert await status_of(server, place, Origin=order, Authorization=f"Bearer {TOKEN}") == 403
 
 
 async def test_the_servers_own_page_is_let_in(server: Server) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import http.client
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import BadSetting, NotPrivate
@@ -95,6 +96,29 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
         assert stranger.close_code == 4401
     assert server.core.asked == []
     assert server.site.clients == {}
+
+
+async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
+    """Of one message of 200 kB; the server has read each before the next one is sent."""
+    for _ in range(10):
+        yield "x" * 20_000
+        await (await connection.ping())
+
+
+async def test_little_of_a_strangers_message_is_kept(server: Server) -> None:
+    async with connect(server.url, proxy=None) as stranger:
+        with pytest.raises(ConnectionClosed):
+            await stranger.send(pieces(stranger))
+        assert stranger.close_code == 1009
+    await until(lambda: not server.door.connections)
+
+
+async def test_the_token_lifts_that_limit(server: Server) -> None:
+    async with connect(server.url, proxy=None) as client:
+        await client.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+        assert '"auth"' in str(await client.recv())
+        await client.send(pieces(client))
+        assert '"JSON_PARSING"' in str(await client.recv())
 
 
 async def test_what_follows_a_wrong_token_is_not_heard(server: Server) -> None:

@@ -121,5 +121,5 @@ def _core_dumps() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_core_dumps")
-def test_a_crash_of_an_agent_leaves_no_image_of_its_memory() -> None:
-    assert kept("ulimit -Sc; ulimit -Hc; kill -QUIT $$") == (-signal.SIGQUIT, "0\n0\n")
+def test_a_crash_of_an_agent_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
+    assert kept(f"cd {tmp_path}; ulimit -Sc; ulimit -Hc; kill -QUIT $$") == (-signal.SIGQUIT, "0\n0\n")

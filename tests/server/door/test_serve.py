@@ -81,7 +81,8 @@ async def test_its_own_limits_of_a_message_hold(data: Path) -> None:
     """Of the server that people start: 1 MB, and text only."""
     async with serving(data, "--no-tls") as server:
         headers = {"Authorization": f"Bearer {server.token}"}
-        for message, code in [("x" * (MESSAGE_BYTES + 1), 1009), (b"{}", 1003)]:
+        wrong: list[tuple[str | bytes, int]] = [("x" * (MESSAGE_BYTES + 1), 1009), (b"{}", 1003)]
+        for message, code in wrong:
             async with connect(server.url, proxy=None, additional_headers=headers) as client:
                 await client.send(message)
                 with pytest.raises(ConnectionClosed):

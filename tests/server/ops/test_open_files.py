@@ -16,7 +16,7 @@ RUNS = 9
 async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
     for number in range(RUNS):
         (tmp_path / "work" / str(number)).mkdir(parents=True)
-    flags = ["--no-tls", "--allow", tmp_path / "work", "--max-runs", str(RUNS), "--warm", "0"]
+    flags: list[str | Path] = ["--no-tls", "--allow", tmp_path / "work", "--max-runs", str(RUNS), "--warm", "0"]
     async with serving(tmp_path / "data", *flags, command=LIMITED) as server, server.client() as client:
         projects = [await new_project(client, tmp_path / "work" / str(number)) for number in range(RUNS)]
         failures = [end for end in await ran(client, projects, "/slow 3") if end["outcome"] == "failed"]

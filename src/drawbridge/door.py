@@ -25,6 +25,9 @@ from drawbridge.site import WebSocket as WebSocket
 from drawbridge.wire.gate import Head
 from drawbridge.wire.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
 
+BACKLOG: Final = 512
+"""Connections that wait to be accepted. Where it is full a client tries again by itself, after seconds."""
+
 HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
 
@@ -74,7 +77,7 @@ class Door:
 
         if self._tls is None:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(connect, sock=self._listener, backlog=128)
+            self._server = await loop.create_server(connect, sock=self._listener, backlog=BACKLOG)
         else:
             self._server = Acceptor(
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.door import Door, Terms
+from drawbridge.door import BACKLOG, Door, Terms
 from drawbridge.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.private_files import make_private_directory
 from drawbridge.server import logs, metrics_port, upgrade
@@ -225,7 +225,7 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server(
-            address, family=family, backlog=128, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+            address, family=family, backlog=BACKLOG, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
         )
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()

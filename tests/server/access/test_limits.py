@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.acceptor import MOST, OF_ONE_ADDRESS, Acceptor
+from drawbridge.acceptor import MOST, Acceptor
 from drawbridge.server.access import entrance, pairing
 from drawbridge.server.access.access import Access, OwnNames
 from drawbridge.server.access.entrance import FAILURES, HANDSHAKES, REQUESTS, WRONG_CODES, Crowd
@@ -479,8 +479,8 @@ async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(t
         assert isinstance(acceptor, Acceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
-        crowd = [await silent(server, "127.0.0.3") for _ in range(OF_ONE_ADDRESS + 20)]
-        await until(lambda: acceptor.shaking == OF_ONE_ADDRESS + 1)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(MOST + 20)]
+        await until(lambda: acceptor.shaking == MOST)
         async with asyncio.timeout(PATIENCE):
             assert await loop.sock_recv(crowd[0], 1) == b"", "the oldest of the crowd gave way"
         with pytest.raises(TimeoutError):

@@ -22,7 +22,7 @@ RENEWALS = 5
 """How often each of the crowd connects again after the server has closed its connection."""
 
 TRIES = 5
-PROMPT_SECONDS = 3.0
+PROMPT_SECONDS = 5.0
 LITTLE = 10 * 1024 * 1024
 """Bytes of resident memory."""
 
@@ -58,14 +58,11 @@ HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
 
 
 @contextlib.asynccontextmanager
-async def crowd(server: Server, words: bytes) -> AsyncIterator[None]:
-    """Is complete when the block begins; each member that is cut off comes again while it runs."""
+async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
+    """Is complete when the block begins; each member that is cut off comes again while it runs, ``at_once`` of them."""
     address = urlsplit(server.url)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if server.tls else None
-    if tls is not None:
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     came: set[int] = set()
-    few = asyncio.Semaphore(8)  # the acceptor has a limit of its own for handshakes of one address
+    few = asyncio.Semaphore(at_once)
 
     async def come(number: int) -> None:
         for _ in range(1 + RENEWALS):
@@ -91,14 +88,20 @@ async def crowd(server: Server, words: bytes) -> AsyncIterator[None]:
         await asyncio.gather(*members, return_exceptions=True)
 
 
-async def check(tmp_path: Path, tls: bool, words: bytes, most: int) -> None:
-    """``most``: bytes that the server may grow by."""
+def trusting_all() -> ssl.SSLContext:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return tls
+
+
+async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
+    """``most``: bytes that the server may grow by. ``shaken`` false: ``words`` stand in the place of a TLS handshake."""
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
         async with server.client() as before:
             await before.ask("project_list")
         process = psutil.Process(server.process.pid)
         usual = process.memory_info().rss
-        async with crowd(server, words):
+        async with crowd(server, words, trusting_all() if tls and shaken else None, at_once=8 if shaken else CROWD):
             for _ in range(TRIES):
                 began = time.monotonic()
                 async with server.client() as owner:
@@ -111,6 +114,11 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int) -> None:
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_half_sent_requests_keep_nobody_out(tmp_path: Path, tls: bool, words: bytes) -> None:
     await check(tmp_path, tls, words, LITTLE)
+
+
+async def test_half_sent_tls_handshakes_keep_nobody_out(tmp_path: Path) -> None:
+    """From the owner's own address, and again as soon as one is cut off."""
+    await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
 
 
 @pytest.mark.thorough

@@ -129,13 +129,15 @@ class House:
         self.door = Door(self.site, self.listener, terms, tls)
         self._clients: list[Client] = []
 
-    async def client(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, limit=2**20))
+    async def client(self, source: str = "127.0.0.1") -> Client:
+        """``source``: the address that it comes from."""
+        opened = await asyncio.open_connection("127.0.0.1", self.port, limit=2**20, local_addr=(source, 0))
+        client = Client(*opened)
         self._clients.append(client)
         return client
 
-    async def raw(self, data: bytes) -> Client:
-        client = await self.client()
+    async def raw(self, data: bytes, source: str = "127.0.0.1") -> Client:
+        client = await self.client(source)
         client.send(data)
         return client
 

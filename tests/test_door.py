@@ -189,6 +189,103 @@ async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(hou
     await house.websocket()
 
 
+async def test_a_half_sent_body_gives_way(house: House) -> None:
+    house.door.terms = Terms(connections=4)
+    halves = [await house.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
+    await until(lambda: house.site.asked == 20)
+    newcomer = await house.websocket()
+    newcomer.send(text("hello"))
+    assert await newcomer.hear_text() == "hello"
+    await halves[0].rest()
+    assert len(house.door.connections) <= 4
+
+
+async def test_strangers_give_way_before_a_half_sent_body(house: House) -> None:
+    house.door.terms = Terms(connections=4)
+    uploading = await house.raw(plain("/echo", b"half")[:-2])
+    await until(lambda: house.site.asked)
+    for _ in range(20):
+        await house.raw(b"GET / HT")
+    uploading.send(b"lf")
+    assert (await uploading.head()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_crowd_at_one_address_cuts_off_its_own(house: House) -> None:
+    house.door.terms = Terms(connections=4)
+    first = await house.raw(handshake()[:-1], source="127.0.0.2")
+    for _ in range(20):
+        await house.raw(b"GET / HT")
+    first.send(handshake()[-1:])
+    assert (await first.head()).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_a_connection_that_does_not_end_gives_way(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused request, whose peer does not close its half; a WebSocket, whose peer does not answer the close."""
+    monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
+    house.door.terms = Terms(connections=2)
+    closing = [await house.websocket(), await house.websocket()]
+    for peer in house.site.peers:
+        peer.websocket.close()
+    assert await closing[0].hear_close() == 1000
+    await house.websocket()
+
+
+async def test_few_may_wait_although_many_are_let_in(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
+    house.door.terms = Terms(connections=100, waiting=4)
+    friends = [await house.websocket() for _ in range(10)]
+    for _ in range(20):
+        await house.raw(b"GET / HT")
+    await until(lambda: len(house.door.connections) == 14)
+    friends[0].send(text("hello"))
+    assert await friends[0].hear_text() == "hello"
+
+
+async def test_clients_that_come_in_one_moment_are_not_a_crowd(house: House) -> None:
+    house.door.terms = Terms(connections=100, waiting=4)
+    clients = await asyncio.gather(*(house.raw(handshake()) for _ in range(60)))
+    for client in clients:
+        assert (await client.head()).startswith(b"HTTP/1.1 101 ")
+
+
+# bodies
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "field", ["Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"]
+)
+async def test_a_body_of_get_or_head_is_refused_unread(house: House, method: str, field: str) -> None:
+    """Before any of it has come, also with the token: nothing here reads one."""
+    client = await house.raw(
+        f"{method} /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{field}\r\n\r\n".encode()
+    )
+    assert await client.status() == 400
+    assert house.site.exchanges == []
+
+
+async def test_a_get_that_announces_an_empty_body_is_served(house: House) -> None:
+    client = await house.raw(plain("/echo").replace(b"POST", b"GET"))
+    assert (await client.head()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_two_lengths_of_one_request_are_refused(house: House, order: int) -> None:
+    """One server behind another could take the rest of the body for a request."""
+    fields = "\r\n".join(["Content-Length: 5", "Transfer-Encoding: chunked"][::order])
+    head = f"POST /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{fields}\r\n\r\n"
+    client = await house.raw(head.encode() + b"0\r\n\r\nGET /")
+    assert await client.status() == 400
+    assert house.site.asked == 0
+
+
+async def test_a_chunked_body_of_http_1_0_is_refused(house: House) -> None:
+    data = plain("/echo").replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    client = await house.raw(data + b"0\r\n\r\n")
+    assert await client.status() == 400
+    assert house.site.asked == 0
+
+
 # messages
 
 
@@ -230,6 +327,26 @@ async def test_a_broken_frame_ends_that_connection_with_its_code_and_no_other(
     await until(lambda: house.site.peers[1].ends == [code])
     other.send(text("unharmed"))
     assert await other.hear_text() == "unharmed"
+
+
+async def test_an_unfinished_message_over_its_limit_ends_with_1009(house: House) -> None:
+    client = await house.websocket()
+    house.site.peers[0].websocket.limit_unfinished(1_000)
+    client.send(text("x" * 900, fin=False) + ping(b"1"))
+    assert bytes((await client.hear()).data) == b"1"
+    client.send(more("x" * 900, fin=False))
+    assert await client.hear_close() == 1009
+    assert await client.rest() == b""
+
+
+async def test_a_limit_that_is_lifted_binds_no_more(house: House) -> None:
+    client = await house.websocket()
+    websocket = house.site.peers[0].websocket
+    websocket.limit_unfinished(1_000)
+    websocket.limit_unfinished(None)
+    client.send(text("x" * 9_000, fin=False))
+    client.send(more("y"))
+    assert await client.hear_text() == "x" * 9_000 + "y"
 
 
 # slow readers

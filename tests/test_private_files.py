@@ -35,8 +35,16 @@ def _generous_umask() -> Iterator[None]:
 
 def test_a_directory_is_made_for_us_alone_with_all_that_is_missing_above_it(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b" / "ide"
-    make_private_directory(str(directory))
-    assert mode(directory) == 0o700
+    make_private_directory(f"{directory}/")
+    for made in (directory, directory.parent, directory.parent.parent):
+        assert mode(made) == 0o700, made
+
+
+def test_a_directory_that_is_there_keeps_its_mode_above_ours(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a").chmod(0o755)
+    make_private_directory(str(tmp_path / "a" / "ide"))
+    assert mode(tmp_path / "a") == 0o755
 
 
 @pytest.mark.parametrize("found", [0o755, 0o777, 0o750, 0o701])

@@ -11,19 +11,28 @@ import contextlib
 import errno
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import Final
+from typing import Final, NamedTuple
 
-MOST: Final = 128
-"""Handshakes at once; the oldest gives way. Those of honest peers take milliseconds."""
+MOST: Final = 64
+"""Handshakes at once. Those of honest peers take milliseconds, and as long as the network needs for two messages."""
 
-OF_ONE_ADDRESS: Final = 32
+GRACE_SECONDS: Final = 0.25
+"""That a handshake may take in any case, as long as others of its address are the ones that want its place."""
 
 BREATH_SECONDS: Final = 0.1
 """After the system had no descriptor left."""
 
 logger = logging.getLogger("drawbridge.door")
+
+
+class _Shaking(NamedTuple):
+    """Where a handshake that is under way comes from, and since when."""
+
+    address: str
+    since: float
 
 
 class Acceptor:
@@ -44,7 +53,7 @@ class Acceptor:
         self._tls = tls
         self._connect = connect
         self._seconds = shaking, closing
-        self._shaking: dict[asyncio.Task[None], str] = {}
+        self._shaking: dict[asyncio.Task[None], _Shaking] = {}
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     @property
@@ -67,21 +76,33 @@ class Acceptor:
                     logger.error("no connection can be accepted: %s", error.strerror)
                 await asyncio.sleep(BREATH_SECONDS)
                 continue
-            self._make_room(address[0])
+            try:
+                await self._make_room(address[0])
+            except BaseException:
+                peer.close()
+                raise
             task = loop.create_task(self._shake_hands(peer))
-            self._shaking[task] = address[0]
+            self._shaking[task] = _Shaking(address[0], loop.time())
             task.add_done_callback(self._shaken)
 
     def _shaken(self, task: asyncio.Task[None]) -> None:
         self._shaking.pop(task, None)
 
-    def _make_room(self, address: str) -> None:
-        """The oldest gives way: of this address, where it has its share, else of all."""
-        there = [task for task, other in self._shaking.items() if other == address]
-        if len(there) >= OF_ONE_ADDRESS or len(self._shaking) >= MOST:
-            oldest = there[0] if len(there) >= OF_ONE_ADDRESS else next(iter(self._shaking))
-            del self._shaking[oldest]
-            oldest.cancel()
+    async def _make_room(self, address: str) -> None:
+        """The oldest handshake of the address that has the most of them gives way. Who comes from there waits until that one
+        has had its time: else a crowd that comes again and again would leave no time to any other client at its address.
+        """
+        loop = asyncio.get_running_loop()
+        while len(self._shaking) >= MOST:
+            crowds = Counter(one.address for one in self._shaking.values())
+            oldest = max(self._shaking, key=lambda task: crowds[self._shaking[task].address])
+            found = self._shaking[oldest]
+            left = GRACE_SECONDS - (loop.time() - found.since)
+            if left > 0 and found.address == address:
+                await asyncio.wait([oldest], timeout=left)
+            else:
+                del self._shaking[oldest]
+                oldest.cancel()
 
     async def _shake_hands(self, peer: socket.socket) -> None:
         peer.setblocking(False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from ssl import SSLContext
 from typing import Final, cast
@@ -25,8 +25,16 @@ from drawbridge.site import WebSocket as WebSocket
 from drawbridge.wire.gate import Head
 from drawbridge.wire.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
 
+BACKLOG: Final = 512
+"""Connections that wait to be accepted. Where it is full a client tries again by itself, after seconds."""
+
 HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
+
+GRACE_SECONDS: Final = 0.1
+"""That a connection may wait for its peer in any case, unless all places are taken: clients that connect again in the same
+moment, after the server was restarted, are not a crowd.
+"""
 
 BODY_SECONDS: Final = 60.0
 """From the head to the end of the body, for a request that was let in."""
@@ -69,7 +77,7 @@ class Door:
 
         if self._tls is None:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(connect, sock=self._listener, backlog=128)
+            self._server = await loop.create_server(connect, sock=self._listener, backlog=BACKLOG)
         else:
             self._server = Acceptor(
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
@@ -94,19 +102,36 @@ class Door:
             await asyncio.wait([connection.lost for connection in left])
 
     def make_room(self) -> bool:
-        """For one connection more. False: all places are taken by peers that were let in and have something to say."""
-        limit = self.terms.connections
-        if len(self.connections) < limit:
-            return True
-        idle = next((connection for connection in self.connections if connection.is_idle), None)
+        """For one more connection. False: all of them are open WebSockets, or requests that we are answering."""
+        waiting = [connection for connection in self.connections if connection.waits_for_peer]
+        if len(self.connections) >= self.terms.connections:
+            self._report("refused one" if not waiting else "cut one")
+            if not waiting:
+                return False
+            self._cut_one_of(waiting)
+        now = asyncio.get_running_loop().time()
+        slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]
+        while slow and len(waiting) >= self.terms.waiting:
+            cut = self._cut_one_of(slow)
+            waiting.remove(cut)
+        return True
+
+    def _cut_one_of(self, waiting: list[_Connection]) -> _Connection:
+        """Those that were let in come last. Of the others, the oldest of the address that has the most of them: a crowd at
+        one address cuts off its own.
+        """
+        crowds = Counter(connection.address for connection in waiting)
+        cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.address]))
+        waiting.remove(cut)
+        self.connections.pop(cut, None)
+        cut.abort()
+        return cut
+
+    def _report(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._told >= TOLD_SECONDS:
             self._told = now
-            logger.warning("%d connections are open: %s", limit, "refused one" if idle is None else "cut one")
-        if idle is not None:
-            del self.connections[idle]
-            idle.abort()
-        return idle is not None
+            logger.warning("%d connections are open: %s", self.terms.connections, what)
 
     def _ping_in(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -136,6 +161,7 @@ class _Connection(asyncio.Protocol):
         self.send_framed: Callable[[bytes], None] = _dropped
         """The transport's own ``write`` while the WebSocket is open: the way of most bytes of a broadcast."""
         self.address = ""
+        self.made_at = asyncio.get_running_loop().time()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.congested = False
 
@@ -173,6 +199,8 @@ class _Connection(asyncio.Protocol):
         self._door.connections.pop(self, None)
         self._stop_timer()
         self._handle(self._http.receive(b""))
+        # With no cycle left its buffers are freed now, and not when the garbage collector comes by.
+        self._transport, self._drained, self.send_framed = None, _nothing, _dropped
         if not self.lost.done():
             self.lost.set_result(None)
 
@@ -200,15 +228,24 @@ class _Connection(asyncio.Protocol):
             transport.resume_reading()
 
     @property
-    def is_idle(self) -> bool:
-        """It was not let in yet, or all it asked for is answered."""
-        return self._http.is_idle
+    def waits_for_peer(self) -> bool:
+        """The next step is the peer's, which may never take it."""
+        return self._http.waits_for_peer
+
+    @property
+    def takes_body(self) -> bool:
+        """It was let in and sends the body of its request."""
+        return self._http.takes_body
 
     # WebSocket
 
     def send(self, data: bytes) -> None:
         self._http.send_text(data)
         self._flush()
+
+    def limit_unfinished(self, size: int | None) -> None:
+        if self._http.websocket is not None:
+            self._http.websocket.unfinished_limit = size
 
     def ping_or_cut(self) -> None:
         """Since the last time the peer has said something, or taken some of what waits for it: else it is gone."""

@@ -19,12 +19,12 @@ PRIVATE_FILE = 0o600
 
 
 def make_private_directory(path: str) -> None:
-    """Make ``path`` (and what is missing above it) and take everyone else's access to it away.
+    """Make ``path`` and what is missing above it, all 0700, and take everyone else's access to ``path`` away.
 
     Raises ``NotPrivate`` when it can't be made, is no directory, or belongs to another user.
     """
     try:
-        os.makedirs(path, PRIVATE_DIRECTORY, exist_ok=True)
+        _make_missing(path)
         found = os.stat(path)
         if found.st_uid != os.getuid():
             raise NotPrivate(
@@ -34,6 +34,19 @@ def make_private_directory(path: str) -> None:
             os.chmod(path, PRIVATE_DIRECTORY)
     except OSError as error:
         raise NotPrivate(f"{path} can't be made a private directory: {_why(error)}. Nothing was written.") from None
+
+
+def _make_missing(path: str) -> None:
+    """As ``os.makedirs``, which gives its mode to the last directory only and leaves the others to the umask."""
+    if not os.path.isdir(path):
+        parent = os.path.dirname(path.rstrip("/"))
+        if parent and not os.path.exists(parent):
+            _make_missing(parent)
+        try:
+            os.mkdir(path, PRIVATE_DIRECTORY)
+        except FileExistsError:
+            if not os.path.isdir(path):  # else another process was faster
+                raise
 
 
 def write_private(path: str, data: bytes) -> None:

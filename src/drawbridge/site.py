@@ -15,7 +15,10 @@ class Terms(Struct, frozen=True):
     """What a job wants of its door; as they are, they are the bridge's."""
 
     connections: int = 64
-    """At once, far above what one person's agents need. Idle ones give way, the oldest first."""
+    """At once, far above what one person's agents need. Those that wait for their peer give way."""
+
+    waiting: int = 64
+    """Of these, at once, that wait for their peer: for the rest of a request, a next one, the end of a close."""
 
     message_bytes: int = MESSAGE_LIMIT
     """Of one message or body of a peer; a longer message ends its WebSocket with 1009."""
@@ -58,6 +61,13 @@ class WebSocket(Protocol):
 
     def hold_reading(self, hold: bool) -> None:
         """While ``hold`` is on, nothing more is read from the peer."""
+        ...
+
+    def limit_unfinished(self, size: int | None) -> None:
+        """A message of which more than ``size`` bytes have come, and not the end, ends the WebSocket with 1009.
+
+        For peers that have not shown their token yet. None: the limit is ``Terms.message_bytes`` again.
+        """
         ...
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard import after
+from drawbridge.guard import after, state
 
 from . import editors
 from .conftest import Guard
@@ -26,11 +26,11 @@ def context(answer: dict[str, Any]) -> str:
 def test_after_an_edit_every_editor_reads_that_file_anew(guard: Guard) -> None:
     asked = [guard.neovim({A: {}}, pid=1), guard.neovim({}, pid=2), guard.vscode({A: {}}, pid=3)]
     assert guard.say(edited()) == {}
-    state = os.environ["XDG_STATE_HOME"]
+    place = os.environ["XDG_STATE_HOME"]
     for editor in asked:
-        assert editor.params_of("refresh_buffer") == [{"file_path": A, "backups": f"{state}/drawbridge/guard/copies"}]
+        assert editor.params_of("refresh_buffer") == [{"file_path": A, "backups": f"{place}/drawbridge/guard/copies"}]
         assert editor.told == []
-    copies = Path(state, "drawbridge", "guard", "copies")
+    copies = Path(place, "drawbridge", "guard", "copies")
     assert copies.stat().st_mode & 0o777 == 0o700
     assert guard.log == []
 
@@ -323,3 +323,15 @@ def test_a_command_is_asked_about_whatever_is_merged(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     asked = guard.say(bash("rm a.py"), answer="merge")
     assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"
+
+
+def test_directories_above_the_copies_are_private_too(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = Path(state.directory({b"HOME": os.fsencode(tmp_path)}, "guard", "copies"))
+        assert os.umask(0) == 0, "the umask is as it was"
+    finally:
+        os.umask(before)
+    while made != tmp_path:
+        assert made.stat().st_mode & 0o777 == 0o700, made
+        made = made.parent

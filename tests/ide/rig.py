@@ -47,6 +47,9 @@ class FakeWebSocket:
     def send_framed(self, data: bytes) -> None:
         raise AssertionError("what agents are told is told to one of them")
 
+    def limit_unfinished(self, size: int | None) -> None:
+        pass
+
     def hold_reading(self, hold: bool) -> None:
         raise AssertionError("agents are always listened to")
 

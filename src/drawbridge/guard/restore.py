@@ -79,7 +79,7 @@ def _copy(source: str, target: str) -> None:
     with open(source, "rb") as file:
         data = file.read()
     if not os.path.exists(target):
-        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+        state.make_directory(os.path.dirname(target))
     opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(opened, "wb") as written:
         written.write(data)

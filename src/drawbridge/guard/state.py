@@ -26,12 +26,21 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")
     ours = os.path.join(base, "drawbridge")
-    os.makedirs(ours, 0o700, exist_ok=True)
+    make_directory(ours)
     if os.stat(ours).st_uid != os.geteuid():
         raise PermissionError(f"{ours} belongs to another user")
     path = os.path.join(ours, *names)
-    os.makedirs(path, 0o700, exist_ok=True)
+    make_directory(path)
     return path
+
+
+def make_directory(path: str) -> None:
+    """And what is missing above it, all 0700: ``os.makedirs`` leaves the directories above to the umask."""
+    before = os.umask(0o077)  # of the whole process; the guard has one thread
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+    finally:
+        os.umask(before)
 
 
 def log(settings: Mapping[str, Any], environ: Mapping[bytes, bytes], text: str) -> None:

@@ -77,6 +77,7 @@ class ClaudeClients:
     def opened(self, head: Head, websocket: WebSocket) -> _Stranger | ClaudeClient:
         if self._gate.check(head) is not None:
             logger.warning("refused a request: %s", BAD_TOKEN.reason)
+            websocket.limit_unfinished(0)
             websocket.close(1008, "Unauthorized")
             return _Stranger()
         if self._single_client:

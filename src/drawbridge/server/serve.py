@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.door import Door, Terms
+from drawbridge.door import BACKLOG, Door, Terms
 from drawbridge.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.private_files import make_private_directory
 from drawbridge.server import logs, metrics_port, upgrade
@@ -44,6 +44,9 @@ RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 64
 """Beside those of clients: who has not said yet what it wants, and who asks for /health."""
+
+WAITING_CONNECTIONS: Final = 32
+"""Of all: with an unfinished request, or none. Over TLS each may cost 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -134,6 +137,7 @@ def terms(clients: int) -> Terms:
     """Of the door of a server with so many clients."""
     return Terms(
         connections=clients + SPARE_CONNECTIONS,
+        waiting=WAITING_CONNECTIONS,
         message_bytes=messages.MESSAGE_BYTES,
         binary_as_text=False,
         congested_bytes=64 * 1024,
@@ -224,7 +228,7 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server(
-            address, family=family, backlog=128, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+            address, family=family, backlog=BACKLOG, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
         )
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()

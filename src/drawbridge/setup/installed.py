@@ -81,6 +81,7 @@ path = {log_file!r} or base + "/drawbridge/guard.log"
 try:
     os.write(2, f"{{said}}\\n".encode(errors="replace"))
     if b'"drawbridge-info"' not in given:  # who looks whether this runs has found out
+        os.umask(0o077)
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
         line = f"{{time.strftime('%Y-%m-%d %H:%M:%S')}} {agent}: failed ({fail}): {{said}}\\n"

@@ -59,6 +59,8 @@ class HttpConnection:
         self._asked: Asked | None = None
         self._bodyless = False
         self._body: bytearray | None = None
+        self._whole = False
+        """A request is complete and not answered to the end yet."""
         self._out: list[bytes] = []
         self._finished = False
         self.websocket: WebSocketConnection | None = None
@@ -72,9 +74,16 @@ class HttpConnection:
         return self.websocket is not None
 
     @property
-    def is_idle(self) -> bool:
-        """No whole head has come since the last request was answered."""
-        return self._asked is None and self._http.their_state is h11.IDLE
+    def waits_for_peer(self) -> bool:
+        """The next step is the peer's: the rest of a head or body, a next request, or its half of a close."""
+        if self.websocket is not None:
+            return not self.websocket.is_open
+        return self._finished or not self._whole
+
+    @property
+    def takes_body(self) -> bool:
+        """A request was let in, and its body is not complete yet."""
+        return self._body is not None and not self._whole
 
     def receive(self, data: bytes) -> Sequence[Event]:
         """Take bytes from the network; b"" is its end."""
@@ -84,7 +93,7 @@ class HttpConnection:
             return []
         if not data and self._asked is not None:
             # Half-closed connections are no use to any peer of ours: who stops sending has gone.
-            self._finished = True
+            self._finish()
             return [HungUp()]
         try:
             self._http.receive_data(data)
@@ -102,7 +111,7 @@ class HttpConnection:
     def respond(self, status: int, text: str, headers: Fields = ()) -> None:
         """A short plain answer; the connection ends after it."""
         self._send_response(status, f"{text}\n".encode(), [("Connection", "close"), *headers])
-        self._finished = True
+        self._finish()
 
     def refuse(self, refusal: Refusal) -> None:
         headers = [] if refusal.retry_after is None else [("Retry-After", str(refusal.retry_after))]
@@ -125,14 +134,19 @@ class HttpConnection:
             self.respond(answer.status, answer.reason, answer.headers)
             return []
         reason = b"Switching Protocols"
-        self._http_send(h11.InformationalResponse(status_code=101, headers=list(answer.headers), reason=reason))
-        self.websocket = WebSocketConnection(self._message_limit, binary_as_text=self._binary_as_text)
         behind = self._http.trailing_data[0]
+        self._http_send(h11.InformationalResponse(status_code=101, headers=list(answer.headers), reason=reason))
+        self._forget_unread()
+        self.websocket = WebSocketConnection(self._message_limit, binary_as_text=self._binary_as_text)
         return self.websocket.receive(behind) if behind else []
 
     def read_body(self) -> Sequence[Event]:
         """Let the request in; its ``Body`` comes now or later."""
         assert self._asked is not None, "nobody asked for anything"
+        method = self._asked.head.method
+        if method in ("GET", "HEAD") and not self._bodyless:
+            self.respond(400, f"A {method} request must not have a body.")
+            return []
         if int(self._asked.head.one("content-length") or 0) > self._message_limit:
             self._refuse_length()
             return []
@@ -193,13 +207,14 @@ class HttpConnection:
                     self._refuse_length()
                     return []
             elif isinstance(event, h11.EndOfMessage) and self._body is not None and self._asked is not None:
+                self._whole = True
                 return [Body(self._asked.head, bytes(self._body))]
             elif event is h11.NEED_DATA:
                 return []
             elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
                 return []  # a next request waits for the answer to this one; nobody may send far ahead
             else:
-                self._finished = True
+                self._finish()
                 return [HungUp()] if self._body is not None else []
 
     def _ask(self, request: h11.Request) -> Sequence[Event]:
@@ -212,6 +227,10 @@ class HttpConnection:
             (name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")) for name, value in fields
         )
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
+        if head.all("transfer-encoding") and (head.all("content-length") or request.http_version != b"1.1"):
+            # RFC 9112, 6.1: whoever is in between may have read another end of this request than we would.
+            self.respond(400, "The length of this request is ambiguous: send Content-Length or Transfer-Encoding.")
+            return []
         wants = "upgrade" in (token.lower() for token in head.tokens("connection"))
         offers = "websocket" in (token.lower() for token in head.tokens("upgrade"))
         self._asked = Asked(head, wants and offers)
@@ -226,13 +245,23 @@ class HttpConnection:
     def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.respond(error.error_status_hint or 400, "This is no valid HTTP request.")
-        self._finished = True
+        self._finish()
         return [HungUp()] if self._body is not None else []
+
+    def _finish(self) -> None:
+        """Nothing more is read."""
+        self._finished = True
+        self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        """h11 would keep what it has received, up to 256 kB, as long as the connection lasts."""
+        self._http = h11.Connection(h11.SERVER)
 
     def _next_request(self) -> Sequence[Event]:
         self._asked = self._body = None
+        self._whole = False
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
-            self._finished = True
+            self._finish()
             return []
         self._http.start_next_cycle()
         try:

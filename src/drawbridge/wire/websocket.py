@@ -84,6 +84,8 @@ class WebSocketConnection:
         self._not_text = False
         self._out: list[bytes] = []
         self.finished = False
+        self.unfinished_limit: int | None = None
+        """Bytes of a message that may be kept while its end has not come; None: as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
         """Take bytes from the network; b"" is its end."""
@@ -106,6 +108,9 @@ class WebSocketConnection:
             self._parts += frame.data
             if frame.fin and not self._finish_message(events):
                 break
+        # Not where a message has come in the same bytes: what it says may lift the limit.
+        if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
+            self._refuse(1009, "the message is too large")
         self._flush()
         ended = not data or frames.close_rcvd is not None or frames.parser_exc is not None or self._not_text
         if ended:
@@ -150,10 +155,18 @@ class WebSocketConnection:
             return False
         return True
 
+    @property
+    def _unfinished(self) -> int:
+        return len(self._parts) + len(self._frames.reader.buffer)
+
     def _refuse(self, code: int, reason: str) -> None:
         self._not_text = True
         if self._frames.state is OPEN:
             self._frames.fail(code, reason)
+        else:
+            self.finished = True
+        self._parts = bytearray()
+        self._frames.reader.discard()
 
     def _flush(self) -> None:
         for data in self._frames.data_to_send():

@@ -21,10 +21,18 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.acceptor import MOST, OF_ONE_ADDRESS, Acceptor
+from drawbridge.acceptor import MOST, Acceptor
 from drawbridge.server.access import entrance, pairing
 from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.entrance import ALL_WRONG_CODES, FAILURES, HANDSHAKES, WRONG_CODES, Crowd, Entrance
+from drawbridge.server.access.entrance import (
+    ALL_WRONG_CODES,
+    FAILURES,
+    HANDSHAKES,
+    REQUESTS,
+    WRONG_CODES,
+    Crowd,
+    Entrance,
+)
 from drawbridge.server.access.rate_limits import Buckets, place
 from drawbridge.server.access.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
@@ -192,6 +200,29 @@ async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, c
     assert (await status(server, SOMEWHERE))[0] == 101
 
 
+async def test_plain_requests_of_one_address_are_limited(server: Server, clock: Clock) -> None:
+    async def get(address: str, times: int) -> set[int]:
+        def ask() -> set[int]:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+            seen = set()
+            for _ in range(times):
+                connection.request("GET", "/health", headers={"X-Forwarded-For": address})
+                answer = connection.getresponse()
+                answer.read()
+                seen.add(answer.status)
+            connection.close()
+            return seen
+
+        return await asyncio.to_thread(ask)
+
+    assert await get(SOMEWHERE, REQUESTS[0]) == {200}
+    assert await get(SOMEWHERE, 1) == {429}
+    assert await get(ELSEWHERE, 1) == {200}
+    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "this machine's own are not counted"
+    clock.time += 1
+    assert await get(SOMEWHERE, 1) == {200}
+
+
 @contextlib.asynccontextmanager
 async def many(server: Server, *addresses: str) -> AsyncIterator[list[ClientConnection]]:
     async with contextlib.AsyncExitStack() as stack:
@@ -254,6 +285,19 @@ async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_ow
                 await two.hear("update", "run_finished")
 
 
+# blobs
+
+
+async def test_a_device_that_sends_blobs_keeps_nobody_out(tmp_path: Path) -> None:
+    blob = {"offset": 0, "data": "", "last": True}
+    async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
+        answers = [await one.ask("blob_put", {"blob_id": f"b{number}", **blob}) for number in range(200)]
+        assert {code_of(answer) for answer in answers} == {"blob_stored", "RESOURCE_LIMIT"}
+        async with server.client(server.token("two")) as two:
+            assert code_of(await two.ask("blob_put", {"blob_id": "theirs", **blob})) == "blob_stored"
+        assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
+
+
 # what is written about it
 
 
@@ -299,6 +343,18 @@ async def test_where_no_proxy_is_trusted_nobody_can_pass_for_another(tmp_path: P
         for number in range(FAILURES[0]):
             assert (await status(server, f"198.51.100.{number}", "wrong"))[0] == 401
         assert (await status(server, ELSEWHERE, "wrong"))[0] == 429
+
+
+@pytest.mark.parametrize(("proxies", "warnings"), [([], 1), (["127.0.0.1"], 0)], ids=["not named", "named"])
+async def test_a_proxy_that_is_not_named_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, proxies: list[str], warnings: int
+) -> None:
+    caplog.set_level("WARNING", "drawbridge")
+    async with serving(tmp_path, proxies=proxies) as server:
+        for _ in range(2):
+            assert (await status(server, SOMEWHERE))[0] == 101
+    found = [record for record in caplog.records if "--trusted-proxy 127.0.0.1" in record.getMessage()]
+    assert len(found) == warnings
 
 
 # pages of other places
@@ -462,8 +518,8 @@ async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(t
         assert isinstance(acceptor, Acceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
-        crowd = [await silent(server, "127.0.0.3") for _ in range(OF_ONE_ADDRESS + 20)]
-        await until(lambda: acceptor.shaking == OF_ONE_ADDRESS + 1)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(MOST + 20)]
+        await until(lambda: acceptor.shaking == MOST)
         async with asyncio.timeout(PATIENCE):
             assert await loop.sock_recv(crowd[0], 1) == b"", "the oldest of the crowd gave way"
         with pytest.raises(TimeoutError):

@@ -107,6 +107,24 @@ async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_p
         later.ends()
 
 
+@pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
+async def test_a_name_that_is_not_a_models_is_refused_at_once(tmp_path: Path, model: str) -> None:
+    """And not by the next run: a command line would read some of them as an option."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "set_model", project, model=model)
+        assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.model")
+        for option in ("model", "fallback_model"):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, "execute", project, prompt="x", options={option: f"-{model}"})
+            assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.options.{option}")
+        process = await server.running(phone, project)
+        assert process.launch.options.model is None
+        process.ends()
+
+
 async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import http.client
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.errors import BadSetting, NotPrivate
@@ -22,7 +23,7 @@ from tests.waiting import PATIENCE, until
 from tests.wire.bytes_of import request
 
 
-async def status_of(server: Server, path: str = "/ws", **headers: str) -> int:
+async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:
     """How the handshake is answered."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -95,6 +96,29 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
         assert stranger.close_code == 4401
     assert server.core.asked == []
     assert server.site.clients == {}
+
+
+async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
+    """Of one message of 200 kB; the server has read each before the next one is sent."""
+    for _ in range(10):
+        yield "x" * 20_000
+        await (await connection.ping())
+
+
+async def test_little_of_a_strangers_message_is_kept(server: Server) -> None:
+    async with connect(server.url, proxy=None) as stranger:
+        with pytest.raises(ConnectionClosed):
+            await stranger.send(pieces(stranger))
+        assert stranger.close_code == 1009
+    await until(lambda: not server.door.connections)
+
+
+async def test_the_token_lifts_that_limit(server: Server) -> None:
+    async with connect(server.url, proxy=None) as client:
+        await client.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+        assert '"auth"' in str(await client.recv())
+        await client.send(pieces(client))
+        assert '"JSON_PARSING"' in str(await client.recv())
 
 
 async def test_what_follows_a_wrong_token_is_not_heard(server: Server) -> None:
@@ -173,6 +197,16 @@ async def test_without_tokens_everybody_of_the_right_place_is_let_in(tmp_path: P
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://127.0.0.1", "http://localhost:1"])
 async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server: Server, origin: str) -> None:
     assert await status_of(server, Origin=origin, Authorization=f"Bearer {TOKEN}") == 403
+
+
+@pytest.mark.parametrize("place", ["/ws", "/"])
+@pytest.mark.parametrize("second", ["own", "https://evil.example"])
+async def test_an_origin_that_is_sent_twice_is_refused(server: Server, place: str, second: str) -> None:
+    """It is not known which of them the browser meant. Even both the same are nothing that a browser sends."""
+    own = f"http://127.0.0.1:{server.port}"
+    origins = [own, own if second == "own" else second]
+    for order in (origins, origins[::-1]):
+        assert await status_of(server, place, Origin=order, Authorization=f"Bearer {TOKEN}") == 403
 
 
 async def test_the_servers_own_page_is_let_in(server: Server) -> None:

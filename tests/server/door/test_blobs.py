@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -117,6 +120,37 @@ def test_size_and_number_are_bounded_and_what_is_there_stays(blobs: Blobs, monke
     assert code_of(blobs, "d", 0, b"", True) == "RESOURCE_LIMIT"
     assert len(blobs.take("a")) == BLOB_BYTES
     assert len(blobs.take("b")) == 10
+
+
+@pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
+def test_no_device_uses_up_the_room_of_others(blobs: Blobs, size: int) -> None:
+    """Neither does one keep another out, nor do all of them keep out the owner."""
+
+    def fill(device: str | None) -> int:
+        for number in count():
+            with contextlib.suppress(ClientError):
+                blobs.put(uuid4().hex, 0, bytes(size), True, device)
+                continue
+            return number
+        raise AssertionError
+
+    most = min(blobs_module.MOST, blobs_module.ALTOGETHER // (size or 1))
+    assert fill("one") == most // 2
+    assert fill("one") == 0
+    assert fill("two") == most * 3 // 4 - most // 2
+    assert fill("three") == 0
+    assert fill(None) == most - most * 3 // 4
+
+
+def test_a_piece_counts_for_the_device_that_sends_it(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can make another's blob grow at the other's cost."""
+    monkeypatch.setattr(blobs_module, "MOST", 4)
+    blobs.put("a", 0, b"x", False)
+    blobs.put("b", 0, b"x", False)
+    for blob_id in ("a", "b"):
+        blobs.put(blob_id, 1, b"y", False, "one")
+    assert code_of(blobs, "c", 0, b"x", True, "one") == "RESOURCE_LIMIT"
+    blobs.put("c", 0, b"x", True)
 
 
 def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(

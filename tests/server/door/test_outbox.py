@@ -42,6 +42,9 @@ class Socket:
     def close(self, code: int = 1000, reason: str = "") -> None:
         raise AssertionError("closing is the client's")
 
+    def limit_unfinished(self, size: int | None) -> None:
+        pass
+
     def hold_reading(self, hold: bool) -> None:
         raise AssertionError("reading is the client's")
 

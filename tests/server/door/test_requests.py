@@ -204,6 +204,7 @@ WRONG = [
         "data.decision",
     ),
     ('{"type":"blob_put","data":{"blob_id":"../x","offset":0,"data":""}}', "VALIDATION_FAILED", "data.blob_id"),
+    ('{"type":"blob_put","data":{"blob_id":"a\\n","offset":0,"data":""}}', "VALIDATION_FAILED", "data.blob_id"),
     ('{"type":"blob_put","data":{"blob_id":"x","offset":0,"data":"?"}}', "VALIDATION_FAILED", "data.data"),
 ]  # fmt: skip
 
@@ -235,6 +236,32 @@ async def test_a_wrong_request_keeps_its_id_where_that_can_be_read(server: Serve
     )
     assert [answer.get("request_id") for answer in answers] == ["a", "b", "c", None]
     assert [answer["data"].get("request_id") for answer in answers] == ["a", "b", "c", None]
+
+
+UNREADABLE = {
+    "half a surrogate pair": '{"type":"execute","project_id":"p","data":{"prompt":"x \\ud83d"},"request_id":"a"}',
+    "the other half": '{"request_id":"a","type":"execute","project_id":"p","data":{"prompt":"\\ude00 x"}}',
+    "in a name": '{"type":"execute","project_id":"p","data":{"\\ud800":1},"request_id":"a"}',
+    "in the project": '{"type":"execute","project_id":"\\udfff","data":{"prompt":"x"},"request_id":"a"}',
+    "a line break": '{"type":"execute","project_id":"p","data":{"prompt":"x\ny"},"request_id":"a"}',
+    "in the type": '{"type":"\\ud800","request_id":"a"}',
+}
+
+
+@pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE)
+async def test_a_request_with_unreadable_text_keeps_its_id(server: Server, message: str) -> None:
+    """Its client waits for an answer to just this request."""
+    [answer] = await raw(server, message)
+    assert (answer["type"], answer["data"]["code"]) == ("error", "JSON_PARSING")
+    assert answer["request_id"] == answer["data"]["request_id"] == "a"
+    assert [type(command) for command in server.core.asked] == [say.ProjectList]
+
+
+@pytest.mark.parametrize("request_id", ['"\\ud800"', '""', "[]", "7", "1" * 9_000], ids=lambda value: value[:10])
+async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, request_id: str) -> None:
+    [answer] = await raw(server, f'{{"type":"\\ud800","request_id":{request_id}}}')
+    assert answer["data"]["code"] == "JSON_PARSING"
+    assert "request_id" not in answer
 
 
 async def test_what_the_specifications_own_client_sends_is_understood(server: Server) -> None:

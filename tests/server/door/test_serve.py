@@ -21,9 +21,11 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from drawbridge.server.access.tls import own_certificate
 from drawbridge.server.clients import stats
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.processes import STARTING, Server, refused, serving, start
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE
@@ -73,6 +75,22 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         assert expected in shown
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
+
+
+async def test_its_own_limits_of_a_message_hold(data: Path) -> None:
+    """Of the server that people start: 1 MB, and text only."""
+    async with serving(data, "--no-tls") as server:
+        headers = {"Authorization": f"Bearer {server.token}"}
+        wrong: list[tuple[str | bytes, int]] = [("x" * (MESSAGE_BYTES + 1), 1009), (b"{}", 1003)]
+        for message, code in wrong:
+            async with connect(server.url, proxy=None, additional_headers=headers) as client:
+                await client.send(message)
+                with pytest.raises(ConnectionClosed):
+                    await client.recv()
+                assert client.close_code == code
+        async with connect(server.url, proxy=None, additional_headers=headers) as client:
+            await client.send("x" * MESSAGE_BYTES)
+            assert "JSON_PARSING" in str(await client.recv())
 
 
 async def test_the_next_start_has_the_same_token_and_certificate(data: Path) -> None:
@@ -388,6 +406,7 @@ async def test_it_can_log_into_a_file_as_file_environment_and_flag_say(data: Pat
 OFTEN = """
 from drawbridge.cli import main
 from drawbridge.server.clients import stats
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 stats.EVERY_SECONDS = 0.05
 main()
 """

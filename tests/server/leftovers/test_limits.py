@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -106,5 +107,19 @@ def test_the_kernel_takes_an_agent_before_the_server_where_memory_is_short() -> 
     assert kept("cat /proc/self/oom_score_adj")[1] == "500\n"
 
 
-def test_a_crash_of_an_agent_leaves_no_image_of_its_memory() -> None:
-    assert kept("ulimit -c; kill -QUIT $$") == (-signal.SIGQUIT, "0\n")
+@pytest.fixture
+def _core_dumps() -> Iterator[None]:
+    """Switched on for this process, as they are by default in many places."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    most = before[1] or resource.RLIM_INFINITY
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    except (OSError, ValueError):
+        pytest.skip("core dumps are forbidden here, and only root can allow them")
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+@pytest.mark.usefixtures("_core_dumps")
+def test_a_crash_of_an_agent_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
+    assert kept(f"cd {tmp_path}; ulimit -Sc; ulimit -Hc; kill -QUIT $$") == (-signal.SIGQUIT, "0\n0\n")

@@ -151,6 +151,10 @@ class Access:
             found = said.pop()
         return found
 
+    def is_unnamed_proxy(self, head: Head) -> bool:
+        """Whether it comes through a proxy on this machine that nobody has named: its clients can't be told apart."""
+        return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
+
     def _is_proxy(self, address: str) -> bool:
         return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 

@@ -26,6 +26,9 @@ from drawbridge.wire.gate import Head, Refusal
 HANDSHAKES: Final = (60, 2.0)
 """Of one address: at once, and a second. This machine's own are not counted: name the proxies that stand on it."""
 
+REQUESTS: Final = (600, 20.0)
+"""Plain requests of one address: at once, and a second. A page that is opened for the first time makes about forty."""
+
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures of one address, this machine's too."""
 
@@ -68,6 +71,7 @@ class Entrance:
         self._crowd = crowd
         self._audit = audit
         self._handshakes = Buckets(*HANDSHAKES)
+        self._requests = Buckets(*REQUESTS)
         self._failures = Buckets(*FAILURES)
         self._wrong_codes = Buckets(*WRONG_CODES)
         self._all_wrong_codes = Buckets(*ALL_WRONG_CODES)
@@ -77,6 +81,7 @@ class Entrance:
         """What an address is told at the door, each reason once in a while."""
         self._here: Counter[str] = Counter()
         self._all = 0
+        self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
         """Why this request may not enter; None where nothing speaks against it."""
@@ -84,7 +89,8 @@ class Entrance:
         if refusal is not None:
             self._turn_away(head, "FOREIGN_REQUEST")
             return refusal
-        refusal = self._crowded(head) if upgrade else None
+        self._warn_of_proxy(head)
+        refusal = self._crowded(head) if upgrade else self._over(self._requests, "requests", head)
         if refusal is not None:
             return refusal
         try:
@@ -169,6 +175,14 @@ class Entrance:
             logger.warning("%s (%s) asks on and on for what it may not: no more is said of that for now", address, by)
             self.note("limited", what="denials", device=by, address=address)
 
+    def _warn_of_proxy(self, head: Head) -> None:
+        if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
+            self._warned_of_proxy = True
+            logger.warning(
+                "a proxy on this machine forwards requests: they are not limited by address. Name it with --trusted-proxy %s",
+                head.peer,
+            )
+
     def _turn_away(self, head: Head, code: str) -> None:
         """Into the log and the audit; a crowd that knocks on and on is one line."""
         address = self.address(head)
@@ -185,13 +199,21 @@ class Entrance:
             return (error.details or {}).get("device")
         return (identity.name or None) if identity is not None else None
 
+    def _over(self, buckets: Buckets, what: str, head: Head) -> Refusal | None:
+        """Counts one more of the head's address; this machine's own are not counted."""
+        address = self.address(head)
+        refused = None if is_loopback(address) else buckets.take(place(address), now())
+        if refused is None:
+            return None
+        device = self._device(head) if refused.first else None
+        return as_refusal(self._too_often(what, refused, address, device or ""))
+
     def _crowded(self, head: Head) -> Refusal | None:
         address = self.address(head)
         key, local = place(address), is_loopback(address)
-        refused = None if local else self._handshakes.take(key, now())
-        if refused is not None:
-            device = self._device(head) if refused.first else None
-            return as_refusal(self._too_often("handshakes", refused, address, device or ""))
+        refusal = self._over(self._handshakes, "handshakes", head)
+        if refusal is not None:
+            return refusal
         if self._all >= self._crowd.clients:
             self._turn_away(head, "TOO_MANY_CLIENTS")
             return Refusal(503, "TOO_MANY_CLIENTS: This server has as many clients as it takes.", RETRY_SECONDS)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from drawbridge.server.agents.port import AgentUnusable, Launch, Options
+from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Launch, Options
 
 OLDEST: Final = (2, 0, 0)
 """The first version of the stream that is spoken here; the official SDKs' own limit."""
@@ -51,7 +51,6 @@ NOT_PASSED_ON_PREFIXES: Final = (
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_MODEL: Final = re.compile(r"[A-Za-z0-9][!-~]{0,199}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -134,8 +133,8 @@ def _check_word(name: str, value: str) -> None:
 
 
 def _check_model(name: str, value: str) -> None:
-    if not _MODEL.fullmatch(value):
-        raise _unusable(name, "it is no model's name")
+    if not MODEL_NAME.fullmatch(value):
+        raise _unusable(name, "it is not a model's name")
 
 
 def _check_rule(name: str, value: str) -> None:

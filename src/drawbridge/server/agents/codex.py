@@ -16,7 +16,7 @@ from drawbridge.server.agents.acp_opening import check
 from drawbridge.server.agents.claude_results import NO_SESSION, Failure, not_logged_in
 from drawbridge.server.agents.dialect import Said
 from drawbridge.server.agents.one_shot import OneShot, Turn
-from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Line
+from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Event, Launch, Line
 
 TITLE: Final = "Codex"
 
@@ -35,7 +35,6 @@ PASSING: Final = ("item.started", "item.updated")
 """Said again, in full, by ``item.completed``."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_MODEL: Final = re.compile(r"[A-Za-z0-9][!-~]{0,199}")
 
 
 class Codex:
@@ -64,8 +63,8 @@ def arguments(launch: Launch) -> Iterator[str]:
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
     if session_id is not None and not _UUID.fullmatch(session_id):
         raise AgentUnusable(NO_SESSION, f"{TITLE} knows no conversation with this id. Start a new session.")
-    if options.model is not None and not _MODEL.fullmatch(options.model):
-        raise AgentUnusable("VALIDATION_FAILED", "options.model: it is no model's name. The agent was not started.")
+    if options.model is not None and not MODEL_NAME.fullmatch(options.model):
+        raise AgentUnusable("VALIDATION_FAILED", "options.model: it is not a model's name. The agent was not started.")
     yield "exec"
     if session_id is not None:
         yield "fork" if launch.fork_from else "resume"

@@ -6,10 +6,11 @@ kept warm.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Raw, Struct, field
 
@@ -60,6 +61,10 @@ class Launch(Struct, frozen=True):
     options: Options = Options()
     confinement: Confinement = Confinement()
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
+"""What can be a model's name, to any agent: a command line would read another first sign as an option."""
 
 
 class Attachment(Struct, frozen=True):

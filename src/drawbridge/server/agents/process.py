@@ -18,6 +18,7 @@ from drawbridge.server.agents.dialect import Broken, Dialect, Replied, Said
 from drawbridge.server.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.server.agents.leash import Leash
 from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Attachment, Confinement, Decision, Event
+from drawbridge.server.agents.shortage import shortage
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
 """Bytes that wait for an agent that does not read; a prompt with its attachments is far smaller."""
@@ -311,4 +312,4 @@ async def start(
 def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
     if not os.path.isdir(directory):
         return AgentUnusable("INVALID_PATH", "The project's directory is not there any more.")
-    return AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")
+    return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")

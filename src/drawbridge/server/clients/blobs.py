@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,12 @@ from drawbridge.server.protocol.replies import BlobPiece, BlobStored
 
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
+DEVICES_PART: Final = 0.75
+"""Of both, that all devices together may use: the rest is the owner's."""
+
+DEVICE_PART: Final = 0.5
+"""Of both, that one device may use."""
+
 KEPT_SECONDS: Final = 3_600.0
 """From the last time that it was touched."""
 
@@ -28,6 +35,8 @@ class _Blob(Struct):
     size: int = 0
     complete: bool = False
     touched: float = 0.0
+    device: str | None = None
+    """Whose room it takes: of the device that sent the last piece. None: the owner's."""
 
 
 class Blobs:
@@ -40,8 +49,11 @@ class Blobs:
         for left in directory.iterdir():
             left.unlink()
 
-    def put(self, blob_id: str, offset: int, data: bytes, last: bool) -> BlobStored:
-        """Adds a piece where the one before ended; with ``offset`` 0 an unfinished blob begins anew."""
+    def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
+        """Adds a piece where the one before ended; with ``offset`` 0 an unfinished blob begins again.
+
+        ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
+        """
         self._expire()
         blob = self._blobs.get(blob_id) or _Blob()
         begins = offset == 0 and not blob.complete
@@ -49,13 +61,13 @@ class Blobs:
             where = {"expected": blob.size, "complete": blob.complete}
             text = f"offset: the blob has {blob.size} bytes. Nothing was added."
             raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
-        self._check_room(blob_id, offset + len(data), new=blob_id not in self._blobs)
+        self._check_room(blob_id, offset + len(data), device)
         try:
             self._write(blob_id, data, begins)
         except OSError as error:
             self._forget(blob_id)
             raise ClientError("FILE_OPERATION", "The blob could not be written; it begins anew.") from error
-        self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic())
+        self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
         return BlobStored(blob_id, offset + len(data), last)
 
     def take(self, blob_id: str) -> bytes:
@@ -80,16 +92,20 @@ class Blobs:
         finally:
             os.close(file)
 
-    def _check_room(self, blob_id: str, size: int, *, new: bool) -> None:
+    def _check_room(self, blob_id: str, size: int, device: str | None) -> None:
         if size > BLOB_BYTES:
             raise ClientError(
                 "MESSAGE_SIZE_LIMIT", f"A blob may have {BLOB_BYTES} bytes. Nothing was added.", "data.data"
             )
-        others = sum(blob.size for id, blob in self._blobs.items() if id != blob_id)
-        if others + size > ALTOGETHER or (new and len(self._blobs) >= MOST):
-            raise ClientError(
-                "RESOURCE_LIMIT", "Too many blobs are kept. Nothing was added; old ones go after an hour."
-            )
+        others = [blob for id, blob in self._blobs.items() if id != blob_id]
+        if _is_full(others, size, 1.0):
+            raise _no_room("This server keeps too many blobs.")
+        if device is None:
+            return
+        if _is_full([blob for blob in others if blob.device is not None], size, DEVICES_PART):
+            raise _no_room("This server keeps too many blobs of devices.")
+        if _is_full([blob for blob in others if blob.device == device], size, DEVICE_PART):
+            raise _no_room("This server keeps too many blobs of your device.")
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -99,6 +115,18 @@ class Blobs:
     def _forget(self, blob_id: str) -> None:
         self._blobs.pop(blob_id, None)
         (self._directory / blob_id).unlink(missing_ok=True)
+
+
+def _is_full(blobs: Sequence[_Blob], size: int, part: float) -> bool:
+    """Whether one more of this size is too much beside them, in ``part`` of the room."""
+    return sum(blob.size for blob in blobs) + size > ALTOGETHER * part or len(blobs) + 1 > MOST * part
+
+
+def _no_room(what: str) -> ClientError:
+    return ClientError(
+        "RESOURCE_LIMIT",
+        f"{what} Nothing was added; a blob is removed an hour after it was used last. Try again later.",
+    )
 
 
 def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:

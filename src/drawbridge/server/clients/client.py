@@ -30,6 +30,9 @@ SIGNING_SECONDS: Final = 60.0
 AUTH_BYTES: Final = 4_096
 """Of the first message of who has not shown a token yet."""
 
+UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
+"""Of a first message that are kept before its end has come."""
+
 INBOX: Final = 64
 """Requests that wait for the ones before; above that nothing more is read from the client."""
 
@@ -113,6 +116,7 @@ class Client:
             self.let_in(identity)
         else:
             late = "the token did not come in time"
+            websocket.limit_unfinished(UNFINISHED_BYTES)
             self._timer = asyncio.get_running_loop().call_later(AUTH_SECONDS, self.close, UNAUTHORIZED, late)
 
     # what the core sees
@@ -162,6 +166,7 @@ class Client:
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
+        self._websocket.limit_unfinished(None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

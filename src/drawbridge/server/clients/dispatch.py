@@ -249,8 +249,11 @@ class Dispatch:
         return Answer(type="subscribed", data=replies.Topics(sorted(client.topics)))
 
     async def _blob_put(self, command: say.BlobPut, client: Client) -> Answer:
+        identity = _identity(client)
+        device = identity.device_id or identity.key
         return Answer(
-            type="blob_stored", data=self._blobs.put(command.blob_id, command.offset, command.data, command.last)
+            type="blob_stored",
+            data=self._blobs.put(command.blob_id, command.offset, command.data, command.last, device),
         )
 
     async def _blob_get(self, command: say.BlobGet, client: Client) -> Answer:

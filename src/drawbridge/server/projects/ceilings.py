@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.server.agents.port import Options
+from drawbridge.server.agents.port import MODEL_NAME, Options
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings import CLIENT_MODES
 
@@ -112,7 +112,10 @@ def checked_mode(ceilings: Ceilings, mode: str, field: str = "data.options.permi
 
 
 def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.model") -> str:
-    """Raises ``ClientError`` (PERMISSION_DENIED)."""
+    """Raises ``ClientError`` (VALIDATION_FAILED, PERMISSION_DENIED)."""
+    if model and not MODEL_NAME.fullmatch(model):
+        text = f'{field}: it is not a model\'s name, as "opus". Nothing was done.'
+        raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
         raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
     return model

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from drawbridge.server.agents import port
+from drawbridge.server.agents.shortage import shortage
 from drawbridge.server.projects.checkpoints import Checkpoints, GitFailed
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.places import identity
@@ -118,11 +119,8 @@ class Worker:
                     return await self._leave(self._let_go())
         except port.AgentUnusable as error:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
-        except Exception:  # a fault of ours: the run ends, the server goes on
-            logger.exception("%s: the agent could not be started", self.id)
-            return self._ended(
-                run, "failed", error={"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
-            )
+        except Exception as error:  # the run ends, the server continues
+            return self._ended(run, "failed", error=self._not_started(error))
         if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
             self._ended(run, "interrupted")
         elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
@@ -131,6 +129,14 @@ class Worker:
             self._given = run
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
+
+    def _not_started(self, error: Exception) -> dict[str, Any]:
+        limit = shortage(error) if isinstance(error, OSError) else None
+        if limit is not None:
+            logger.error("%s: %s", self.id, limit)
+            return {"code": limit.code, "message": str(limit)}
+        logger.error("%s: the agent could not be started: a fault of ours", self.id, exc_info=error)
+        return {"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
 
     async def _start(self, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         launch = port.Launch(

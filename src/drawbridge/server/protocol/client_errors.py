@@ -22,7 +22,7 @@ class Kind(Struct, frozen=True):
 
 CODES: Final[Mapping[str, Kind]] = {
     # the message
-    "JSON_PARSING": Kind("The message is no JSON object, or nested too deeply."),
+    "JSON_PARSING": Kind("The message is not a JSON object of valid Unicode text, or is nested too deeply."),
     "UNKNOWN_TYPE": Kind("No message has this `type`."),
     "VALIDATION_FAILED": Kind(
         "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
@@ -59,7 +59,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROJECT_NOT_FOUND": Kind("There is no project with this id."),
     "PROJECT_EXISTS": Kind("The directory is a project already."),
     "PROJECT_NESTING": Kind("A project can't lie inside another one, nor hold one."),
-    "RESOURCE_LIMIT": Kind("A limit of this server is reached: projects, queued prompts, blobs.", retryable=True),
+    "RESOURCE_LIMIT": Kind(
+        "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
+    ),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` says which."),
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),

@@ -6,6 +6,7 @@ put in. What the server says is in ``messages``. The page for clients is docs/pr
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -216,7 +217,8 @@ class PermissionResponse(ProjectCommand, kw_only=True):
 class BlobPut(Command, kw_only=True):
     """A piece of a blob: ``data`` is base64 (standard alphabet, padded), ``offset`` where its bytes begin."""
 
-    blob_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    blob_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
+    """``$`` alone also matches before a line break at the end, in Python and not in JSON Schema."""
     offset: Count
     data: bytes
     last: bool = False
@@ -340,10 +342,17 @@ def parse(text: str) -> Command:
 
 
 def request_id_of(text: str) -> str | None:
-    """The ``request_id`` of a message that could not be read, as far as it has one."""
+    """The ``request_id`` of a message that could not be read, as far as it has one.
+
+    Python's own reader takes what is wrong in strings elsewhere in the message: half of a surrogate pair, a line break.
+    """
     try:
         return msgspec.json.decode(_loose.decode(text)["request_id"], type=Identifier)
     except (msgspec.DecodeError, KeyError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(json.loads(text, strict=False)["request_id"].encode().decode(), type=Identifier)
+    except (msgspec.ValidationError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -357,7 +366,8 @@ def _set_project(command: ProjectCommand, beside: str) -> None:
 
 
 def _no_json() -> ClientError:
-    text = "The message is no JSON object, or it is nested too deeply. Nothing was done."
+    text = "The message can't be read: it must be a JSON object of valid Unicode text, not nested too deeply. "
+    text += "Nothing was done."
     return ClientError("JSON_PARSING", text)
 
 

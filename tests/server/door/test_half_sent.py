@@ -1,0 +1,128 @@
+"""Requests that nobody finishes, against a real server: the owner gets in at each try, and they cost little memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.server.processes import Server, serving
+from tests.waiting import until
+from tests.wire.bytes_of import giant_frame_head
+
+CROWD = 400
+RENEWALS = 5
+"""How often each of the crowd connects again after the server has closed its connection."""
+
+TRIES = 5
+PROMPT_SECONDS = 5.0
+LITTLE = 10 * 1024 * 1024
+"""Bytes of resident memory."""
+
+BODY = b"x" * 900_000
+"""Most of what the heads below promise."""
+
+HANDSHAKE = (
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + b"A" * 22 + b"=="
+)
+
+
+def sent(line: bytes, fields: bytes, behind: bytes = b"") -> bytes:
+    return line + b" HTTP/1.1\r\nHost: localhost\r\n" + fields + behind
+
+
+REQUESTS = [
+    pytest.param(sent(b"GET /health", b"X-Filler: " + b"x" * 12_000), id="half a head"),
+    pytest.param(sent(b"GET /health", b"Content-Length: 990000\r\n\r\n", BODY), id="half a body of GET"),
+    pytest.param(sent(b"HEAD /", b"Content-Length: 10\r\n\r\n"), id="no body of HEAD", marks=pytest.mark.thorough),
+    pytest.param(b"", id="nothing", marks=pytest.mark.thorough),
+    pytest.param(
+        sent(b"POST /ws", b"Content-Length: 990000\r\n\r\n", BODY), id="half a body", marks=pytest.mark.thorough
+    ),
+    pytest.param(
+        sent(b"GET /", b"Transfer-Encoding: chunked\r\n\r\nfffff\r\n", BODY),
+        id="half a chunk",
+        marks=pytest.mark.thorough,
+    ),
+]
+
+HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
+"""Sent to the server that has accepted the WebSocket and waits for the token."""
+
+
+@contextlib.asynccontextmanager
+async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
+    """Is complete when the block begins; each member that is cut off comes again while it runs, ``at_once`` of them."""
+    address = urlsplit(server.url)
+    came: set[int] = set()
+    few = asyncio.Semaphore(at_once)
+
+    async def come(number: int) -> None:
+        for _ in range(1 + RENEWALS):
+            with contextlib.suppress(OSError):
+                async with few:
+                    reader, writer = await asyncio.open_connection(address.hostname, address.port, ssl=tls)
+                try:
+                    writer.write(words)
+                    came.add(number)
+                    while answer := await reader.read(65_536):
+                        if answer.startswith(b"HTTP/1.1 101 "):
+                            writer.write(HALF_A_MESSAGE)
+                finally:
+                    writer.transport.abort()
+
+    members = [asyncio.create_task(come(number)) for number in range(CROWD)]
+    try:
+        await until(lambda: len(came) == CROWD or all(member.done() for member in members), "the crowd")
+        yield
+    finally:
+        for member in members:
+            member.cancel()
+        await asyncio.gather(*members, return_exceptions=True)
+
+
+def trusting_all() -> ssl.SSLContext:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return tls
+
+
+async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
+    """``most``: bytes that the server may grow by. ``shaken`` false: ``words`` stand in the place of a TLS handshake."""
+    async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
+        async with server.client() as before:
+            await before.ask("project_list")
+        process = psutil.Process(server.process.pid)
+        usual = process.memory_info().rss
+        async with crowd(server, words, trusting_all() if tls and shaken else None, at_once=8 if shaken else CROWD):
+            for _ in range(TRIES):
+                began = time.monotonic()
+                async with server.client() as owner:
+                    assert (await owner.ask("project_list"))["type"] == "project_list"
+                assert time.monotonic() - began < PROMPT_SECONDS
+            assert process.memory_info().rss - usual < most
+
+
+@pytest.mark.parametrize("words", REQUESTS)
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_half_sent_requests_keep_nobody_out(tmp_path: Path, tls: bool, words: bytes) -> None:
+    await check(tmp_path, tls, words, LITTLE)
+
+
+async def test_half_sent_tls_handshakes_keep_nobody_out(tmp_path: Path) -> None:
+    """From the owner's own address, and again as soon as one is cut off."""
+    await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+async def test_half_sent_first_messages_keep_nobody_out(tmp_path: Path, tls: bool) -> None:
+    """32 of them may wait for their token at once; each is read in pieces of up to 256 kB."""
+    await check(tmp_path, tls, sent(b"GET /ws", HANDSHAKE + b"\r\n\r\n"), 2 * LITTLE)

@@ -1,0 +1,50 @@
+"""A server that may open few files: a run that can't start says which limit is too low, and later ones start again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.server.processes import COMMAND, serving
+from tests.server.wire_client import WireClient
+from tests.waiting import until
+
+LIMITED = ["sh", "-c", 'ulimit -n 64 && exec "$0" "$@"', *COMMAND]
+RUNS = 9
+
+
+async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
+    for number in range(RUNS):
+        (tmp_path / "work" / str(number)).mkdir(parents=True)
+    flags: list[str | Path] = ["--no-tls", "--allow", tmp_path / "work", "--max-runs", str(RUNS), "--warm", "0"]
+    async with serving(tmp_path / "data", *flags, command=LIMITED) as server, server.client() as client:
+        projects = [await new_project(client, tmp_path / "work" / str(number)) for number in range(RUNS)]
+        failures = [end for end in await ran(client, projects, "/slow 3") if end["outcome"] == "failed"]
+        assert failures, "some could not start"
+        assert {end["code"] for end in failures} == {"RESOURCE_LIMIT"}
+        assert all("may open 64 files" in end["error"] and "`ulimit -n`" in end["error"] for end in failures)
+        [later] = await ran(client, projects[:1], "/quick")
+        assert later["outcome"] == "completed"
+        assert "Traceback" not in server.errors
+
+
+async def new_project(client: WireClient, directory: Path) -> str:
+    made = await client.ask("project_create", {"path": str(directory), "agent": "demo"})
+    await client.ask("project_join", project_id=made["project_id"])
+    return str(made["project_id"])
+
+
+async def ran(client: WireClient, projects: list[str], prompt: str) -> list[dict[str, Any]]:
+    """How a run in each of the projects has ended, all at the same time."""
+    accepted = [await client.ask("execute", {"prompt": prompt}, project) for project in projects]
+    refused = [answer["data"]["message"] for answer in accepted if answer["type"] == "error"]
+    assert all("too many open files" in reason for reason in refused), "it could not even be written down"
+    wanted = {answer["data"]["run_id"] for answer in accepted if answer["type"] == "accepted"}
+
+    def ends() -> list[dict[str, Any]]:
+        updates = [message["data"] for message in client.heard if message["type"] == "update"]
+        ended = [update["data"] for update in updates if update["update_type"] == "run_finished"]
+        return [end for end in ended if end["run_id"] in wanted]
+
+    await until(lambda: len(ends()) == len(wanted), "the end of all runs")
+    return ends()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.projects.git import Git
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.core.twin import Client, Server, records, serving, settled
@@ -127,17 +126,17 @@ async def test_the_server_does_not_end_in_the_midst_of_taking_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """git would be ended with it, and files were half as they had been."""
-    phone, begun, run_git = Client(), asyncio.Event(), Checkpoints._run
+    phone, begun, run_git = Client(), asyncio.Event(), Git.run
 
-    async def slowly(checkpoints: Checkpoints, words: Sequence[str], *more: Any) -> Any:
+    async def slowly(git: Git, *words: str, **more: Any) -> Any:
         if words[0] == "apply":
             begun.set()
             await settled()
-        return await run_git(checkpoints, words, *more)
+        return await run_git(git, *words, **more)
 
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
-        monkeypatch.setattr(Checkpoints, "_run", slowly)
+        monkeypatch.setattr(Git, "run", slowly)
         taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
         await begun.wait()
         await server.core.close("the server is ending")

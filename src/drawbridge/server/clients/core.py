@@ -24,7 +24,7 @@ from drawbridge.server.desk.session import DeskSession
 from drawbridge.server.history.log import FsyncPolicy
 from drawbridge.server.projects import records, sessions
 from drawbridge.server.projects.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
-from drawbridge.server.projects.checkpoints import GitFailed, NoCheckpoint
+from drawbridge.server.projects.git import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House, Limits
 from drawbridge.server.projects.places import usable
 from drawbridge.server.projects.project import Project

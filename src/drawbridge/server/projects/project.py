@@ -51,7 +51,7 @@ class Project:
         self.journal = Journal(directory, data, history, house)
         self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
         self._house = house
-        self.checkpoints = Checkpoints(self.path, data.id)
+        self.checkpoints = Checkpoints(self.path, data.id, house.limits.confinement, house.memory)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
         self._mode: str | None = None

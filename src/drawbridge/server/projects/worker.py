@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from drawbridge.server.agents import port
-from drawbridge.server.projects.checkpoints import Checkpoints, GitFailed
+from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.projects.git import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.run import Outcome, Run, State
 
@@ -210,7 +211,7 @@ class Worker:
             await asyncio.wait([self._looking_back])
         try:
             await self._checkpoints.take(run_id, when)
-        except (GitFailed, OSError) as error:
+        except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
 
     # What the project wants of it.

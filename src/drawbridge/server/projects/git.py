@@ -173,6 +173,12 @@ class Git:
         code, listed, complaint = await self._command(["config", "--list", "-z"], place)
         if code:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
+        if (
+            complaint and (await self._command(["rev-parse", "--git-dir"], place))[0]
+        ):  # it has been left out of the list
+            raise NoCheckpoint(
+                "There are no checkpoints here: the installed git does not support the repository's format."
+            )
         chosen = dict(_setting(item) for item in listed.split("\0") if item)
         unknown = sorted(name for name in chosen if name.startswith("extensions.") and name not in KNOWN_EXTENSIONS)
         if unknown:

@@ -184,3 +184,11 @@ async def test_a_git_in_the_project_is_not_run(project: Path, tmp_path: Path, mo
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     await Checkpoints(project, "proj_1").take(RUN, "before")
     assert not (tmp_path / "ran").exists()
+
+
+async def test_a_configuration_that_is_too_large_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_OUTPUT", 100_000)
+    with (project / ".git" / "config").open("a") as file:
+        file.write("[x]\n" + f"\ty = {'z' * 1000}\n" * 200)
+    with pytest.raises(GitFailed, match="printed more than"):
+        await Checkpoints(project, "proj_1").take(RUN, "before")

@@ -35,7 +35,7 @@ from drawbridge.server.agents import family
 from drawbridge.server.agents.claude_command import MARK
 from drawbridge.server.agents.leash import Leash
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.projects.memory import MemoryWatch
+from drawbridge.server.projects.memory import MB, MemoryWatch
 
 SECONDS: Final = 30.0
 """For one command."""
@@ -71,6 +71,11 @@ KNOWN_EXTENSIONS: Final = frozenset(
 FORMATS: Final = ("sha1", "sha256")
 
 OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protocol.allow=never")
+
+LARGEST_OUTPUT: Final = 100 * MB
+"""Bytes of one command's output that the server reads into its memory. An agent writes the configuration, for one."""
+
+LONGEST_COMPLAINT: Final = 65_536
 
 LONGEST_POINTER: Final = 8192
 """Bytes of a file that names a git directory."""
@@ -234,8 +239,11 @@ class Git:
             code = b""
         if not code.strip().isdigit():
             raise GitFailed(f"git was ended by a signal during: {' '.join(words)[:200]}")
-        words_of_it = complaint.read_bytes().decode(errors="replace")
-        return int(code), said.read_bytes().decode(errors="surrogateescape"), words_of_it
+        if said.stat().st_size > LARGEST_OUTPUT:
+            raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
+        with complaint.open("rb") as file:
+            complained = file.read(LONGEST_COMPLAINT).decode(errors="replace")
+        return int(code), said.read_bytes().decode(errors="surrogateescape"), complained
 
 
 @contextlib.asynccontextmanager

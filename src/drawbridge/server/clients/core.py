@@ -324,9 +324,5 @@ class Core:
 def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError) -> ClientError:
     if not isinstance(error, NoCheckpoint):
         logger.error("%s", error)
-    text = (
-        str(error)
-        if isinstance(error, NoCheckpoint)
-        else "git failed, and nothing was changed. The server's log has the reason."
-    )
+    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. The server's log has the reason."
     return ClientError("CHECKPOINT_NOT_FOUND", text, field="data.run_id")

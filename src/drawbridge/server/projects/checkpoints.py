@@ -224,7 +224,7 @@ class Checkpoints:
 
     async def revert(self, run_id: str) -> RunChanges:
         """Reverts exactly what the run changed, and returns that. Raises ``Changed``, ``NoCheckpoint`` or ``GitFailed`` with
-        nothing changed."""
+        nothing changed, unless git itself was ended while it wrote the files."""
         async with self._busy, self._opened() as git:
             git, before, after = await self._both(git, run_id)
             return await self._revert(git, run_id, before, after)
@@ -232,6 +232,7 @@ class Checkpoints:
     async def _revert(self, git: Git, run_id: str, before: str, after: str) -> RunChanges:
         listed = await self._changed(git, before, after)
         _check_known((await self._filtered(git, before)).unread, [path for _, path in listed])
+        shown = await self._shown(git, run_id, listed, before, after)
         await self._look(git, after)
         await self._even_out(git, "", after)
         now = (await git.read("write-tree")).strip()
@@ -244,7 +245,7 @@ class Checkpoints:
             code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch))
             if code:
                 raise Changed(await self._named(git, complaint, [path for _, path in listed]))
-        return await self._shown(git, run_id, listed, before, after)
+        return shown
 
     async def _take_out(self, git: Git, before: str, after: str) -> None:
         """Makes the index what is there without what the run did. Raises ``Changed``."""

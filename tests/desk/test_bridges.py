@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.errors import HistoryNotWritten
+from drawbridge.server.history.log import History
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
@@ -248,6 +250,48 @@ async def test_a_proposal_is_offered_to_the_editors_that_have_its_directory_open
         assert await hook.hear() == {"decision": verdict}
         here.say(type="answered", id=question["approval_id"], text=None)
         assert await late.hears_nothing()
+
+
+def full_disk(patch: pytest.MonkeyPatch) -> None:
+    def append(*_: object) -> None:
+        raise HistoryNotWritten("The disk is full.", disk_full=True)
+
+    patch.setattr(History, "append", append)
+
+
+async def test_an_editors_answer_that_can_not_be_written(
+    desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent does not get it. The editor shows the proposal again, since nobody has decided."""
+    async with bridge(desk) as neovim, Session(desk).asks("Edit", **edit(file)) as (hook, question):
+        await offered(neovim)
+        with monkeypatch.context() as patch:
+            full_disk(patch)
+            neovim.say(type="answered", id=question["approval_id"], text=NEW)
+            assert (await offered(neovim))["id"] == question["approval_id"]
+        assert desk.client.updates("permission_resolved") == []
+        neovim.say(type="answered", id=question["approval_id"], text=NEW)
+        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+
+
+@pytest.mark.parametrize("agent", ["claude", "gemini"])
+async def test_the_agents_own_editor_decides_with_a_full_disk(
+    agent: str, desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does without a server: its person must not be kept from working by the server's disk."""
+    async with bridge(desk, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
+        if agent == "claude":
+            proposed(neovim, file, pid=CLAUDE)
+            await stack.enter_async_context(Session(desk, pid=CLAUDE).asks("Edit", **edit(file)))
+        else:
+            proposed(neovim, file, agent="Gemini CLI")
+        await until(lambda: desk.questions, "the question")
+        full_disk(monkeypatch)
+        neovim.say(type="decided", id="7", text=MINE)
+        assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}
+        assert desk.client.updates("permission_resolved") == []
+        await until(lambda: desk.client.updates("permission_withdrawn"), "that nobody else has to decide")
+        monkeypatch.undo()
 
 
 async def test_who_is_too_late_is_told_to_close_its_view(desk: SocketDesk, file: Path) -> None:

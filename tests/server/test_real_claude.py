@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests import programs
@@ -183,3 +184,47 @@ async def test_a_conversation_of_the_terminal_is_picked_up_and_forked(poem: Path
             assert "I am Ada." in str(model.requests[-1].body["messages"])
             current = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
             assert (current == session["session_id"]) == (how == "session_resume")
+
+
+def agent_processes(server: Server) -> list[psutil.Process]:
+    """Those of the CLI that the server has started for a conversation."""
+    found = []
+    for process in psutil.Process(server.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any(word.startswith(("--session-id=", "--resume=")) for word in process.cmdline()[:20]):
+                found.append(process)
+    return [process for process in found if "keeper.py" not in " ".join(process.cmdline()[:5])]
+
+
+@pytest.mark.parametrize("moment", ["start", "session", "message"])
+async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
+    """The project takes the next prompt, whether the CLI had written its conversation down or not."""
+    model.will_say([text("To begin with"), HOLD], text("Here I am."))
+    async with at_work(poem, model) as (server, client, project):
+        await client.ask("execute", {"prompt": "Hello"}, project)
+        await until(lambda: agent_processes(server), "the agent's start")
+        if moment == "session":
+            await client.hear("update", "session_changed", patience=LONG)
+        elif moment == "message":
+            await client.hear("agent_message", patience=LONG)
+        for process in agent_processes(server):
+            process.kill()
+        assert (await finished(client))["outcome"] == "failed"
+        model.go_on()
+        model.will_say(text("Here I am."))
+        await client.ask("execute", {"prompt": "And now?"}, project)
+        told = await finished(client)
+        assert (told["outcome"], told.get("error")) == ("completed", None)
+
+
+async def test_after_a_server_that_was_killed_at_the_agents_start(poem: Path, model: MessagesStub) -> None:
+    model.will_say(text("Here I am."))
+    async with at_work(poem, model) as (server, client, project):
+        await client.ask("execute", {"prompt": "Hello"}, project)
+        await until(lambda: agent_processes(server), "the agent's start")
+        await server.end(signal.SIGKILL)
+    async with served(poem, model) as server, server.client() as client:
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": "And now?"}, project)
+        told = await finished(client)
+        assert (told["outcome"], told.get("error")) == ("completed", None)

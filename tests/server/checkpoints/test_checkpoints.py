@@ -9,48 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.projects.checkpoints import Changed, Checkpoints, NoCheckpoint
+from drawbridge.server.projects.checkpoints import Changed, Checkpoints
+from drawbridge.server.projects.git import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
-from tests import programs
-
-RUN = "run_1"
-
-
-def git(directory: Path, *words: str) -> str:
-    name = ["-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "init.defaultBranch=main"]
-    return subprocess.run(
-        [programs.git(), *name, *words], cwd=directory, check=True, capture_output=True, text=True
-    ).stdout
+from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A repository with a commit, something staged, something changed and something ignored."""
-    directory = tmp_path / "ws"
-    directory.mkdir()
-    git(directory, "init", "-q")
-    (directory / ".gitignore").write_text("*.log\n")
-    (directory / "poem.txt").write_text("".join(f"line {number}\n" for number in range(1, 21)))
-    (directory / "old.txt").write_text("old\n")
-    git(directory, "add", ".")
-    git(directory, "commit", "-q", "-m", "first")
-    (directory / "staged.txt").write_text("staged\n")
-    git(directory, "add", "staged.txt")
-    (directory / "mine.txt").write_text("mine, not added\n")
-    (directory / "noise.log").write_text("noise\n")
-    return directory
-
-
-async def a_run(project: Path) -> Checkpoints:
-    """Changes one file, adds one, deletes one."""
-    checkpoints = Checkpoints(project, "proj_1")
-    assert await checkpoints.take(RUN, "before")
-    text = (project / "poem.txt").read_text()
-    (project / "poem.txt").write_text(text.replace("line 3\n", "LINE 3\n"))
-    (project / "new.bin").write_bytes(b"\0\xff\n")
-    (project / "old.txt").unlink()
-    assert await checkpoints.take(RUN, "after")
-    return checkpoints
+    return make_project(tmp_path / "ws")
 
 
 ASKS_AT_ONCE = f"""
@@ -78,10 +45,6 @@ def test_a_run_is_asked_about_in_the_moment_in_which_it_ends_on_a_servers_own_lo
     command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
     assert said.splitlines() == ["['poem.txt']"] * 3
-
-
-def everything(project: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in project.iterdir() if file.is_file()}
 
 
 def own_git(project: Path) -> list[str]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drawbridge.server.projects import checkpoints
 from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.projects.git import Git
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
 from tests import programs
+from tests.server.checkpoints.rig import git
 from tests.server.core.twin import Client, Server, records, serving, settled
 from tests.waiting import until
 
@@ -128,17 +131,17 @@ async def test_the_server_does_not_end_in_the_midst_of_taking_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """git would be ended with it, and files were half as they had been."""
-    phone, begun, run_git = Client(), asyncio.Event(), Checkpoints._run
+    phone, begun, run_git = Client(), asyncio.Event(), Git.run
 
-    async def slowly(checkpoints: Checkpoints, words: Sequence[str], *more: Any) -> Any:
+    async def slowly(git: Git, *words: str, **more: Any) -> Any:
         if words[0] == "apply":
             begun.set()
             await settled()
-        return await run_git(checkpoints, words, *more)
+        return await run_git(git, *words, **more)
 
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
-        monkeypatch.setattr(Checkpoints, "_run", slowly)
+        monkeypatch.setattr(Git, "run", slowly)
         taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
         await begun.wait()
         await server.core.close("the server is ending")
@@ -163,3 +166,40 @@ async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path
         process = await server.running(phone, project)
         assert process.launch.options.max_turns == 3
         process.ends()
+
+
+async def test_a_full_disk_is_said_where_changes_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        project, run = await a_run(server, phone, line="two\n")
+        monkeypatch.setattr("tempfile.TemporaryDirectory", no_room)
+        for what in ("run_changes", "run_revert"):
+            with pytest.raises(ClientError) as refused:
+                await server.does(phone, what, project, run_id=run)
+            assert refused.value.code == "CHECKPOINT_NOT_FOUND"
+            assert "No space left on device" in caplog.text
+        assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
+
+
+async def test_a_large_file_with_a_filter_is_named_to_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "FILTERED_BYTES", 0)
+    phone = Client()
+    async with serving(tmp_path, Limits()) as server:
+        directory = server.root / "one"
+        make_repository(directory)
+        (directory / ".gitattributes").write_text("*.txt filter=lfs\n")
+        os.utime(directory / "poem.txt", (1, 1))
+        git(directory, "add", ".")
+        await server.does(phone, "project_create", path=str(directory), join=True)
+        project, run = await a_run(server, phone, line="two\n")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "run_revert", project, run_id=run)
+        assert (refused.value.code, "poem.txt" in refused.value.text) == ("CHECKPOINT_NOT_FOUND", True)
+        assert (directory / "poem.txt").read_text() == "one\ntwo\n"

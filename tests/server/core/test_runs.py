@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.waiting import PATIENCE, until
 
-from .twin import Client, Server, records, serving, settled
+from .twin import Client, Process, Server, records, serving, settled
 
 
 async def test_a_prompt_is_accepted_at_once_and_ends_exactly_once(tmp_path: Path) -> None:
@@ -516,6 +517,129 @@ async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
         process = await server.running(Client(), project)
         assert (process.launch.session_id, process.launch.resume) == (session, True)
         process.ends()
+
+
+class Kept:
+    """The conversations that the agent has written down."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    def listed(self, path: Path, limit: int) -> list[port.Remembered]:
+        return []
+
+    def known(self, path: Path, session_id: str) -> bool:
+        return session_id in self.ids
+
+
+async def an_agent_that_dies(
+    server: Server, client: Client, project: str, *, after_its_session: bool = True
+) -> Process:
+    server.agent.says_sessions = after_its_session
+    process = await server.running(client, project)
+    process.exit(-9)
+    await until(lambda: client.updates("run_finished"), "the run's end")
+    server.agent.says_sessions = True
+    return process
+
+
+async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        first = await an_agent_that_dies(server, phone, project, after_its_session=False)
+        assert phone.updates("project_state")[-1]["session_id"] == ""
+        second = await server.running(phone, project)
+        assert not second.launch.resume
+        assert second.launch.session_id != first.launch.session_id
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
+    """The agent said the id and was killed. One that was written down is resumed."""
+    phone = Client()
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(tmp_path))
+        project = await server.project(phone)
+        first = await an_agent_that_dies(server, phone, project)
+        if restarted:
+            await stack.aclose()
+            server = await stack.enter_async_context(serving(tmp_path))
+        server.agent.sessions = Kept()
+        before = len(server.agent.processes)
+        await server.does(phone, "execute", project, prompt="go")
+        await until(lambda: len(server.agent.processes) > before and server.agent.latest.prompts, "the prompt")
+        second = server.agent.latest
+        assert (second.launch.resume, second.launch.session_id == first.launch.session_id) == (False, False)
+        second.exit(-9)
+        server.agent.sessions = Kept(second.launch.session_id)
+        await until(lambda: server.core.projects.get(project).state == "ERROR", "the run's end")
+        await server.does(phone, "execute", project, prompt="go")
+        await until(lambda: server.agent.latest is not second and server.agent.latest.prompts, "the prompt")
+        third = server.agent.latest
+        assert (third.launch.resume, third.launch.session_id) == (True, second.launch.session_id)
+        third.ends()
+
+
+async def test_a_conversation_that_is_lost_later_is_said(tmp_path: Path) -> None:
+    """Nobody's conversation is replaced by a new one without a word."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled()
+        server.agent.sessions = Kept()
+        process.exit(0)
+        await settled()
+        second = await server.running(phone, project)
+        assert (second.launch.resume, second.launch.session_id) == (True, process.launch.session_id)
+        second.refuses_its_conversation()
+        await settled()
+        assert phone.updates("run_finished")[-1]["code"] == "SESSION_NOT_FOUND"
+        assert phone.updates("project_state")[-1]["session_id"] == process.launch.session_id
+
+
+async def test_an_agent_whose_conversations_nobody_can_look_up(tmp_path: Path) -> None:
+    """It refuses the one that it had begun when it died; the prompt after that begins another."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        first = await an_agent_that_dies(server, phone, project)
+        second = await server.running(phone, project)
+        assert (second.launch.resume, second.launch.session_id) == (True, first.launch.session_id)
+        second.refuses_its_conversation()
+        await settled()
+        assert phone.updates("project_state")[-1]["session_id"] == ""
+        second.exit(1)
+        third = await server.running(phone, project)
+        assert not third.launch.resume
+        third.ends()
+
+
+async def test_a_copy_that_dies_at_its_start_is_made_again(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        own = await server.running(phone, project)
+        own.ends()
+        await settled()
+        await server.does(phone, "session_fork", project)
+        await settled()
+        server.agent.says_sessions = False
+        copy = await server.running(phone, project)
+        copy.exit(-9)
+        await settled()
+        server.agent.says_sessions = True
+        again = await server.running(phone, project)
+        assert (copy.launch.fork_from, again.launch.fork_from) == (own.launch.session_id,) * 2
+        again.ends()
+        await settled()
+        again.exit(0)
+        await settled()
+        last = await server.running(phone, project)
+        assert (last.launch.fork_from, last.launch.session_id) == (None, again.launch.session_id)
+        last.ends()
 
 
 async def test_a_new_session_begins_another_conversation(tmp_path: Path) -> None:

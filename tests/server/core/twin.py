@@ -31,7 +31,10 @@ class Process:
 
     _pids = itertools.count(1_000_000)
 
-    def __init__(self, launch: port.Launch, heard: Callable[[port.Event], None]) -> None:
+    def __init__(
+        self, launch: port.Launch, heard: Callable[[port.Event], None], *, says_its_session: bool = True
+    ) -> None:
+        self.says_its_session = says_its_session
         self.pid = next(self._pids)
         self.launch = launch
         self.heard = heard
@@ -48,6 +51,8 @@ class Process:
         self.prompts.append(text)
         self.attachments = attachments
         self.turn_open = True
+        if self.says_its_session:
+            self.heard(port.SessionKnown(self.launch.session_id))
 
     def answer(self, question_id: str, decision: port.Decision) -> None:
         self.answers.append((question_id, decision))
@@ -91,6 +96,10 @@ class Process:
         self.turn_open = False
         self.heard(port.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
 
+    def refuses_its_conversation(self) -> None:
+        self.turn_open = False
+        self.heard(port.TurnEnded(ok=False, error="there is no such conversation", code="SESSION_NOT_FOUND"))
+
     def exit(self, code: int, stderr: str = "") -> None:
         if not self.ended:
             self.ended = True
@@ -102,8 +111,9 @@ class Agent:
     """Every process that was started is in ``processes``."""
 
     name = "claude"
-    names_sessions = False
-    sessions = None
+    sessions: port.Sessions | None = None
+    says_sessions = True
+    """Processes that are started say which conversation theirs is, as soon as they are given a prompt."""
 
     def __init__(self) -> None:
         self.processes: list[Process] = []
@@ -116,7 +126,7 @@ class Agent:
         await self.may_start.wait()
         if self.unusable:
             raise self.unusable
-        self.processes.append(Process(launch, heard))
+        self.processes.append(Process(launch, heard, says_its_session=self.says_sessions))
         return self.processes[-1]
 
     @property

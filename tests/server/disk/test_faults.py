@@ -17,6 +17,7 @@ import pytest
 from drawbridge.errors import HistoryNotWritten
 from drawbridge.server.projects.disk import LEAST_FREE
 from drawbridge.server.projects.memory import MB
+from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.core.twin import Client, records, serving, settled
 from tests.server.leftovers.rig import bad_claude
 from tests.server.processes import Server
@@ -80,6 +81,32 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
     async with serving(tmp_path) as server:
         assert server.core.projects.get(id).state == "IDLE"
         assert not server.core.projects.get(id).memory.unfinished
+
+
+@pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
+async def test_an_answer_that_can_not_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
+) -> None:
+    """Nobody gets what the history lacks: neither the agent nor the other clients."""
+    phone, page = Client("phone"), Client("page")
+    async with serving(tmp_path) as server:
+        id = await server.project(phone)
+        await server.does(page, "project_join", id)
+        process = await server.running(phone, id)
+        process.asks("q1")
+        asked = phone.of_type("permission_request")[0]["data"]["approval_id"]
+        with broken_disk(monkeypatch, number):
+            for decision in ("allow", "deny"):
+                with pytest.raises(ClientError) as refused:
+                    await server.does(phone, "permission_response", id, approval_id=asked, decision=decision)
+                assert (refused.value.code, refused.value.retryable) == (code, True)
+                assert "the question stays open" in refused.value.text
+        assert (process.answers, page.updates("permission_resolved")) == ([], [])
+        await server.does(page, "permission_response", id, approval_id=asked, decision="deny")
+        assert [decision.allow for _, decision in process.answers] == [False]
+        kept = [one["message"]["message"] for one in records(server, id) if "by" in str(one["message"])]
+        assert [one["decision"] for one in kept if "decision" in one] == ["deny"]
+        process.ends()
 
 
 @pytest.mark.parametrize("what", ["metadata", "history"])
@@ -171,7 +198,7 @@ def fill(place: Path, leaving: int) -> Path:
     """So many bytes are left."""
     filler = place / "filler"
     found = os.statvfs(place)
-    with filler.open("ab") as file:
+    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may write meanwhile
         file.write(bytes(max(0, found.f_bavail * found.f_frsize - leaving)))
     return filler
 
@@ -201,11 +228,22 @@ async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: P
         filler = fill(small, 0)
         much = {"command": "x" * 20_000}  # the last block of a file has room for a few words still
         answer = {"approval_id": asked, "decision": "allow", "updated_input": much}
-        assert (await client.ask("permission_response", answer, id))["type"] == "update"
-        assert await finished(client) == ("failed", "DISK_SPACE_LOW")
-        assert (await client.ask("project_list"))["data"]["projects"][0]["state"] == "ERROR"
+        refused = await client.ask("permission_response", answer, id)
+        assert (refused["type"], refused["data"]["code"]) == ("error", "DISK_SPACE_LOW")
+        assert "the question stays open" in refused["data"]["message"]
 
         filler.unlink()
+        assert (await client.ask("permission_response", answer, id))["type"] == "update"
+        assert await finished(client) == ("completed", None)
+        kept = (await client.ask("get_messages", {"before_seq": 10**9, "limit": 20}, id))["data"]["messages"]
+        assert [one["message"]["message"]["updated_input"] for one in kept if "updated_input" in str(one)] == [much]
+
+        await client.ask("execute", {"prompt": "flood"}, id)
+        filler = fill(small, 0)
+        assert await finished(client) == ("failed", "DISK_SPACE_LOW")
+        assert (await client.ask("project_list"))["data"]["projects"][0]["state"] == "ERROR"
+        filler.unlink()
+
         await client.ask("execute", {"prompt": "say hello"}, id)
         assert await finished(client) == ("completed", None)
         last = (await client.ask("get_messages", {"before_seq": 10**9, "limit": 5}, id))["data"]["messages"]

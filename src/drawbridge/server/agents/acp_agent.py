@@ -21,7 +21,6 @@ NOT_PASSED_ON_PREFIXES: Final = ("GEMINI_CLI_IDE_",)
 class Acp:
     """Any such agent: ``command`` starts it. ``title``: its name for people."""
 
-    names_sessions = True
     sessions: Sessions | None = None
 
     def __init__(

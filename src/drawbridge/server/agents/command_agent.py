@@ -24,7 +24,6 @@ LONGEST_TEXT: Final = 64 * 1024
 
 
 class Command:
-    names_sessions = True
     sessions = None
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:

@@ -19,7 +19,6 @@ COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.server.agents.demo_age
 class Demo:
     """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
 
-    names_sessions = False
     sessions = None
 
     def __init__(

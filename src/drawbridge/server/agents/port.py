@@ -95,7 +95,8 @@ class Line(Struct, frozen=True):
 
 
 class SessionKnown(Struct, frozen=True):
-    """The id of the conversation, as the agent has it; also where it changed by itself."""
+    """The id of the conversation, as the agent has it, also where it changed by itself. Before the agent has sent this there is
+    no conversation to resume, even where the id was ours (``Launch.session_id``)."""
 
     session_id: str
 
@@ -222,8 +223,6 @@ class Agent(Protocol):
     """A kind of agent."""
 
     name: str
-    names_sessions: bool
-    """It makes the ids of its conversations itself: a new one has none before ``SessionKnown``."""
 
     @property
     def sessions(self) -> Sessions | None:

@@ -35,7 +35,6 @@ ANSWER_LIMIT: Final = 4096
 
 class Claude:
     name = "claude"
-    names_sessions = False
     sessions: Sessions = claude_sessions
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:

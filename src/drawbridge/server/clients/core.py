@@ -24,7 +24,7 @@ from drawbridge.server.desk.session import DeskSession
 from drawbridge.server.history.log import FsyncPolicy
 from drawbridge.server.projects import records, sessions
 from drawbridge.server.projects.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
-from drawbridge.server.projects.checkpoints import GitFailed, NoCheckpoint
+from drawbridge.server.projects.git import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House, Limits
 from drawbridge.server.projects.metrics import summary
 from drawbridge.server.projects.places import usable
@@ -282,14 +282,14 @@ class Core:
         project = self._in_place(command.project_id)
         try:
             changes = await project.checkpoints.changes(command.run_id)
-        except (NoCheckpoint, GitFailed) as error:
+        except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
         return Answer(type="run_changes", project_id=project.id, data=changes)
 
     async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer:
         try:
             return await self._in_place(command.project_id).revert(command.run_id, client)
-        except (NoCheckpoint, GitFailed) as error:
+        except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
@@ -344,8 +344,8 @@ class Core:
         return project.answer(command.approval_id, decision, client)
 
 
-def _no_checkpoint(error: NoCheckpoint | GitFailed) -> ClientError:
-    if isinstance(error, GitFailed):
+def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError) -> ClientError:
+    if not isinstance(error, NoCheckpoint):
         logger.error("%s", error)
-    text = str(error) if isinstance(error, NoCheckpoint) else "git could not say; the server's log has why."
+    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. The server's log has the reason."
     return ClientError("CHECKPOINT_NOT_FOUND", text, field="data.run_id")

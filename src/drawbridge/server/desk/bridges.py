@@ -33,6 +33,9 @@ logger = logging.getLogger("drawbridge.server")
 AGENTS = {"Gemini CLI": "gemini"}
 """Agents whose question is the bridge's proposal: their name for people, and in the list of projects."""
 
+NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
+"""Codes of an answer that was refused because the history can't be written."""
+
 
 class BridgeLine:
     """A proposal that is shown in an editor by the bridge of its own agent."""
@@ -210,8 +213,10 @@ class Bridges:
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             shown.session.answer_by(shown, shown.asked.approval.id, decision(shown.asked, text), Person(name))
-        except ClientError:
-            return False
+        except ClientError as error:
+            if error.code not in NOT_WRITTEN:
+                return False
+            shown.session.settle(shown.asked)  # in its agent's own editor a person decides without a server too
         return True
 
     def _gone(self, shown: BridgeLine | None, *, settled: bool) -> None:

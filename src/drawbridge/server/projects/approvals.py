@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 import msgspec
 
+from drawbridge.errors import DrawbridgeError, HistoryNotWritten
 from drawbridge.server.agents.port import Decision
 from drawbridge.server.agents.proposals import changed_text
 from drawbridge.server.projects import records
@@ -15,8 +17,11 @@ from drawbridge.server.projects.links import link_targets
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.reviewers import Answering, Reviewers
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
 
 LONGEST_NAME: Final = 200
 """Characters of a tool's name that lists have."""
@@ -57,8 +62,9 @@ class Approvals:
         self.questions = Questions(self._journal.memory.verdicts)
 
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
-        """The first answer: it is in the history and told to the others. Raises ``ClientError`` for any other."""
-        asked = self.questions.answer(approval_id, decision, by.name, by.id)
+        """The first answer: it is in the history and the others are notified. Raises ``ClientError`` for any other, and for one
+        that can't be written: the question stays open, since an agent may get no answer that the history lacks."""
+        asked = self.questions.answerable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = records.Resolved(
             approval_id=approval_id,
@@ -70,7 +76,14 @@ class Approvals:
             client_id=by.id,
             **_edited(asked, decision),
         )
-        seq = self._journal.event(records.RESOLVED, resolved, by, topic="approvals")
+        try:
+            seq = self._journal.write("server", records.event(records.RESOLVED, resolved), by, topic="approvals")
+        except DrawbridgeError as error:
+            logger.error("%s: the answer to %s could not be written: %s", self._project_id, approval_id, error)
+            refused = not_written(error)
+            text = f"{refused.text} The agent was not given the answer, and the question stays open."
+            raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
+        self.questions.answer(approval_id, decision, by.name, by.id)
         self._reviewers.settled(approval_id, written=decision.allow)
         return asked, messages.updated(records.RESOLVED, resolved.shown, self._project_id, seq)
 

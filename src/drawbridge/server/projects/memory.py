@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -48,6 +48,20 @@ class MemoryWatch:
         if not watched.has_exited:
             self._begin(watched)
         return process
+
+    @contextlib.contextmanager
+    def watching(self, pid: int) -> Iterator[None]:
+        """Watches another process under a supervisor of ours for the time of the context."""
+        if self._limit is None:
+            yield
+            return
+        watched = _Watched(self, lambda event: None)
+        watched.pid = pid
+        self._begin(watched)
+        try:
+            yield
+        finally:
+            self.end(watched)
 
     def _begin(self, watched: _Watched) -> None:
         self._watched.add(watched)

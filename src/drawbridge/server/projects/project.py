@@ -52,7 +52,7 @@ class Project:
         self.journal = Journal(directory, data, history, house)
         self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
         self._house = house
-        self.checkpoints = Checkpoints(self.path, data.id)
+        self.checkpoints = Checkpoints(self.path, data.id, house.limits.confinement, house.memory)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
         self._mode: str | None = None
@@ -283,8 +283,7 @@ class Project:
             refused = {"code": error.code, "message": error.text}
             asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
             return
-        self._worker.begin(run, agent, options, self.memory.session_id, self._fork_from)
-        self._fork_from = None
+        self._worker.begin(run, agent, options, self.memory, self._fork_from)
 
     def stop_for(self, error: ClientError) -> None:
         """The run at hand has to end, with this error."""
@@ -309,6 +308,7 @@ class Project:
         return None
 
     def session_known(self, session_id: str) -> None:
+        self._fork_from = None
         if session_id != self.memory.session_id:
             self.journal.event(records.SESSION, {"session_id": session_id})
 
@@ -343,6 +343,8 @@ class Project:
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)
+        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:  # so that the next prompt begins one
+            self.journal.event(records.SESSION, messages.SessionChanged(""))
         self.run = None
         self._house.at_work.pop(self.id, None)
         self.data.last_active = now()

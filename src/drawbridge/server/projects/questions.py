@@ -66,19 +66,23 @@ class Questions:
         """One that is open."""
         return self._open.get(approval_id)
 
-    def answer(self, approval_id: str, decision: Decision, by: str, client_id: str | None = None) -> Asked:
-        """The first answer, of the client ``client_id`` whose name is ``by``.
-
-        Raises ``ClientError`` where there is no such approval, or it is settled.
-        """
+    def answerable(self, approval_id: str, decision: Decision) -> Asked:
+        """The open question that this can be the answer to. Raises ``ClientError`` where there is no such question, or it is
+        resolved."""
         asked = self._open.get(approval_id)
         if asked is not None and decision.updated_input is not None and not asked.changeable:
             text = (
                 "This agent takes no other input than its own. The question stays open: allow it as it is, or deny it."
             )
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
-        if asked is None or not asked.approval.answer(by, decision):
+        if asked is None or asked.approval.state is not State.OPEN:
             raise self._too_late(approval_id)
+        return asked
+
+    def answer(self, approval_id: str, decision: Decision, by: str, client_id: str | None = None) -> Asked:
+        """The first answer, of the client ``client_id`` whose name is ``by``. Raises ``ClientError`` as ``answerable`` does."""
+        asked = self.answerable(approval_id, decision)
+        asked.approval.answer(by, decision)
         self._settle(asked, client_id)
         return asked
 

@@ -250,6 +250,8 @@ class Memory(Struct):
     """Those that wait → their run."""
     verdicts: dict[str, Verdict] = {}
     """Of those that were settled, the newest last."""
+    unproven: bool = False
+    """No run of the conversation has completed yet: the agent may have ended before it wrote the conversation down."""
     agent: str = ""
     """Whose conversation ``session_id`` is; empty: not known."""
     last_outcome: str | None = None
@@ -286,6 +288,7 @@ class Memory(Struct):
                 day = day_of(moment or datetime.now(UTC))
                 self.unfinished.pop(run_id, None)
                 self.last_outcome = outcome
+                self.unproven = self.unproven and outcome != "completed"
                 if cost:
                     self.cost_usd += cost
                     self.days[day] = self.days.get(day, 0.0) + cost
@@ -301,6 +304,7 @@ class Memory(Struct):
                     del self.verdicts[next(iter(self.verdicts))]
             case _OfConversation(session_id, agent):
                 self.session_id = session_id
+                self.unproven = bool(session_id) and agent is None  # a conversation that a person chose is there
                 self.agent = agent or self.agent
                 if said.subtype == RESET:
                     self.last_outcome = None

@@ -117,6 +117,8 @@ class Reviewers:
             offered.answering(approval_id, decision(offered.asked, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
+            if approval_id in self._offered:  # it is open still: it could not be written, so the person is asked again
+                self._show(offered, editor)
 
     def _show(self, offered: _Offered, editor: Editor) -> None:
         proposal, about = offered.asked.record.proposal, editor.about

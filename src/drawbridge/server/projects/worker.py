@@ -10,15 +10,18 @@ import logging
 import time
 import uuid
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from drawbridge.server.agents import port
 from drawbridge.server.agents.shortage import shortage
-from drawbridge.server.projects.checkpoints import Checkpoints, GitFailed
+from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.projects.git import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House
 from drawbridge.server.projects.places import identity
+from drawbridge.server.projects.records import Memory
 from drawbridge.server.projects.run import Outcome, Run, State
 
 logger = logging.getLogger("drawbridge.server")
@@ -94,14 +97,15 @@ class Worker:
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process ended: one after the other, however long each takes."""
 
-    def begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
-        """Gives ``run``'s prompt to the agent; its end is told by ``ended``, whatever happens."""
+    def begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
+        """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
+        reported by ``ended``, whatever happens."""
         self._house.warm.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
-        self.spawn(self._begin(run, agent, options, session_id, fork_from))
+        self.spawn(self._begin(run, agent, options, memory, fork_from))
 
-    async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
+    async def _begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
         try:
             async with self._changing:
                 await self._checkpoint(run.id, "before")
@@ -114,7 +118,7 @@ class Worker:
                 if self._process is None or not same or fork_from or budgeted:
                     await self._leave(self._let_go())
                     self._place = place
-                    await self._start(agent, options, session_id, fork_from)
+                    await self._start(agent, options, await self._conversation(agent, memory), fork_from)
                 if self._run is not run:  # it was killed meanwhile
                     return await self._leave(self._let_go())
         except port.AgentUnusable as error:
@@ -129,6 +133,14 @@ class Worker:
             self._given = run
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
+
+    async def _conversation(self, agent: str, memory: Memory) -> str:
+        """The conversation to resume; empty where the agent ended before it wrote down the one that it had begun."""
+        found = self._house.agents.get(agent)
+        if not memory.unproven or found is None or found.sessions is None:
+            return memory.session_id
+        is_kept = await asyncio.to_thread(found.sessions.known, Path(self._directory), memory.session_id)
+        return memory.session_id if is_kept else ""
 
     def _not_started(self, error: Exception) -> dict[str, Any]:
         limit = shortage(error) if isinstance(error, OSError) else None
@@ -156,8 +168,6 @@ class Worker:
             text = _last_words(listener.exited.code, listener.exited.stderr)
             raise port.AgentUnusable("EXECUTION_FAILED", text)
         self._kind = (agent, options)
-        if not launch.resume and not self._house.agents[agent].names_sessions:
-            self._employer.session_known(launch.session_id)
 
     def heard(self, event: port.Event) -> None:
         """What the process says; ``Exited`` is its last word."""
@@ -222,7 +232,7 @@ class Worker:
             await asyncio.wait([self._looking_back])
         try:
             await self._checkpoints.take(run_id, when)
-        except (GitFailed, OSError) as error:
+        except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
 
     # What the project wants of it.

@@ -77,7 +77,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "There is no checkpoint of this run: no git work tree, not ended yet, or too long ago."
+        "There is no checkpoint of this run (no git work tree, not ended yet, too long ago), or not of all that it changed; "
+        "the message has the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` say where. Nothing was taken back."

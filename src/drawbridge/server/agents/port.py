@@ -128,6 +128,10 @@ class QuestionGone(Struct, frozen=True):
     reason: str
 
 
+class TurnBegun(Struct, frozen=True):
+    """The agent begins a turn without a prompt, as when a command in the background has ended. ``TurnEnded`` ends it too."""
+
+
 class TurnEnded(Struct, frozen=True):
     """The prompt is done with: exactly one for each prompt, also where the process died or said nonsense.
 
@@ -153,7 +157,7 @@ class Exited(Struct, frozen=True):
     stderr: str
 
 
-Event: TypeAlias = Line | SessionKnown | ModeKnown | Question | QuestionGone | TurnEnded | Exited
+Event: TypeAlias = Line | SessionKnown | ModeKnown | Question | QuestionGone | TurnBegun | TurnEnded | Exited
 
 
 class AgentProcess(Protocol):

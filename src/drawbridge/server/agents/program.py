@@ -48,6 +48,7 @@ class Claude:
         arguments = claude_command.arguments(launch)
         program = await self._program()
         environment = claude_command.environment(self._environment, launch.directory, launch.mark)
+        environment |= claude_command.STATES
         resumed = launch.resume or launch.fork_from is not None
         conversation = Conversation(TITLE, read_file, resumed=resumed)
         command = [program, *arguments]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,8 @@ from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
+
+RUN_OVER = "The run is over. Nobody can be asked about this any more."
 
 
 class Project:
@@ -282,6 +285,18 @@ class Project:
         self._worker.begin(run, agent, options, self.memory.session_id, self._fork_from)
         self._fork_from = None
 
+    def begun_alone(self) -> Run | None:
+        """The agent has begun a turn without a prompt. None where a prompt is on its way to the agent: the turn is part of that run."""
+        if self.run is not None:
+            return None
+        agent = self.memory.agent or self.data.agent
+        run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
+        run.start(time.monotonic())
+        self._house.at_work[self.id] = self
+        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self.publish_state()
+        return run
+
     def stop_for(self, error: ClientError) -> None:
         """The run at hand has to end, with this error."""
         run = self.run
@@ -333,9 +348,11 @@ class Project:
             self._withdraw(asked, reason)
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
-        was_started = run.state is not State.QUEUED
+        has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
+        for asked in self.approvals:  # an agent that still waits, as one that does not report its subagents, would hang
+            self._worker.answer(asked.question_id, port.Decision(allow=False, message=RUN_OVER))
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)
@@ -350,7 +367,7 @@ class Project:
         logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
         self._house.metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
         self._house.spend(str(self.path), finished.cost_usd or 0.0)
-        if was_started:
+        if has_slot:
             self._house.slots.give_back()
         self._next()
 

@@ -263,8 +263,10 @@ class Memory(Struct):
                     self.cost_usd += cost
                     self.days[day] = self.days.get(day, 0.0) + cost
                     forget_old(self.days)
-            case _OfStarted(agent):
+            case _OfStarted(agent, run_id, unprompted):
                 self.agent = agent
+                if unprompted:  # the others are known by their prompt
+                    self.unfinished[run_id] = agent
             case _OfQuestion(approval_id, run_id):
                 self.approvals[approval_id] = run_id
             case _OfVerdict(approval_id, by, decision, reason):
@@ -296,6 +298,8 @@ class _OfPrompt(Struct):
 
 class _OfStarted(Struct):
     agent: str
+    run_id: str = ""
+    unprompted: bool = False
 
 
 class _OfFinished(Struct):

@@ -44,6 +44,8 @@ class Employer(Protocol):
 
     def question_gone(self, question_id: str, reason: str) -> None: ...
 
+    def begun_alone(self) -> Run | None: ...
+
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None: ...
 
 
@@ -92,10 +94,13 @@ class Worker:
 
     def begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         """Gives ``run``'s prompt to the agent; its end is told by ``ended``, whatever happens."""
+        self._take(run)
+        self.spawn(self._begin(run, agent, options, session_id, fork_from))
+
+    def _take(self, run: Run) -> None:
         self._house.warm.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
-        self.spawn(self._begin(run, agent, options, session_id, fork_from))
 
     async def _begin(self, run: Run, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
         try:
@@ -160,11 +165,13 @@ class Worker:
                 self._employer.mode_known(mode)
             case port.Question() if run is not None:
                 self._employer.question(run, event)
-            case port.Question(question_id):  # in a turn that it has begun by itself
+            case port.Question(question_id):  # in a turn that it has begun by itself, and has not reported
                 self.answer(question_id, port.Decision(allow=False, message=NOBODY_ASKED))
             case port.QuestionGone(question_id, reason):
                 self._employer.question_gone(question_id, reason)
-            case port.TurnEnded() if run is not None:
+            case port.TurnBegun() if run is None:
+                self._begun_alone()
+            case port.TurnEnded() if run is not None and run is self._given:
                 outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
                 error = (
                     None
@@ -180,6 +187,14 @@ class Worker:
                 self._gone(code, stderr)
             case _:
                 logger.info("%s: said %s between two runs", self.id, type(event).__name__)
+
+    def _begun_alone(self) -> None:
+        """The agent continues without a prompt: a run of its own, which people follow, answer and stop like any other."""
+        run = self._employer.begun_alone()
+        if run is not None:
+            self._take(run)
+            self._given = run
+            self._look(run)
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None

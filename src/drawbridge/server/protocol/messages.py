@@ -174,10 +174,13 @@ class ExecutionKilled(Struct, frozen=True):
     run_id: str
 
 
-class RunStarted(Struct, frozen=True):
+class RunStarted(Struct, frozen=True, omit_defaults=True):
+    """``unprompted``: the agent continues by itself, as when a command in the background has ended."""
+
     run_id: str
     session_id: str
     agent: str
+    unprompted: bool = False
 
 
 class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -286,7 +286,7 @@ class Project:
         self._fork_from = None
 
     def begun_alone(self) -> Run | None:
-        """The agent has begun a turn without a prompt. None where a prompt is on its way to the agent: the turn is part of that run."""
+        """The agent has begun a turn without a prompt. None where a prompt is on its way: the turn is part of that run."""
         if self.run is not None:
             return None
         agent = self.memory.agent or self.data.agent

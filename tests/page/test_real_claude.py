@@ -117,3 +117,18 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
     assert b64decode(picture_in(model.requests[0])).startswith(b"\x89PNG")
     assert "no files please" in "\n".join(model.requests[3].tool_results)
     assert "Right" in "\n".join(model.requests[4].tool_results)
+
+
+async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    task = "Touch the file"
+    agent = tool_use("Agent", description="a file", prompt=task, subagent_type="general-purpose")
+    async with working(browser, tmp_path / "data", directory, agent, text("It is at work."), text("Done.")) as at_work:
+        person, model = at_work
+        model.will_say_to(task, tool_use("Bash", command="touch made", description="Make a file"), text("Made."))
+        person.prompts("Have a file made")
+        person.sees(".said", "It is at work.")
+        person.sees(".approval .why", "Asked by general-purpose")
+        person.sees(".approval .why", str(directory / "made"))
+        person.clicks(".approval .yes")
+        person.sees(".said", "Done.")
+        assert (directory / "made").exists()

@@ -53,6 +53,7 @@ async def test_a_subagent_is_answered_after_the_main_turn(poem: Path, model: Mes
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Have a haiku written"}, project)
         question = await asked(client)
+        assert question["asked_by"]["agent_type"] == "general-purpose"
         await until(lambda: "It is being written." in words(client), "the end of the main turn")
         await until(lambda: results(client), "its result")
         now = await state(client, project)
@@ -127,7 +128,10 @@ async def test_a_dev_server_does_not_hold_the_run(poem: Path, model: MessagesStu
     model.will_say(command, text("It runs."), text("Second answer."))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Start the server"}, project)
-        await decide(client, project, await asked(client), decision="allow")
+        question = await asked(client)
+        assert question["blocked_path"] == str(poem.parent / "log")
+        assert "asked_by" not in question
+        await decide(client, project, question, decision="allow")
         assert (await finished(client))["outcome"] == "completed"
         assert (await state(client, project))["state"] == "IDLE"
         await client.ask("execute", {"prompt": "Second"}, project)

@@ -118,8 +118,11 @@ export class ApprovalCard {
     const what = isQuestion ? 'asks you' : (TITLES[/** @type {keyof typeof TITLES} */ (tool)] ?? `wants to use ${tool}`);
     const path = proposal?.path ?? request.input?.file_path;
     const title = h('h3', { id: `title-${request.approval_id}` }, `${this.world.agent} ${what} `, path && h('code', { text: shownPath(path, this.world.root) }));
+    const { asked_by: asker, reason, blocked_path: blocked } = request;
+    const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && `Path: ${blocked}`].filter(Boolean);
+    const why = facts.length > 0 && h('p', { class: 'notice why', text: facts.join(' · ') });
     const head = h('header', {}, title, h('time', { datetime: request.created_at, text: ago(request.created_at) }));
-    fill(this.element, head, ...(isQuestion ? this._question() : [this._body(head), this._notice(), this._answers()]));
+    fill(this.element, head, why || null, ...(isQuestion ? this._question() : [this._body(head), this._notice(), this._answers()]));
     this.element.classList.toggle('settled', Boolean(this.answered));
   }
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 
 from drawbridge.server.agents.dialect import Replied
 from drawbridge.server.agents.port import (
+    AskedBy,
     Attachment,
     Decision,
     Exited,
@@ -611,3 +612,25 @@ def test_a_prompt_takes_over_a_turn_without_one() -> None:
     stream.result()
     idle(stream)
     assert len(stream.all(TurnEnded)) == 1
+
+
+# What a question says beside the call.
+
+
+def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.say(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")
+    stream.ask(agent_id="a1", decision_reason="3 consecutive actions were blocked.", blocked_path="/etc/hosts")
+    [question] = stream.all(Question)
+    assert question.asked_by == AskedBy("a1", "reviewer")
+    assert (question.reason, question.blocked_path) == ("3 consecutive actions were blocked.", "/etc/hosts")
+
+
+def test_what_is_not_text_is_left_out_of_a_question() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.say(type="system", subtype="task_started", task_id=["a1"], subagent_type={})
+    stream.ask(agent_id=7, decision_reason={"type": "x"}, blocked_path=["/"])
+    [question] = stream.all(Question)
+    assert (question.asked_by, question.reason, question.blocked_path) == (None, None, None)

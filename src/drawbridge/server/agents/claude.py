@@ -21,6 +21,7 @@ from drawbridge.server.agents.claude_lines import Message
 from drawbridge.server.agents.dialect import Replied, Said
 from drawbridge.server.agents.framing import JUNK_LIMIT, Tail
 from drawbridge.server.agents.port import (
+    AskedBy,
     Attachment,
     Decision,
     Exited,
@@ -36,6 +37,10 @@ from drawbridge.server.agents.proposals import Reader, proposal
 
 INTERRUPTED: Final = "It was interrupted."
 
+LONGEST_NAME: Final = 200
+LONGEST_PATH: Final = 4_096
+SUBAGENTS_KNOWN: Final = 1_000
+
 LONGEST_MODE: Final = 100
 """Characters of a mode's name; what is longer is none."""
 
@@ -45,6 +50,10 @@ class _Request(Struct):
     tool_name: str = ""
     input: Raw = Raw(b"null")
     permission_suggestions: Raw = Raw(b"[]")
+    agent_id: Any = None
+    agent_type: Any = None
+    decision_reason: Any = None
+    blocked_path: Any = None
 
 
 class _Reply(Struct):
@@ -56,6 +65,11 @@ class _Reply(Struct):
 class _Asked(Struct, frozen=True):
     input: Raw
     suggestions: Raw
+
+
+def _words(told: object, longest: int) -> str | None:
+    """For people, bounded. None where nothing was told."""
+    return claude_lines.valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 _request: Final = msgspec.json.Decoder(_Request)
@@ -88,6 +102,8 @@ class Conversation:
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _Asked] = {}
+        self._subagents: dict[str, str] = {}
+        """Task, which is the subagent's id → its type; the latest."""
         self._waited_for: set[str] = set()
         self._requests = 0
         self._out: list[bytes] = []
@@ -159,6 +175,8 @@ class Conversation:
             case "system", "background_tasks_changed":
                 self._in_background = bytes(message.tasks) not in (b"[]", b"null")
                 self._had_tasks = True
+            case "system", "task_started":
+                self._started(message)
             case "assistant", _:
                 self._api_error = message.error if isinstance(message.error, str) else None
             case "command_lifecycle", _ if message.command_uuid == self._prompt_id:
@@ -170,6 +188,13 @@ class Conversation:
             case "result", _:
                 return self._result(data)
         return []
+
+    def _started(self, message: Message) -> None:
+        task, kind = message.task_id, message.subagent_type
+        if isinstance(task, str) and isinstance(kind, str):
+            self._subagents[task[:LONGEST_NAME]] = kind[:LONGEST_NAME]
+            if len(self._subagents) > SUBAGENTS_KNOWN:
+                del self._subagents[next(iter(self._subagents))]
 
     def _begun(self) -> list[Said]:
         """A turn begins. One of the CLI's own has an end only where it reports its state."""
@@ -267,7 +292,23 @@ class Conversation:
             suggestions = Raw(b"[]")
         self._questions[id] = _Asked(request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
-        return [Question(id, request.tool_name, request.input, suggestions, proposed)]
+        question = Question(
+            id,
+            request.tool_name,
+            request.input,
+            suggestions,
+            proposed,
+            asked_by=self._asked_by(request),
+            reason=_words(request.decision_reason, results.LONGEST_ERROR),
+            blocked_path=_words(request.blocked_path, LONGEST_PATH),
+        )
+        return [question]
+
+    def _asked_by(self, request: _Request) -> AskedBy | None:
+        id = _words(request.agent_id, LONGEST_NAME)
+        if id is None:
+            return None
+        return AskedBy(id, _words(request.agent_type, LONGEST_NAME) or self._subagents.get(id))
 
     def _taken_back(self, question_id: object) -> list[Said]:
         if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:

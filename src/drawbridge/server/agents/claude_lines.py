@@ -26,6 +26,8 @@ class Message(Struct):
     tasks: Raw = Raw(b"null")
     error: Any = None
     state: Any = None
+    task_id: Any = None
+    subagent_type: Any = None
     command_uuid: Any = None
     mode: Any = msgspec.field(name="permissionMode", default=None)
 

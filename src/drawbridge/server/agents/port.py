@@ -109,6 +109,13 @@ class Proposal(Struct, frozen=True):
     new_text: str
 
 
+class AskedBy(Struct, frozen=True, omit_defaults=True):
+    """The subagent that asks, where it is not the agent itself. ``agent_type``: its kind, as "general-purpose"."""
+
+    agent_id: str
+    agent_type: str | None = None
+
+
 class Question(Struct, frozen=True):
     """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched."""
 
@@ -119,6 +126,11 @@ class Question(Struct, frozen=True):
     proposal: Proposal | None = None
     changeable: bool = True
     """An answer may hold another input."""
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    """Why it is asked, in the agent's words."""
+    blocked_path: str | None = None
+    """The path that the agent may not use without being allowed to."""
 
 
 class QuestionGone(Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.server.agents.port import Proposal
+from drawbridge.server.agents.port import AskedBy, Proposal
 from drawbridge.server.projects.budgets import day_of, forget_old
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer
@@ -120,6 +120,9 @@ class Asked(Struct, omit_defaults=True):
     proposal: Proposal | None = None
     changeable: bool = True
     known_as: str = ""
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
 
     @property
     def given(self) -> dict[str, Any] | None:
@@ -168,6 +171,9 @@ def question(
         seq=seq,
         proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
         changeable=asked.changeable,
+        asked_by=asked.asked_by,
+        reason=asked.reason,
+        blocked_path=asked.blocked_path,
     )
     whole = _encode(shown)
     if len(whole) <= limit:

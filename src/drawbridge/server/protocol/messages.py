@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.server.agents.port import AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskInfo
 from drawbridge.server.protocol.preview import shortened
@@ -75,7 +76,8 @@ class ProposalOf(Struct, frozen=True):
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
-    the answer may hold an ``updated_input``."""
+    the answer may hold an ``updated_input``. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's
+    words. ``blocked_path``: the path that it may not use unasked."""
 
     approval_id: str
     run_id: str
@@ -86,6 +88,9 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     seq: int
     proposal: ProposalOf | None = None
     changeable: bool = True
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
     truncated: Truncated | None = None
 
 

@@ -103,6 +103,8 @@ class Agent:
 
     name = "claude"
     names_sessions = False
+    asks = True
+    own_modes = False
     sessions = None
 
     def __init__(self) -> None:

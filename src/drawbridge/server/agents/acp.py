@@ -126,12 +126,22 @@ class Conversation:
                 if isinstance(update.cost, dict) and update.cost.get("currency") == "USD":
                     self._costs.add({"total_cost_usd": update.cost.get("amount")})
                 return [Line(data, durable=False)]
+            case "current_mode_update":
+                self._opening.opened.in_mode(update.currentModeId)
+                return [*self._whole(), Line(data), *self._in_mode()]
+            case "config_option_update":
+                self._opening.opened.configOptions = update.configOptions
+                return [*self._whole(), Line(data), *self._in_mode()]
         if not is_piece(update):
             return [*self._whole(), Line(data)]
         session_id = params.sessionId if isinstance(params.sessionId, str) else ""
         said = [] if self._pieces.fits(session_id, update) else self._whole()
         self._pieces.add(session_id, update, data)
         return [*said, Line(data, durable=False)] if self._partial else said
+
+    def _in_mode(self) -> list[Said]:
+        known = self._opening.mode_known() if self._ready else None
+        return [] if known is None else [known]
 
     def _whole(self) -> list[Said]:
         """The message that was being said: something else comes now."""
@@ -174,7 +184,7 @@ class Conversation:
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
             said = [SessionKnown(self._session_id), Line(data)]
-        return [*said, *self._send_prompt()] if self._ready else said
+        return [*said, *self._in_mode(), *self._send_prompt()] if self._ready else said
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Said]:
         said = [*self._whole(), Line(data)]
@@ -288,9 +298,13 @@ class Conversation:
 
         def replied(message: Incoming, data: bytes) -> list[Said]:
             self._waited_for.discard(id)
+            if what == "mode" and not message.failed:
+                self._opening.opened.in_mode(request.params[value])
             return [Replied(id, wire.fault(message.error).text if message.failed else None)]
 
-        self._request(self._opening.choice(what, wanted), replied)
+        request = self._opening.choice(what, wanted)
+        value = "modeId" if "modeId" in request.params else "value"
+        self._request(request, replied)
         self._waited_for.add(id)
         return id
 

@@ -22,6 +22,8 @@ class Acp:
     """Any such agent: ``command`` starts it. ``title``: its name for people."""
 
     names_sessions = True
+    asks = True
+    own_modes = True
     sessions: Sessions | None = None
 
     def __init__(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from drawbridge.server.agents.modes import BYPASS
 from drawbridge.server.agents.port import AgentUnusable, Launch, Options
 
 OLDEST: Final = (2, 0, 0)
@@ -99,6 +100,10 @@ def _flags(options: Options) -> Iterator[str]:
         "--restricted": options.restricted,
     }
     yield from (flag for flag, wanted in switches.items() if wanted)
+    # Without a flag the owner's settings choose the mode, even one that asks about nothing (2.1.329).
+    mode = options.permission_mode or (BYPASS if options.dangerously_skip_permissions else "default")
+    _check_word("options.permission_mode", mode)
+    yield f"--permission-mode={mode}"
     for name, check in _VALUES.items():
         given = getattr(options, name)
         for value in (given,) if isinstance(given, str) and given else given or ():
@@ -159,7 +164,6 @@ def _check_directory(name: str, value: str) -> None:
 
 
 _VALUES: Final[dict[str, Callable[[str, str], None]]] = {
-    "permission_mode": _check_word,
     "model": _check_model,
     "fallback_model": _check_model,
     "effort": _check_word,

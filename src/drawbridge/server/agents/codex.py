@@ -41,6 +41,8 @@ _MODEL: Final = re.compile(r"[A-Za-z0-9][!-~]{0,199}")
 class Codex:
     name = "codex"
     names_sessions = True
+    asks = False
+    own_modes = False
     sessions = None
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:

@@ -20,6 +20,8 @@ class Demo:
     """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
 
     names_sessions = False
+    asks = True
+    own_modes = False
     sessions = None
 
     def __init__(

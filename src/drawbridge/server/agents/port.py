@@ -99,6 +99,8 @@ class ModeKnown(Struct, frozen=True):
     """What the agent asks about from now on, in its own word; also where that changed by itself, or by an answer."""
 
     mode: str
+    offered: tuple[str, ...] = ()
+    """The modes that can be chosen, where the agent has other ones than Claude Code."""
 
 
 class Proposal(Struct, frozen=True):
@@ -235,6 +237,10 @@ class Agent(Protocol):
     name: str
     names_sessions: bool
     """It makes the ids of its conversations itself: a new one has none before ``SessionKnown``."""
+    asks: bool
+    """It can ask people. One that can't does what its mode lets it do."""
+    own_modes: bool
+    """It may have modes that only it knows."""
 
     @property
     def sessions(self) -> Sessions | None:

@@ -36,6 +36,8 @@ ANSWER_LIMIT: Final = 4096
 class Claude:
     name = "claude"
     names_sessions = False
+    asks = True
+    own_modes = False
     sessions: Sessions = claude_sessions
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:

@@ -219,7 +219,7 @@ class Core:
             by=client.name,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(command.options, project.data.options),
+            options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
             attachments=attachments,
         )
         return project.execute(order, client, queue=command.queue)
@@ -227,19 +227,23 @@ class Core:
     def _as_a_run(self, session: DeskSession) -> bool:
         """Whether a run might be as the person has started this agent. Raises ``ClientError`` that says why not."""
         path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
-        return self._usable(path) and self._allowed(now, Options()) == self.house.granted(path, now)
+        return self._usable(path) and self._allowed(now, Options(), "claude") == self.house.granted(path, now)
 
-    def _allowed(self, options: Options, usual: Options) -> Options:
+    def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
         """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the
         ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(usual, **wishes)
-        found = self._within(asked)
+        found = self._within(asked, agent)
         # A link that is turned elsewhere while the run waits leads nowhere else then.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
 
-    def _within(self, options: Options) -> Options:
-        return within(self.house.ceilings, options, datetime.now(), self._usable)
+    def _within(self, options: Options, agent: str) -> Options:
+        own_modes = self._has_own_modes(agent)
+        return within(self.house.ceilings, options, datetime.now(), self._usable, own_modes=own_modes)
+
+    def _has_own_modes(self, agent: str) -> bool:
+        return agent in self.house.agents and self.house.agents[agent].own_modes
 
     def _usable(self, path: str) -> bool:
         """Whether it is a directory in which agents may work."""
@@ -271,7 +275,8 @@ class Core:
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        mode = checked_mode(self.house.ceilings, command.mode, "data.mode")
+        own_modes = self._has_own_modes(project.data.agent)
+        mode = checked_mode(self.house.ceilings, command.mode, "data.mode", own_modes=own_modes)
         await project.set_options(permission_mode=mode)
         return messages.OK
 

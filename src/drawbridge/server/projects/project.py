@@ -23,6 +23,7 @@ from drawbridge.server.agents import port
 from drawbridge.server.history.log import History
 from drawbridge.server.projects import metadata, records, shown
 from drawbridge.server.projects.approvals import Approvals
+from drawbridge.server.projects.ceilings import usual_mode
 from drawbridge.server.projects.checkpoints import Changed, Checkpoints
 from drawbridge.server.projects.continuing import Continuing
 from drawbridge.server.projects.house import House
@@ -59,6 +60,8 @@ class Project:
         self._fork_from: str | None = None
         self._mode: str | None = None
         """What the agent at hand asks about, as far as it has told."""
+        self._modes: tuple[str, ...] = ()
+        """The modes that it offers, where these are others than Claude Code's."""
         self._reverting = asyncio.Lock()
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
@@ -81,7 +84,8 @@ class Project:
 
     @property
     def permission_mode(self) -> str:
-        return self._mode or self.data.options.permission_mode or "default"
+        """As the agent at hand reports it; without one, what the next run begins with."""
+        return self._mode or self.data.options.permission_mode or usual_mode(self._house.ceilings)
 
     @property
     def busy(self) -> bool:
@@ -100,6 +104,8 @@ class Project:
             **shown.info(self.data, self.history, self.approvals),
             "state": self.state,
             "permission_mode": self.permission_mode,
+            "modes": [mode for mode in self._modes if self._house.allows(mode, self._agent)],
+            "asks": self._house.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": told_time(self.continuing.at),
@@ -275,7 +281,7 @@ class Project:
         self.publish_state()
         try:
             self._house.disk.check(self.id)
-            options = self._house.granted(str(self.path), self._house.within(options))
+            options = self._house.granted(str(self.path), self._house.within(options, agent))
         except (
             ClientError
         ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
@@ -323,11 +329,32 @@ class Project:
         if session_id != self.memory.session_id:
             self.journal.event(records.SESSION, {"session_id": session_id})
 
-    def mode_known(self, mode: str | None) -> None:
-        """None: there is no process any more."""
-        before, self._mode = self.permission_mode, mode
-        if self.permission_mode != before:
+    @property
+    def _agent(self) -> str:
+        """The one at hand."""
+        return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
+
+    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
+        """``mode``: None where there is no process any more. ``offered``: None where nothing new is known."""
+        before = self.permission_mode, self._modes
+        self._mode = mode
+        self._modes = self._modes if offered is None else offered
+        if (self.permission_mode, self._modes) != before:
             self.publish_state()
+        if mode is not None and not self._house.allows(mode, self._agent):
+            self._worker.spawn(self._set_back(mode))
+
+    async def _set_back(self, mode: str) -> None:
+        """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
+        usual = usual_mode(self._house.ceilings)
+        logger.warning("%s: the agent is in mode %s, which is not allowed; it is set to %s", self.id, mode, usual)
+        try:
+            await self._worker.set_mode(usual)
+        except port.AgentRefused as error:
+            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"
+            self.stop_for(ClientError("PERMISSION_DENIED", text))
+            if self.run is None:
+                await self._worker.end()
 
     def question(self, run: Run, question: port.Question) -> None:
         run.ask()

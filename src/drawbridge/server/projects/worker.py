@@ -38,7 +38,7 @@ class Employer(Protocol):
 
     def session_known(self, session_id: str) -> None: ...
 
-    def mode_known(self, mode: str | None) -> None: ...
+    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None: ...
 
     def question(self, run: Run, question: port.Question) -> None: ...
 
@@ -161,8 +161,8 @@ class Worker:
                 self._employer.line(run, event)
             case port.SessionKnown(session_id):
                 self._employer.session_known(session_id)
-            case port.ModeKnown(mode):
-                self._employer.mode_known(mode)
+            case port.ModeKnown(mode, offered):
+                self._employer.mode_known(mode, offered)
             case port.Question() if run is not None:
                 self._employer.question(run, event)
             case port.Question(question_id):  # in a turn that it has begun by itself, and has not reported
@@ -267,6 +267,15 @@ class Worker:
         if self._process is process and self._kind is not None:
             mode, model = permission_mode or before.permission_mode, model or before.model
             self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
+
+    async def set_mode(self, mode: str) -> None:
+        """Of the process that there is, and of nothing after it. Raises ``AgentRefused``."""
+        async with self._changing:
+            process = self._process
+        if process is not None:
+            await process.set_mode(mode)
+            if self._process is process:
+                self._employer.mode_known(mode)
 
     async def stop_run(self, run: Run) -> None:
         """Ends the process under a run; ``ended`` was told when this returns."""

@@ -123,6 +123,10 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     last_message_time: str | None = None
     permission_mode: str = "default"
     """What the agent at hand asks about, as far as it tells; else as the next one begins. Not of one at a desk."""
+    modes: list[str] = []
+    """The modes that can be chosen, where the agent has told other ones than Claude Code's."""
+    asks: bool = True
+    """False: this agent can't ask anybody, and does what its mode lets it do. Not of one at a desk."""
     continues_at: str | None = None
     """When the last run goes on by itself, which a limit of the agent's account has stopped."""
 

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from drawbridge.errors import BadArgument
 from drawbridge.server.agents import acp_messages as wire
 from drawbridge.server.agents import acp_prompts, acp_questions
+from drawbridge.server.agents.acp_calls import REPORTS, Calls
 from drawbridge.server.agents.acp_messages import Incoming, Params, Update, read_as
 from drawbridge.server.agents.acp_opening import Opening, Request
 from drawbridge.server.agents.acp_text import Pieces, is_piece
@@ -73,6 +74,7 @@ class Conversation:
         self._turn_open = self._interrupted = False
         self._pieces = Pieces()
         self._costs = Costs(None if launch.resume or launch.fork_from else 0.0)
+        self._calls = Calls()
         self._questions: dict[str, _Asked] = {}
         self._asked = 0
         self._requests = 0
@@ -130,11 +132,13 @@ class Conversation:
                 self._opening.opened.in_mode(update.currentModeId)
                 return [*self._whole(), Line(data), *self._in_mode()]
             case "config_option_update":
-                self._opening.opened.configOptions = update.configOptions
+                self._opening.opened.with_options(update.configOptions)
                 return [*self._whole(), Line(data), *self._in_mode()]
+        session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+        if update.sessionUpdate in REPORTS:
+            self._calls.report(session_id, params.update)
         if not is_piece(update):
             return [*self._whole(), Line(data)]
-        session_id = params.sessionId if isinstance(params.sessionId, str) else ""
         said = [] if self._pieces.fits(session_id, update) else self._whole()
         self._pieces.add(session_id, update, data)
         return [*said, Line(data, durable=False)] if self._partial else said
@@ -157,6 +161,9 @@ class Conversation:
             self._out.append(wire.error(id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method[:200]}"))
             return []
         params = read_as(Params, message.params)
+        if params is not None:
+            session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+            params.toolCall = self._calls.whole(session_id, params.toolCall)
         self._asked += 1
         key = f"question-{self._asked}"
         question = acp_questions.question(key, params, self._read) if params else None

@@ -45,6 +45,7 @@ class Abilities(Struct):
     loads: bool = False
     resumes: bool = False
     forks: bool = False
+    lists: bool = False
     add_dirs: bool = False
     prompts: dict[str, Any] = {}
 
@@ -55,7 +56,9 @@ class _Capabilities(Struct):
     sessionCapabilities: Any = None  # noqa: N815
 
 
-class _Initialized(Struct):
+class Initialized(Struct):
+    """The answer to ``initialize``."""
+
     protocolVersion: Any = None  # noqa: N815
     agentCapabilities: Raw = Raw(b"{}")  # noqa: N815
 
@@ -67,6 +70,7 @@ class _Initialized(Struct):
             loads=told.loadSession is True,
             resumes=isinstance(of_session.get("resume"), dict),
             forks=isinstance(of_session.get("fork"), dict),
+            lists=isinstance(of_session.get("list"), dict),
             add_dirs=isinstance(of_session.get("additionalDirectories"), dict),
             prompts=told.promptCapabilities if isinstance(told.promptCapabilities, dict) else {},
         )
@@ -94,6 +98,13 @@ class Opened(Struct):
                 current = _text(option.get("currentValue"))
                 return Choices("session/set_config_option", {"configId": option["id"]}, "value", values, current)
         return None
+
+    def with_options(self, options: object) -> None:
+        """The agent has changed its options. codex-acp (2.6.0) reports a new mode in this way alone."""
+        self.configOptions = options
+        changed = Opened(configOptions=options).choices("mode")
+        if changed is not None and changed.current is not None:
+            self.in_mode(changed.current)
 
     def in_mode(self, mode: object) -> None:
         """The agent is in another mode now."""
@@ -123,7 +134,7 @@ class Opening:
 
     def steps(self) -> Generator[Request, Incoming, None]:
         """Raises ``AgentUnusable`` where nothing can come of it."""
-        self.abilities = self._introduced((yield Request("initialize", _introduction(self._version))))
+        self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._take((yield self._session()))
         if self._launch.resume:
             yield Request(FENCE, {})
@@ -183,7 +194,7 @@ class Opening:
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
-        told = wire.read_as(_Initialized, answer.result)
+        told = wire.read_as(Initialized, answer.result)
         if told is None:
             raise AgentUnusable(FAILED, f"{self._name} could not be greeted: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
@@ -239,7 +250,7 @@ def check(options: Options, name: str) -> None:
             )
 
 
-def _introduction(version: str) -> dict[str, Any]:
+def introduction(version: str) -> dict[str, Any]:
     """Files and terminals are not offered: an agent has its own ways to both, which its permissions are made for."""
     return {
         "protocolVersion": wire.VERSION,

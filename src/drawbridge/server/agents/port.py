@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
@@ -252,6 +252,15 @@ class Agent(Protocol):
 
         ``AgentUnusable`` where it can't be started, or not with these options (VALIDATION_FAILED).
         """
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An agent that is itself asked for its conversations."""
+
+    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+        """The newest first. Raises ``AgentUnusable``."""
         ...
 
 

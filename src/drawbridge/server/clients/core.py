@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
+from drawbridge.server.agents.port import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.server.clients.blobs import json_object
 from drawbridge.server.clients.joining import Joining
 from drawbridge.server.desk.desk import Desk
@@ -291,7 +291,10 @@ class Core:
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
         agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
-        found = await asyncio.to_thread(sessions.listed, agent, project.path, current, command.limit)
+        try:
+            found = await sessions.listed(agent, project.path, current, command.limit)
+        except AgentUnusable as error:
+            raise ClientError(error.code, str(error)) from None
         return Answer(type="session_list", project_id=project.id, data={"sessions": found})
 
     async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer:

@@ -39,6 +39,9 @@ from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
+TIMES_SET_BACK = 20
+"""That one process is set back to an allowed mode; then it is ended."""
+
 RUN_OVER = "The run is over. Nobody can be asked about this any more."
 
 
@@ -60,6 +63,7 @@ class Project:
         self._fork_from: str | None = None
         self._mode: str | None = None
         """What the agent at hand asks about, as far as it has told."""
+        self._times_set_back = 0
         self._modes: tuple[str, ...] = ()
         """The modes that it offers, where these are others than Claude Code's."""
         self._reverting = asyncio.Lock()
@@ -341,14 +345,19 @@ class Project:
         self._modes = self._modes if offered is None else offered
         if (self.permission_mode, self._modes) != before:
             self.publish_state()
-        if mode is not None and not self._house.allows(mode, self._agent):
+        if mode is None:
+            self._times_set_back = 0
+        elif not self._house.allows(mode, self._agent):
             self._worker.spawn(self._set_back(mode))
 
     async def _set_back(self, mode: str) -> None:
         """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
         usual = usual_mode(self._house.ceilings)
         logger.warning("%s: the agent is in mode %s, which is not allowed; it is set to %s", self.id, mode, usual)
+        self._times_set_back += 1
         try:
+            if self._times_set_back > TIMES_SET_BACK:
+                raise port.AgentRefused("it was set back too often")
             await self._worker.set_mode(usual)
         except port.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"

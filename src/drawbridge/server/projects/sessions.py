@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
-from drawbridge.server.agents.port import Agent
+from drawbridge.server.agents.port import Agent, Remembers
 from drawbridge.server.protocol.messages import SessionInfo
 
 
-def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
-    """The newest first; none where the agent can't be asked. Reads files: not from the event loop's thread."""
-    kept = [] if agent is None or agent.sessions is None else agent.sessions.listed(path, limit)
+async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
+    """The newest first; none where the agent can't be asked. Raises ``AgentUnusable``."""
+    if agent is not None and agent.sessions is not None:
+        kept = await asyncio.to_thread(agent.sessions.listed, path, limit)
+    else:
+        asked: object = agent
+        kept = await asked.remembered(path, limit) if isinstance(asked, Remembers) else []
     return [
         SessionInfo(
             session_id=one.session_id,

@@ -230,6 +230,10 @@ class Sessions(Protocol):
 
     def known(self, path: Path, session_id: str) -> bool: ...
 
+    def used_by(self, session_id: str) -> list[int]:
+        """The processes that have this conversation open now, in a terminal too, as far as that can be told."""
+        ...
+
 
 class Agent(Protocol):
     """A kind of agent."""

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,10 @@ class Claude:
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         arguments = claude_command.arguments(launch)
         program = await self._program()
+        if launch.resume:
+            users = await asyncio.to_thread(self.sessions.used_by, launch.session_id)
+            if users:
+                raise AgentUnusable("SESSION_IN_USE", in_use(users))
         environment = claude_command.environment(self._environment, launch.directory, launch.mark)
         environment |= claude_command.STATES
         resumed = launch.resume or launch.fork_from is not None
@@ -104,6 +108,13 @@ class Claude:
                 f"Claude Code {shown} is too old; {oldest} is needed. Run `claude update` on the server's machine.",
             )
         return ".".join(map(str, numbers))
+
+
+def in_use(users: Sequence[int]) -> str:
+    """Both would write the same file, and neither would learn what the other does."""
+    shown = ", ".join(map(str, users[:3]))
+    text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
+    return f"{text} Close it there, or fork the conversation."
 
 
 def read_file(path: str) -> str | None:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from drawbridge.private_files import process_alive
 from drawbridge.server.agents.port import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.server.clients.blobs import json_object
 from drawbridge.server.clients.joining import Joining
@@ -309,8 +310,25 @@ class Core:
         agent = self.house.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
+        if not fork:
+            await self._check_unused(project, agent, session_id)
         await project.resume(session_id, fork=fork)
         return messages.OK
+
+    async def _check_unused(self, project: Project, agent: Agent | None, session_id: str) -> None:
+        """Raises ``ClientError`` where another process has the conversation open: both would write the same record."""
+        users = await asyncio.to_thread(sessions.used_by, agent, session_id, project.pids)
+        at_desk = any(
+            one.memory.session_id == session_id and not one.ended and (one.pid is None or process_alive(one.pid))
+            for one in self.desk
+        )
+        elsewhere = any(
+            other is not project and other.pids and other.memory.session_id == session_id for other in self.projects
+        )
+        if users or at_desk or elsewhere:
+            where = "in a terminal" if at_desk else "in another project" if elsewhere else "in another process"
+            text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
+            raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
     async def permission_response(self, command: commands.PermissionResponse, client: Subscriber) -> Answer:
         updated = None

@@ -96,6 +96,11 @@ class Project:
         return self.run is not None or bool(self.queue)
 
     @property
+    def pids(self) -> list[int]:
+        """Of its agent's processes."""
+        return self._worker.pids
+
+    @property
     def pending(self) -> set[asyncio.Task[None]]:
         """What goes on beside the run at this moment."""
         return self._worker.tasks

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+
+import psutil
 
 from drawbridge.server.agents.port import Agent, Remembers
 from drawbridge.server.protocol.messages import SessionInfo
@@ -33,6 +36,22 @@ def known(agent: Agent | None, path: Path, session_id: str) -> bool:
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
+
+
+def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[int]:
+    """The processes that have a conversation open, but for those of the trees of ``own``. Blocking."""
+    if agent is None or agent.sessions is None:
+        return []
+    ours = set(own)
+    return [pid for pid in agent.sessions.used_by(session_id) if not ours & _ancestors(pid)]
+
+
+def _ancestors(pid: int) -> set[int]:
+    """With ``pid`` itself."""
+    try:
+        return {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
+    except psutil.Error:
+        return {pid}
 
 
 def _time(seconds: float) -> str:

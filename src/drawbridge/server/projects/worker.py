@@ -230,6 +230,11 @@ class Worker:
 
     # What the project wants of it.
 
+    @property
+    def pids(self) -> list[int]:
+        """Its processes: the one that there is, and those that are leaving."""
+        return [process.pid for process in (self._process, *self._leaving) if process is not None]
+
     def answer(self, question_id: str, decision: port.Decision) -> None:
         if self._process is not None:
             self._process.answer(question_id, decision)

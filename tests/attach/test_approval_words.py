@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drawbridge.attach import wording
 from drawbridge.attach.approval_words import Standing, notice, title
 
 REQUEST: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "ls"}}
@@ -22,3 +23,9 @@ def test_the_notice_has_the_reason_and_the_path() -> None:
     assert words.startswith("3 actions were blocked. · /etc/")
     assert "\x1b" not in words
     assert notice(REQUEST, Standing(), None) == ""
+
+
+def test_a_mode_of_an_agent_that_can_not_ask_says_so() -> None:
+    assert wording.mode({"asks": False}, "default") == "default: asks nobody"
+    assert wording.mode({}, "default") == "Ask before changes"
+    assert wording.mode({}, "workspace-write") == "workspace-write"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.agents import claude_sessions
+from drawbridge.server.agents import open_sessions
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import MessagesStub, text
@@ -56,7 +56,7 @@ async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, mode
             assert words(client) == ["Another Ada."]
 
             tmux.run("kill-server")
-            await until(lambda: not claude_sessions.used_by(session["session_id"]), "the end of the terminal")
+            await until(lambda: not open_sessions.used_by(session["session_id"]), "the end of the terminal")
             assert (await client.ask("session_resume", wanted, project))["type"] == "ok"
             await client.ask("execute", {"prompt": "Who?"}, project)
             assert (await finished(client))["outcome"] == "completed"
@@ -108,17 +108,17 @@ def reported(**fields: Any) -> None:
 )
 def test_only_a_process_that_runs_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
     reported(**fields)
-    assert bool(claude_sessions.used_by(SESSION)) is used
+    assert bool(open_sessions.used_by(SESSION)) is used
 
 
 def test_the_start_of_the_process_is_compared(home: Path) -> None:
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     reported(procStart=started)
-    assert claude_sessions.used_by(SESSION) == [os.getpid()]
+    assert open_sessions.used_by(SESSION) == [os.getpid()]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"{" * 5_000])
 def test_what_is_no_report_is_passed_over(home: Path, content: bytes) -> None:
     reported()
     (Path(os.environ["CLAUDE_CONFIG_DIR"]) / "sessions" / "2.json").write_bytes(content)
-    assert claude_sessions.used_by(SESSION) == [os.getpid()]
+    assert open_sessions.used_by(SESSION) == [os.getpid()]

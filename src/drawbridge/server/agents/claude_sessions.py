@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from drawbridge.private_files import process_alive
 from drawbridge.server.agents.port import Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -48,44 +46,6 @@ def listed(path: Path, limit: int) -> list[Remembered]:
 
 def known(path: Path, session_id: str) -> bool:
     return ID.fullmatch(session_id) is not None and (directory_of(path) / f"{session_id}.jsonl").is_file()
-
-
-class _Process(Struct):
-    """``<config>/sessions/<pid>.json`` (2.1.329): one for each process of the CLI that runs."""
-
-    pid: int
-    sessionId: str  # noqa: N815 - the CLI's own name
-    procStart: Any = None  # noqa: N815
-
-
-def used_by(session_id: str) -> list[int]:
-    """Reads files: not from the event loop's thread."""
-    found = []
-    for file in (config() / "sessions").glob("*.json"):
-        try:
-            process = msgspec.json.decode(_head(file), type=_Process)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        if process.sessionId == session_id and _runs(process):
-            found.append(process.pid)
-    return found
-
-
-def _head(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        return opened.read(HEAD_BYTES)
-
-
-def _runs(process: _Process) -> bool:
-    """A number is given to another process later: on Linux the file has the start of the right one, as the kernel tells it."""
-    if not process_alive(process.pid):
-        return False
-    try:
-        status = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
-    except OSError:
-        return True
-    started = status.rpartition(")")[2].split()[19:20]
-    return not isinstance(process.procStart, str) or started in ([], [process.procStart])
 
 
 class _Line(Struct):

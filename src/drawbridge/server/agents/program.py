@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.editors import files
-from drawbridge.server.agents import claude_command, claude_sessions, process
+from drawbridge.server.agents import claude_command, open_sessions, process
 from drawbridge.server.agents.claude import Conversation
 from drawbridge.server.agents.framing import readable
 from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Sessions
@@ -38,7 +38,7 @@ class Claude:
     names_sessions = False
     asks = True
     own_modes = False
-    sessions: Sessions = claude_sessions
+    sessions: Sessions = open_sessions.Kept()
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH and the usual places are searched at each start."""

@@ -635,3 +635,16 @@ async def test_a_prompt_on_its_way_is_not_ended_by_another_turn(tmp_path: Path) 
         assert len(phone.updates("run_finished")) == 1
         process.ends()
         assert len(phone.updates("run_finished")) == 2
+
+
+async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.ends()
+        await settled(turns=20)
+        hour = datetime.now().hour
+        server.core.house.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
+        process.heard(port.TurnBegun())
+        await settled(lambda: process.ended)
+        assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"

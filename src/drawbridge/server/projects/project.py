@@ -310,7 +310,16 @@ class Project:
         self._house.at_work[self.id] = self
         self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self.publish_state()
+        # Once the worker has it: what the owner does not allow now, out of hours or of budget, is stopped.
+        asyncio.get_running_loop().call_soon(self._check_granted, run)
         return run
+
+    def _check_granted(self, run: Run) -> None:
+        try:
+            self._house.granted(str(self.path), port.Options())
+        except ClientError as error:
+            if self.run is run:
+                self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
         """The run at hand has to end, with this error."""

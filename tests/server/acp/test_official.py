@@ -246,9 +246,9 @@ async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Pat
 async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None:
     agent = official("--lists")
     assert await agent.remembered(project, 10) == []
-    async with session(agent, project) as first, session(agent, project) as second:
-        assert (await first.turn("say One")).ok
-        assert (await second.turn("say  Two\nlines")).ok
+    for words_said in ("say One", "say  Two\nlines"):
+        async with session(agent, project) as warm:
+            assert (await warm.turn(words_said)).ok
     listed = await agent.remembered(project, 10)
     assert [one.title for one in listed] == ["say Two lines", "say One"]
     assert listed[0].last_active > listed[1].last_active

@@ -31,7 +31,7 @@ from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.run import Order, Outcome, Run, State
 from drawbridge.server.projects.shown import joined, now, run_finished, run_info, told_time
-from drawbridge.server.projects.worker import Worker
+from drawbridge.server.projects.worker import NOBODY_ASKED, Worker
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
@@ -41,8 +41,6 @@ logger = logging.getLogger("drawbridge.server")
 
 TIMES_SET_BACK = 20
 """That one process is set back to an allowed mode; then it is ended."""
-
-RUN_OVER = "The run is over. Nobody can be asked about this any more."
 
 
 class Project:
@@ -402,7 +400,7 @@ class Project:
         if not run.finish(outcome):
             return
         for asked in self.approvals:  # an agent that still waits, as one that does not report its subagents, would hang
-            self._worker.answer(asked.question_id, port.Decision(allow=False, message=RUN_OVER))
+            self._worker.answer(asked.question_id, port.Decision(allow=False, message=NOBODY_ASKED))
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)

@@ -61,7 +61,7 @@ async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, mode
             await client.ask("execute", {"prompt": "Who?"}, project)
             assert (await finished(client))["outcome"] == "completed"
             assert words(client)[-1] == "Ada herself."
-            # its own process has it open now, and is no obstacle
+            # its own process has it open now, and does not count
             assert (await client.ask("session_resume", wanted, project))["type"] == "ok"
 
 
@@ -118,7 +118,7 @@ def test_the_start_of_the_process_is_compared(home: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"{" * 5_000])
-def test_what_is_no_report_is_passed_over(home: Path, content: bytes) -> None:
+def test_other_files_are_passed_over(home: Path, content: bytes) -> None:
     reported()
     (Path(os.environ["CLAUDE_CONFIG_DIR"]) / "sessions" / "2.json").write_bytes(content)
     assert open_sessions.used_by(SESSION) == [os.getpid()]

@@ -120,7 +120,7 @@ def option_changes(option: Stream) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, 7, "", "x" * 300, {}])
-def test_a_mode_that_is_no_name_is_passed_over(nonsense: Any) -> None:
+def test_an_unusable_mode_name_is_passed_over(nonsense: Any) -> None:
     stream = Stream("default", "plan")
     stream.updates(sessionUpdate="current_mode_update", currentModeId=nonsense)
     stream.updates(sessionUpdate="config_option_update", configOptions=nonsense)

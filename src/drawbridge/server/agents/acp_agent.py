@@ -44,6 +44,8 @@ class Acp:
         self.title = title or name
         self._command = command
         self._environment = environment
+        self._one_listing = asyncio.Lock()
+        """However many clients ask, one process at a time is started to list conversations."""
 
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         acp_opening.check(launch.options, self.title)
@@ -55,6 +57,10 @@ class Acp:
 
         A process of its own is asked, and ended: the one that works has a conversation to go on with.
         """
+        async with self._one_listing:
+            return await self._remembered(path, limit)
+
+    async def _remembered(self, path: Path, limit: int) -> list[Remembered]:
         listing = Listing(str(path), limit, version("drawbridge"))
         ended = asyncio.Event()
 

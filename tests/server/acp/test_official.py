@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from drawbridge.server.agents import acp_agent
+from drawbridge.server.agents.acp_agent import Acp
 from drawbridge.server.agents.port import (
     AgentRefused,
     Attachment,
@@ -257,3 +260,10 @@ async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None
 
 async def test_an_agent_that_lists_none_has_none(project: Path) -> None:
     assert await official().remembered(project, 10) == []
+
+
+async def test_an_agent_that_does_not_answer_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
+    silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+    assert await silent.remembered(project, 10) == []
+    # tests/conftest.py: nothing runs on

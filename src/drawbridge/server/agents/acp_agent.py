@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,8 @@ from drawbridge.server.agents.program import read_file
 NOT_PASSED_ON: Final = ("GEMINI_CLI", "CLAUDE_CODE_ENTRYPOINT")
 NOT_PASSED_ON_PREFIXES: Final = ("GEMINI_CLI_IDE_",)
 
+
+logger = logging.getLogger("drawbridge.server.agents")
 
 LISTING_SECONDS: Final = 15.0
 """That an agent may take to start and to list its conversations."""
@@ -74,10 +76,13 @@ class Acp:
         asked = await process.start(
             self.title, command, launch.directory, environment, listing, heard, launch.confinement
         )
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(LISTING_SECONDS):
                 await ended.wait()
-        await asked.kill()
+        except TimeoutError:
+            logger.warning("%s: it did not list its conversations within %g s", self.title, LISTING_SECONDS)
+        finally:
+            await asked.kill()
         return listing.found
 
     async def _run(self, command: Sequence[str], launch: Launch, heard: Callable[[Event], None]) -> process.Process:

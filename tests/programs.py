@@ -1,7 +1,8 @@
 """The real programs that the tests talk to, and what to do where one is missing.
 
 They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them;
-``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path), else in
+``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path; ``DRAWBRIDGE_TEST_ACP``:
+a folder), else in
 ``.cache/programs`` (``make programs``) and on PATH. A test whose program is missing is skipped with a sentence that
 names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
 """
@@ -87,6 +88,13 @@ def codex() -> Path:
     named = os.environ.get("DRAWBRIDGE_TEST_CODEX")
     candidates = [Path(named)] if named else [FETCHED / "codex" / "codex", *_on_path("codex")]
     return next(filter(Path.exists, candidates), None) or missing(f"Codex (`codex`) is missing: {FETCH}")
+
+
+def acp_adapter(name: str) -> Path:
+    """``claude-agent-acp`` or ``codex-acp``: the adapters to the Agent Client Protocol."""
+    named = os.environ.get("DRAWBRIDGE_TEST_ACP")
+    candidates = [Path(named) / name] if named else [FETCHED / "acp" / name]
+    return next(filter(Path.exists, candidates), None) or missing(f"The ACP adapter `{name}` is missing: {FETCH}")
 
 
 def mcp_conformance() -> Path:

@@ -122,7 +122,7 @@ def programs(_arguments: list[str]) -> None:
     step(["bash", "tools/install-node.sh", str(target / "node")])
     step(["bash", "tools/install-ws.sh", str(target / "ws")])
     node = str(target / "node" / "node")
-    for name in ("gemini", "mcp-conformance"):
+    for name in ("gemini", "acp", "mcp-conformance"):
         step(["bash", f"tools/install-{name}.sh", str(target / name), node])
     _mcp_client(target / "mcp-client")
     for name in ("browser", "code-server"):

@@ -105,6 +105,7 @@ class MessagesStub:
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []
         self._turns: list[list[Block]] = []
+        self._turns_of: dict[str, list[list[Block]]] = {}
         self._changed = threading.Condition()
         self._held = threading.Semaphore(0)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
@@ -133,6 +134,11 @@ class MessagesStub:
                 self._turns.clear()
             self._turns += [turn if isinstance(turn, list) else [turn] for turn in turns]
 
+    def will_say_to(self, words: str, *turns: Block | list[Block]) -> None:
+        """As ``will_say``, for conversations whose first message contains ``words``, as a subagent's prompt."""
+        with self._changed:
+            self._turns_of.setdefault(words, []).extend(turn if isinstance(turn, list) else [turn] for turn in turns)
+
     def wait_for_request(self, number: int, *, timeout: float = 15) -> ModelRequest:
         """The ``number``-th request of the conversation, counted from 1."""
         with self._changed:
@@ -155,6 +161,10 @@ class MessagesStub:
         with self._changed:
             self.requests.append(ModelRequest(body))
             self._changed.notify_all()
+            first = json.dumps(body["messages"][0])
+            for words, turns in self._turns_of.items():
+                if words in first:
+                    return turns.pop(0) if turns else [text("Nothing more was scripted for this agent.")]
             if self._fails():
                 return self._turns[0]
             return self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]

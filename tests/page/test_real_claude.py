@@ -143,3 +143,18 @@ async def test_claudes_plan_is_approved_with_its_edits(browser: Browser, tmp_pat
         person.sees(".said", "Then I begin.")
         person.until("document.querySelector('.tools select').value === 'acceptEdits'")
     assert "approved your plan" in "\n".join(model.requests[-1].tool_results)
+
+
+async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    task = "Touch the file"
+    agent = tool_use("Agent", description="a file", prompt=task, subagent_type="general-purpose")
+    async with working(browser, tmp_path / "data", directory, agent, text("It is at work."), text("Done.")) as at_work:
+        person, model = at_work
+        model.will_say_to(task, tool_use("Bash", command="touch made", description="Make a file"), text("Made."))
+        person.prompts("Have a file made")
+        person.sees(".said", "It is at work.")
+        person.sees(".approval .why", "Asked by general-purpose")
+        person.sees(".approval .why", str(directory / "made"))
+        person.clicks(".approval .yes")
+        person.sees(".said", "Done.")
+        assert (directory / "made").exists()

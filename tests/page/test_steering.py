@@ -208,3 +208,15 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
             person.sees(".toast.problem", "Too many prompts wait")
             assert person("value", css="#prompt") == "one too many"
             assert len(person.reads(".queued")) == 1
+
+
+async def test_an_agent_that_can_not_ask_is_shown_so(browser: Browser, server: Server, directory: Path) -> None:
+    async with server.client() as client:
+        made = await client.ask("project_create", {"path": str(directory), "agent": "codex"})
+        [listed] = [
+            one for one in (await client.ask("project_list"))["data"]["projects"] if one["id"] == made["project_id"]
+        ]
+        assert listed["asks"] is False
+    with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
+        person.sees(".empty .hint", "It does not ask before it changes something")
+        person.sees(".tools select", "default: asks nobody")

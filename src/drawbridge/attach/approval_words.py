@@ -38,6 +38,9 @@ def title(request: answers.Request, agent: str, root: str, found: Difference | N
         parts.append((f" {wording.one_line(wording.shown_path(str(path), root))}", "$accent"))
     if found is not None:
         parts += [(f"  +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
+    asker = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
+    if asker:
+        parts.append((f"  asked by {wording.one_line(str(asker))}", "$soft"))
     if waiting > 1:
         parts.append((f"  1 of {waiting}", "$soft"))
     return Content.assemble(*parts)
@@ -83,10 +86,13 @@ def notice(request: answers.Request, standing: Standing, found: Difference | Non
         return "This device may look, and not answer."
     if request.get("truncated"):
         return "This is too large for one message: long texts are cut."
-    if found is not None and standing.mode == "read" and found.notes:
+    if standing.mode != "read":
+        return ""
+    parts = [wording.one_line(request[name]) for name in ("reason", "blocked_path") if request.get(name)]
+    if found is not None and found.notes:
         words = "; ".join(found.notes)
-        return f"{words[0].upper()}{words[1:]}."
-    return ""
+        parts.append(f"{words[0].upper()}{words[1:]}.")
+    return " · ".join(parts)
 
 
 def _label(key: str, words: str) -> Content:

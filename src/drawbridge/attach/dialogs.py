@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,9 +11,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
-from drawbridge.attach.wording import MODES
+from drawbridge.attach.wording import MODES, mode, one_line
 
 KEYS: Final = (
     ("a", "accept what is asked"),
@@ -37,21 +37,24 @@ class ModeDialog(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, current: str) -> None:
+    def __init__(self, current: str, project: Mapping[str, Any]) -> None:
         super().__init__()
         self._current = current or "default"
+        self._project = project
+        self._modes = [str(mode) for mode in project.get("modes") or MODES]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content("What it asks about"), classes="title")
-            yield OptionList(*(Option(Content(words), id=mode) for mode, words in MODES.items()))
+            words = [one_line(mode(self._project, name)) for name in self._modes]
+            yield OptionList(*map(Content, words))
 
     def on_mount(self) -> None:
-        modes = [*MODES]
-        self.query_one(OptionList).highlighted = modes.index(self._current) if self._current in modes else 0
+        at = self._modes.index(self._current) if self._current in self._modes else 0
+        self.query_one(OptionList).highlighted = at
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option.id)
+        self.dismiss(self._modes[event.option_index])
 
 
 class HelpDialog(ModalScreen[None]):

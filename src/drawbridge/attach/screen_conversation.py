@@ -123,12 +123,15 @@ class ConversationScreen(Screen[None]):
         parts = [words, _since(run), f"{len(conversation.queue)} queued" if conversation.queue else ""]
         cost = project.get("cost_usd") or conversation.cost
         parts.append(wording.money(cost) if cost else "")
-        mode = wording.MODES.get(_mode(project), _mode(project))
+        mode = wording.mode(project, _mode(project))
         below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
         self.query_one("#status", Static).update(
             Content.assemble(
                 (f"● {' · '.join(filter(None, parts))}", colour),
-                (f"  {wording.one_line(mode)}", "$no" if mode == "Never ask" else "$soft"),
+                (
+                    f"  {wording.one_line(mode)}",
+                    "$no" if mode == "Never ask" or project.get("asks") is False else "$soft",
+                ),
                 (below, "$accent"),
             )
         )
@@ -238,12 +241,12 @@ class ConversationScreen(Screen[None]):
     def action_mode(self) -> None:
         project = self._client.project
         if project is not None:
-            self.app.push_screen(ModeDialog(_mode(project)), self._set_mode)
+            self.app.push_screen(ModeDialog(_mode(project), project), self._set_mode)
 
     def _set_mode(self, mode: str | None) -> None:
         async def set_it() -> None:
             await self._client.command("set_mode", {"mode": mode})
-            self.notify(f"From now on: {wording.MODES.get(mode or '', mode)}.", markup=False)
+            self.notify(f"From now on: {wording.mode(self._client.project or {}, mode or '')}.", markup=False)
             self.tick()
 
         if mode is not None:

@@ -43,6 +43,11 @@ DESK_STATES: Final = {
 }
 
 
+def mode(project: Mapping[str, Any], name: str) -> str:
+    """A permission mode in words: agents that can't ask do not, whatever it is called."""
+    return f"{name}: asks nobody" if project.get("asks") is False else MODES.get(name, name)
+
+
 def one_line(text: object) -> str:
     """Anything as one harmless line."""
     return harmless(str(text))

@@ -191,8 +191,11 @@ export class ApprovalCard {
     const isQuestion = request.tool_name === 'AskUserQuestion' && Array.isArray(request.input?.questions);
     const [words, path] = isQuestion ? [`${this.world.agent} has a question`, undefined] : this._title;
     const title = h('h3', { id: `title-${request.approval_id}` }, h('span', { line: words }), ' ', path !== undefined && h('code', { line: shownPath(path, this.world.root) }));
+    const { asked_by: asker, reason, blocked_path: blocked } = request;
+    const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && `Path: ${blocked}`].filter(Boolean);
+    const why = facts.length > 0 && h('p', { class: 'notice why', text: facts.join(' · ') });
     const head = h('header', {}, title, h('span', { class: 'tag place', hidden: true }), h('time', { datetime: request.created_at, text: ago(request.created_at) }));
-    fill(this.element, head, ...(isQuestion ? this._question() : [...this._body(head), this._notice(), this._answers()]));
+    fill(this.element, head, why || null, ...(isQuestion ? this._question() : [...this._body(head), this._notice(), this._answers()]));
     this.element.classList.toggle('settled', Boolean(this.answered));
     this._drawPlace();
     this._allow();

@@ -8,7 +8,7 @@ import { ApprovalCard } from './view-approval.js';
 import { Composer } from './view-composer.js';
 import { itemView } from './view-items.js';
 import { WindowList } from './window-list.js';
-import { agentName, MODES, since, standing } from './project-words.js';
+import { agentName, MODES, modeWords, since, standing } from './project-words.js';
 
 /** What can be said about a session in a terminal. */
 const AT_THE_DESK = ['permission_response', 'project_delete'];
@@ -83,8 +83,8 @@ export class ConversationView {
 
   /** When this changes, what can be done here does too. */
   get _look() {
-    const desk = this._project?.desk;
-    return `${desk?.state} ${desk?.prompts}`;
+    const { desk, modes } = this._project ?? {};
+    return `${desk?.state} ${desk?.prompts} ${modes}`;
   }
 
   /** What stands where the prompt box would, or above it. @returns {(Node | string)[]} */
@@ -208,7 +208,8 @@ export class ConversationView {
     this.drawn = this._look;
     const may = (/** @type {string} */ type) => this._may(type);
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
-    this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...Object.entries(MODES).map(([value, text]) => h('option', { value, text })));
+    this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...(project.modes ?? Object.keys(MODES)).map((/** @type {string} */ value) => h('option', { value, text: modeWords(project, value) })));
+    if (project.asks === false) /** @type {Node} */ (this._empty.lastChild).textContent = 'Write what the agent is to do. It does not ask before it changes something.';
     fill(this._head, back,
       h('div', { class: 'names' }, h('h2', { line: baseName(project.path) }), h('p', { class: 'path', line: `${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}` })),
       h('div', { class: 'tools' }, project.desk ? this._deskMode : may('set_mode') && this._mode,
@@ -229,15 +230,15 @@ export class ConversationView {
     }
     if (!this._mode || (document.activeElement === this._mode && !answered)) return;
     const value = mode || 'default';
-    if (![...this._mode.options].some((option) => option.value === value)) this._mode.append(h('option', { value, text: value }));
+    if (![...this._mode.options].some((option) => option.value === value)) this._mode.append(h('option', { value, text: modeWords(this._project, value) }));
     this._mode.value = value;
-    this._mode.classList.toggle('careless', value === 'bypassPermissions');
+    this._mode.classList.toggle('careless', value === 'bypassPermissions' || this._project?.asks === false);
   }
 
   _setMode() {
     const { value } = this._mode;
     this.client.command('set_mode', { mode: value })
-      .then(() => this.world.said(`From now on: ${MODES[value] ?? value}.`), (error) => this.world.failed(error))
+      .then(() => this.world.said(`From now on: ${modeWords(this._project, value)}.`), (error) => this.world.failed(error))
       .finally(() => this._drawMode(true));
   }
 

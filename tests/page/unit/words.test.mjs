@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation } from '../../../src/drawbridge/web/conversation.js';
-import { clock, liftedWords, standing } from '../../../src/drawbridge/web/project-words.js';
+import { clock, liftedWords, modeWords, standing } from '../../../src/drawbridge/web/project-words.js';
 import { canBeEdited, Projects } from '../../../src/drawbridge/web/store.js';
 
 const NOW = new Date('2026-03-04T10:00:00Z');
@@ -19,6 +19,12 @@ test('how a project stands is said in the word that matters most', () => {
   assert.equal(said({ state: 'ERROR', problem: 'It is outside of --allow.' }), 'It is outside of --allow.');
   assert.equal(said({ state: 'EXECUTING', problem: 'It is outside of --allow.' }), 'Working');
   assert.equal(said({}), 'Ready');
+});
+
+test('a mode of an agent that can not ask says so', () => {
+  assert.equal(modeWords({ asks: false }, 'default'), 'default: asks nobody');
+  assert.equal(modeWords({}, 'default'), 'Ask before changes');
+  assert.equal(modeWords({ modes: ['workspace-write'] }, 'workspace-write'), 'workspace-write');
 });
 
 test('a limit is told with the time at which it is lifted, or that it is', () => {

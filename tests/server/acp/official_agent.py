@@ -1,7 +1,8 @@
 """An agent written with the protocol's official library (agent-client-protocol): a real peer, whatever we think of it.
 
 It does what the prompt says: ``say A|B`` (in pieces), ``edit PATH|NEW TEXT`` (after a question), ``part PATH|OLD|NEW`` (a
-question about a part of a file), ``wait`` (until it is cancelled), ``ask for a file``, ``spend 0.5``, ``refuse``, ``fail``.
+question about a part of a file), ``report PATH|NEW TEXT`` (as ``edit``, but the diff comes before the question),
+``wait`` (until it is cancelled), ``ask for a file``, ``spend 0.5``, ``refuse``, ``fail``.
 Its conversations last as long as the file ``conversations.json`` in its directory.
 """
 
@@ -35,8 +36,9 @@ class Official:
         self._client = conn
 
     async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
-        sessions = (
-            schema.SessionCapabilities(resume=schema.SessionResumeCapabilities()) if "--resumes" in sys.argv else None
+        sessions = schema.SessionCapabilities(
+            resume=schema.SessionResumeCapabilities() if "--resumes" in sys.argv else None,
+            list=schema.SessionListCapabilities() if "--lists" in sys.argv else None,
         )
         capabilities = schema.AgentCapabilities(load_session=True, session_capabilities=sessions)
         return schema.InitializeResponse(protocol_version=protocol_version, agent_capabilities=capabilities)
@@ -48,6 +50,18 @@ class Official:
         self._keep(id, [])
         modes = schema.SessionModeState(available_modes=MODES, current_mode_id="ask")
         return schema.NewSessionResponse(session_id=id, modes=modes)
+
+    async def list_sessions(self, cursor: str | None = None, cwd: str | None = None, **_: Any) -> Any:
+        """One on each page, the oldest first."""
+        at, kept = int(cursor or 0), list(self._conversations().items())
+        page = [
+            schema.SessionInfo(
+                session_id=id, cwd=cwd or "", title=words[0] if words else None, updated_at=f"2026-11-22T06:00:0{at}Z"
+            )
+            for id, words in kept[at : at + 1]
+        ]
+        following = str(at + 1) if at + 1 < len(kept) else None
+        return schema.ListSessionsResponse(sessions=page, next_cursor=following)
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
         for words in self._conversations().get(session_id) or self._unknown(session_id):
@@ -93,6 +107,26 @@ class Official:
         if await self._may(session_id, path, old, new):
             Path(path).write_text(new)
         return "cancelled" if self._cancelled.is_set() else None
+
+    async def _report(self, session_id: str, path: str, new: str) -> None:
+        old = Path(path).read_text() if Path(path).exists() else None
+        diff = acp.tool_diff_content(path, new, old)
+        start = schema.ToolCallStart(
+            session_update="tool_call",
+            tool_call_id="call-2",
+            title="Editing",
+            kind="edit",
+            status="pending",
+            content=[diff],
+        )
+        await self._client.session_update(session_id, start)
+        if "--elsewhere" in sys.argv:  # what it says of another call has nothing to do with this one
+            other = schema.ToolCallProgress(session_update="tool_call_update", tool_call_id="call-3", title="Other")
+            await self._client.session_update(session_id, other)
+        call = schema.ToolCallUpdate(tool_call_id="call-2", title="Edit files")
+        answer = await self._client.request_permission(session_id=session_id, tool_call=call, options=OPTIONS)
+        if getattr(answer.outcome, "option_id", "") == "once":
+            Path(path).write_text(new)
 
     async def _part(self, session_id: str, path: str, old: str, new: str) -> None:
         if await self._may(session_id, path, old, new):

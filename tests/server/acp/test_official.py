@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from drawbridge.server.agents import acp_agent
+from drawbridge.server.agents.acp_agent import Acp
 from drawbridge.server.agents.port import (
     AgentRefused,
     Attachment,
@@ -226,3 +229,41 @@ async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: P
         assert len(warm.heard.all(TurnEnded)) == 1
         assert warm.heard.all(QuestionGone) in ([], [QuestionGone(asked.question_id, "interrupted")])
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--elsewhere",)])
+async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Path, flags: tuple[str, ...]) -> None:
+    poem = project / "poem.txt"
+    async with session(official(*flags), project) as warm:
+        warm.process.prompt(f"report {poem}|all new\n")
+        question = await warm.asked()
+        assert question.tool_name == "edit"
+        assert question.proposal == Proposal(str(poem), POEM, "all new\n")
+        asked = json.loads(bytes(question.input))
+        assert (asked["title"], asked["toolCallId"], asked["content"][0]["type"]) == ("Edit files", "call-2", "diff")
+        warm.process.answer(question.question_id, Decision(allow=True))
+        assert (await warm.ended()).ok
+        assert poem.read_text() == "all new\n"
+
+
+async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None:
+    agent = official("--lists")
+    assert await agent.remembered(project, 10) == []
+    for words_said in ("say One", "say  Two\nlines"):
+        async with session(agent, project) as warm:
+            assert (await warm.turn(words_said)).ok
+    listed = await agent.remembered(project, 10)
+    assert [one.title for one in listed] == ["say Two lines", "say One"]
+    assert listed[0].last_active > listed[1].last_active
+    assert [one.title for one in await agent.remembered(project, 1)] == ["say Two lines"]
+
+
+async def test_an_agent_that_lists_none_has_none(project: Path) -> None:
+    assert await official().remembered(project, 10) == []
+
+
+async def test_an_agent_that_does_not_answer_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
+    silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+    assert await silent.remembered(project, 10) == []
+    # tests/conftest.py: nothing runs on

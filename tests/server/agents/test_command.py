@@ -16,6 +16,8 @@ from drawbridge.settings import SERVE
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 OTHER_ID = "f29b472b-f1b1-4f7c-bc75-762ac50f3c4b"
+DEFAULT = "--permission-mode=default"
+"""Always there, else the owner's settings would choose the mode."""
 
 
 def flags(**options: Any) -> list[str]:
@@ -32,16 +34,24 @@ def test_it_speaks_the_stream_and_asks_us() -> None:
         "--input-format=stream-json",
         "--permission-prompt-tool=stdio",
         f"--session-id={ID}",
+        DEFAULT,
     ]
 
 
 def test_a_conversation_goes_on_by_its_id() -> None:
-    assert arguments(Launch("/project", ID, resume=True))[4:] == [f"--resume={ID}"]
+    assert arguments(Launch("/project", ID, resume=True))[4:] == [f"--resume={ID}", DEFAULT]
 
 
 def test_a_fork_gets_the_id_that_it_is_to_have() -> None:
     launch = Launch("/project", ID, fork_from=OTHER_ID)
-    assert arguments(launch)[4:] == [f"--resume={OTHER_ID}", "--fork-session", f"--session-id={ID}"]
+    assert arguments(launch)[4:] == [f"--resume={OTHER_ID}", "--fork-session", f"--session-id={ID}", DEFAULT]
+
+
+def test_a_mode_is_always_named() -> None:
+    assert flags() == [DEFAULT]
+    assert flags(permission_mode="plan") == ["--permission-mode=plan"]
+    skipping = ["--dangerously-skip-permissions", "--permission-mode=bypassPermissions"]
+    assert flags(dangerously_skip_permissions=True) == skipping
 
 
 def test_every_option_has_its_flag() -> None:
@@ -86,7 +96,7 @@ def test_every_option_has_its_flag() -> None:
 
 
 def test_what_is_empty_is_left_to_the_agent() -> None:
-    assert flags(model="", system_prompt="", allowed_tools=(), mcp_config=None) == []
+    assert flags(model="", system_prompt="", allowed_tools=(), mcp_config=None) == [DEFAULT]
 
 
 BAD: list[tuple[str, Any]] = [
@@ -123,7 +133,15 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self) -> None:
         super().__init__(allow_abbrev=False, exit_on_error=False)
-        for flag in ("output-format", "input-format", "permission-prompt-tool", "session-id", "model", "system-prompt"):
+        for flag in (
+            "output-format",
+            "input-format",
+            "permission-prompt-tool",
+            "session-id",
+            "model",
+            "system-prompt",
+            "permission-mode",
+        ):
             self.add_argument(f"--{flag}", action="append")
         for flag in ("allowedTools", "add-dir", "mcp-config"):
             self.add_argument(f"--{flag}", action="append", nargs="*")

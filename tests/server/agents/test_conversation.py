@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 
 from drawbridge.server.agents.dialect import Replied
 from drawbridge.server.agents.port import (
+    AskedBy,
     Attachment,
     Decision,
     Exited,
@@ -21,6 +22,7 @@ from drawbridge.server.agents.port import (
     Question,
     QuestionGone,
     SessionKnown,
+    TurnBegun,
     TurnEnded,
 )
 
@@ -515,3 +517,120 @@ def test_a_conversation_that_is_not_there_is_known_by_its_complaint_too() -> Non
     (ended, _) = stream.conversation.ended(1, f"No conversation found with session ID: {ID}", None)
     assert isinstance(ended, TurnEnded)
     assert ended.code == "SESSION_NOT_FOUND"
+
+
+# Subagents and background commands.
+
+
+def started(stream: Stream) -> None:
+    stream.say(type="system", subtype="session_state_changed", state="running")
+    stream.say(type="system", subtype="init", session_id="s")
+
+
+def tasks(stream: Stream, *names: str) -> None:
+    stream.say(type="system", subtype="background_tasks_changed", tasks=[{"task_id": name} for name in names])
+
+
+def idle(stream: Stream) -> None:
+    stream.say(type="system", subtype="session_state_changed", state="idle")
+
+
+def test_a_turn_ends_when_its_subagents_are_done() -> None:
+    stream = Stream()
+    stream.prompt()
+    started(stream)
+    tasks(stream, "t1")
+    stream.result(total_cost_usd=0.1)
+    assert stream.all(TurnEnded) == []
+    tasks(stream)
+    stream.say(type="system", subtype="init", session_id="s")
+    stream.result(total_cost_usd=0.3, origin={"kind": "task-notification"})
+    assert stream.all(TurnEnded) == []
+    idle(stream)
+    assert stream.all(TurnEnded) == [TurnEnded(ok=True, session_id="s", cost_usd=0.3)]
+    assert stream.all(TurnBegun) == []
+
+
+def test_the_last_result_says_how_a_turn_with_subagents_went() -> None:
+    stream = Stream()
+    stream.prompt()
+    started(stream)
+    tasks(stream, "t1")
+    stream.result()
+    stream.result(is_error=True, result="overloaded", origin={"kind": "task-notification"})
+    idle(stream)
+    assert [(end.ok, end.error) for end in stream.all(TurnEnded)] == [(False, "overloaded.")]
+
+
+def test_an_interrupt_after_the_first_result_counts() -> None:
+    stream = Stream()
+    stream.prompt()
+    started(stream)
+    tasks(stream, "t1")
+    stream.result()
+    stream.conversation.interrupt()
+    tasks(stream)
+    idle(stream)
+    assert [(end.ok, end.interrupted) for end in stream.all(TurnEnded)] == [(False, True)]
+
+
+def test_a_turn_without_tasks_ends_with_its_result() -> None:
+    stream = Stream()
+    stream.prompt()
+    started(stream)
+    stream.result()
+    assert len(stream.all(TurnEnded)) == 1
+    idle(stream)
+    assert len(stream.all(TurnEnded)) == 1
+
+
+def test_where_no_state_is_reported_the_first_result_is_the_last() -> None:
+    stream = Stream()
+    stream.prompt()
+    tasks(stream, "t1")
+    stream.result()
+    assert len(stream.all(TurnEnded)) == 1
+
+
+def test_a_turn_without_a_prompt_begins_and_ends() -> None:
+    stream = Stream()
+    stream.ended()
+    started(stream)
+    assert len(stream.all(TurnBegun)) == 1
+    stream.result(origin={"kind": "task-notification"})
+    idle(stream)
+    assert len(stream.all(TurnEnded)) == 2
+    assert not stream.busy
+
+
+def test_a_prompt_takes_over_a_turn_without_one() -> None:
+    stream = Stream()
+    started(stream)
+    stream.prompt()
+    stream.result(origin={"kind": "task-notification"}, user_message_uuids=[])
+    assert stream.all(TurnEnded) == []
+    stream.result()
+    idle(stream)
+    assert len(stream.all(TurnEnded)) == 1
+
+
+# What a question says beside the call.
+
+
+def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.say(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")
+    stream.ask(agent_id="a1", decision_reason="3 consecutive actions were blocked.", blocked_path="/etc/hosts")
+    [question] = stream.all(Question)
+    assert question.asked_by == AskedBy("a1", "reviewer")
+    assert (question.reason, question.blocked_path) == ("3 consecutive actions were blocked.", "/etc/hosts")
+
+
+def test_what_is_not_text_is_left_out_of_a_question() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.say(type="system", subtype="task_started", task_id=["a1"], subagent_type={})
+    stream.ask(agent_id=7, decision_reason={"type": "x"}, blocked_path=["/"])
+    [question] = stream.all(Question)
+    assert (question.asked_by, question.reason, question.blocked_path) == (None, None, None)

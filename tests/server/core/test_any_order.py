@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drawbridge.server.agents.port import AgentUnusable, QuestionGone
+from drawbridge.server.agents.port import AgentUnusable, QuestionGone, TurnBegun
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.projects.worker import NOBODY_ASKED
 from drawbridge.server.protocol.client_errors import ClientError
@@ -22,7 +22,8 @@ from tests.waiting import until
 from .twin import Client, Process, Server, records, settled
 
 PEOPLE = "execute|execute|execute again|no queue|kill|interrupt|new session|mode|delete|allow|deny|late answer"
-AGENT = "line|ask|ask|taken back|turn ends|turn fails|turn interrupted|dies|unusable|slow to start|starts|wait|wait"
+AGENT = "line|begins alone|ask|ask|taken back|turn ends|turn fails|turn interrupted|dies|unusable|slow to start|starts"
+AGENT += "|wait|wait"
 MACHINE = "busy elsewhere|server restarted|server killed"
 STEPS = st.lists(st.sampled_from(f"{PEOPLE}|{AGENT}|{MACHINE}".split("|")), min_size=10, max_size=60)
 
@@ -166,6 +167,9 @@ def agent_does(what: str, world: World) -> None:
         case "ask" if process:
             model.questions += 1
             process.asks(f"q{model.questions}")
+        case "begins alone" if process and not process.turn_open:
+            process.turn_open = True
+            process.heard(TurnBegun())
         case "taken back" if process:
             process.heard(QuestionGone(f"q{model.questions}", "moot"))
         case "turn ends" | "turn fails" | "turn interrupted" if process:
@@ -194,7 +198,8 @@ async def play(steps: list[str], folder: Path) -> None:
     assert [one["seq"] for one in found] == list(range(1, len(found) + 1))
     events = [one["message"] for one in found if one["direction"] == "server"]
     finished = Counter(one["message"]["run_id"] for one in events if one["subtype"] == "run_finished")
-    assert finished == Counter(model.accepted), "each accepted run ends exactly once"
+    alone = Counter(started_alone(events))
+    assert finished == Counter(model.accepted) + alone, "each run ends exactly once"
     assert_questions(events, model, model.answered + answers(world.server))
     assert world.codes <= {"PROCESS_ACTIVE", "PROCESS_NOT_FOUND", "RESOURCE_LIMIT"}
     for person in world.people:
@@ -204,6 +209,15 @@ async def play(steps: list[str], folder: Path) -> None:
     assert world.process is None, "no process is left"
     for said in await asyncio.gather(*world.choosing, return_exceptions=True):
         assert isinstance(said, dict) or (isinstance(said, ClientError) and said.code == "PROJECT_NOT_FOUND"), said
+
+
+def started_alone(events: list[dict[str, Any]]) -> list[str]:
+    """Runs without a prompt."""
+    return [
+        one["message"]["run_id"]
+        for one in events
+        if one["subtype"] == "run_started" and one["message"].get("unprompted")
+    ]
 
 
 def answers(server: Server) -> list[str]:
@@ -230,8 +244,10 @@ def assert_states(person: Client) -> None:
                 open_runs += "seq" in message
             case "agent_message" if fields["direction"] == "client":
                 open_runs += 1
-            case "run_started" if message.get("seq", snapshot + 1) > snapshot:
-                state = "EXECUTING"
+            case "run_started":
+                open_runs += fields.get("unprompted", False)
+                if message.get("seq", snapshot + 1) > snapshot:
+                    state = "EXECUTING"
             case "run_finished":
                 open_runs -= 1
                 if message.get("seq", snapshot + 1) > snapshot:  # else it is told of what was: a restart forgives

@@ -239,9 +239,15 @@ async def until_quiet(client: Client, seq: int) -> None:
     raise AssertionError(f"the client never got to {seq}: {client.seqs[-5:]}")
 
 
+@pytest.mark.parametrize(
+    "failure", [HistoryUnreadable("The disk fails."), OSError("no such device"), RuntimeError("a defect")]
+)
 async def test_a_history_that_can_not_be_read_is_said_and_not_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def unreadable(*_: object, **__: object) -> None:
+        raise failure
+
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -256,10 +262,6 @@ async def test_a_history_that_can_not_be_read_is_said_and_not_passed_over(
         process.ends()
         await until_quiet(page, records(server, project)[-1]["seq"])
         assert page.seqs == list(range(1, page.seqs[-1] + 1))
-
-
-def unreadable(*_: object, **__: object) -> None:
-    raise HistoryUnreadable("The disk fails.")
 
 
 async def test_a_cursor_of_another_history_gets_the_snapshot_and_what_follows(tmp_path: Path) -> None:

@@ -531,6 +531,9 @@ class Kept:
     def known(self, path: Path, session_id: str) -> bool:
         return session_id in self.ids
 
+    def used_by(self, session_id: str) -> list[int]:
+        return []
+
 
 async def an_agent_that_dies(
     server: Server, client: Client, project: str, *, after_its_session: bool = True
@@ -716,3 +719,59 @@ async def test_what_a_killed_server_left_unfinished_is_interrupted_at_the_next_s
         assert [one["message"]["subtype"] for one in found].count("permission_withdrawn") == 1
         again = await after.running(phone, project, "resumed")
         again.ends()
+
+
+async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
+    """People can follow it, answer it and interrupt it; prompts wait for its end, and it takes no place of another run."""
+    phone = Client()
+    async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled(turns=20)
+        process.heard(port.TurnBegun())
+        process.turn_open = True
+        process.asks("q1")
+        begun = phone.updates("run_started")[-1]
+        question = phone.of_type("permission_request")[-1]["data"]
+        assert (begun["unprompted"], question["run_id"]) == (True, begun["run_id"])
+        await server.does(phone, "execute", project, prompt="next")
+        await server.does(phone, "agent_interrupt", project)
+        assert process.interrupts == 1
+        process.ends(ok=False, interrupted=True)
+        assert phone.updates("run_finished")[-1]["outcome"] == "interrupted"
+        await settled(lambda: process.prompts == ["go", "next"])
+        assert process.prompts == ["go", "next"]
+        process.ends()
+
+
+async def test_a_prompt_on_its_way_is_not_ended_by_another_turn(tmp_path: Path) -> None:
+    """The agent begins and ends a turn of its own between the accepted prompt and the moment in which the agent gets it."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await settled(turns=20)
+        await server.does(phone, "execute", project, prompt="next")
+        await asyncio.sleep(0)
+        process.heard(port.TurnBegun())
+        process.ends()
+        await settled(lambda: process.prompts == ["go", "next"])
+        assert process.prompts == ["go", "next"]
+        assert len(phone.updates("run_finished")) == 1
+        process.ends()
+        assert len(phone.updates("run_finished")) == 2
+
+
+async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.ends()
+        await settled(turns=20)
+        hour = datetime.now().hour
+        server.core.house.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
+        process.heard(port.TurnBegun())
+        await settled(lambda: process.ended)
+        assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"

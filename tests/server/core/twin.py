@@ -111,6 +111,8 @@ class Agent:
     """Every process that was started is in ``processes``."""
 
     name = "claude"
+    asks = True
+    own_modes = False
     sessions: port.Sessions | None = None
     says_sessions = True
     """Processes that are started say which conversation theirs is, as soon as they are given a prompt."""

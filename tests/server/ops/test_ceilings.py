@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from drawbridge.server.agents.port import Options
+from drawbridge.server.agents.modes import BYPASS
+from drawbridge.server.agents.port import ModeKnown, Options
 from drawbridge.server.projects import ceilings as rules
-from drawbridge.server.projects.ceilings import BYPASS, COVERED, HARMLESS, Ceilings, check_allowed
+from drawbridge.server.projects.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings import CLIENT_MODES as MODES
-from tests.server.core.twin import Client, serving
+from tests.server.core.twin import Client, serving, settled
+from tests.waiting import until
 
 NOON = datetime(2026, 11, 21, 12, 0)
 
@@ -242,3 +244,55 @@ def test_nothing_gets_above_a_ceiling(ceilings: Ceilings, asked: Options) -> Non
     assert found.restricted >= ceilings.restricted
     unchanged = {name: getattr(found, name) for name in HARMLESS}
     assert unchanged == {name: getattr(asked, name) for name in HARMLESS}
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "mode", "allowed"),
+    [
+        (("default",), "default", True),
+        (("manual",), "default", True),
+        (("default",), "plan", True),
+        (("acceptEdits",), "default", True),
+        (("default",), "acceptEdits", False),
+        (("plan",), "default", False),
+        (MODES, "auto", True),
+        (MODES, BYPASS, False),
+        (MODES, "of-its-own", False),
+    ],
+)
+async def test_a_mode_that_the_agent_takes_by_itself_is_set_back(
+    tmp_path: Path, ceiling: tuple[str, ...], mode: str, allowed: bool
+) -> None:
+    async with serving(tmp_path) as server:
+        server.core.house.ceilings = Ceilings(modes=ceiling)
+        phone = Client()
+        process = await server.running(phone, await server.project(phone))
+        process.heard(ModeKnown(mode))
+        await settled()
+        shown = phone.updates("project_state")[-1].get("permission_mode", "default")
+        if allowed:
+            assert (process.modes, shown) == ([], mode)
+        else:
+            usual = "plan" if ceiling == ("plan",) else "default"
+            assert (process.modes, shown) == ([usual], usual)
+        process.ends()
+
+
+async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.house.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
+        phone = Client()
+        process = await server.running(phone, await server.project(phone))
+        process.heard(ModeKnown("acceptEdits"))
+        await until(lambda: process.ended)
+        finished = phone.updates("run_finished")[-1]
+        assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")
+
+
+async def test_the_mode_before_the_first_run_is_the_one_it_begins_with(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.house.ceilings = Ceilings(modes=("plan",))
+        phone = Client()
+        await server.project(phone)
+        [project] = (await server.does(phone, "project_list"))["data"]["projects"]
+        assert project["permission_mode"] == "plan"

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from drawbridge.errors import BadArgument
 from drawbridge.server.agents import acp_messages as wire
 from drawbridge.server.agents import acp_prompts, acp_questions
+from drawbridge.server.agents.acp_calls import REPORTS, Calls
 from drawbridge.server.agents.acp_messages import Incoming, Params, Update, read_as
 from drawbridge.server.agents.acp_opening import Opening, Request
 from drawbridge.server.agents.acp_text import Pieces, is_piece
@@ -73,6 +74,7 @@ class Conversation:
         self._turn_open = self._interrupted = False
         self._pieces = Pieces()
         self._costs = Costs(None if launch.resume or launch.fork_from else 0.0)
+        self._calls = Calls()
         self._questions: dict[str, _Asked] = {}
         self._asked = 0
         self._requests = 0
@@ -126,12 +128,24 @@ class Conversation:
                 if isinstance(update.cost, dict) and update.cost.get("currency") == "USD":
                     self._costs.add({"total_cost_usd": update.cost.get("amount")})
                 return [Line(data, durable=False)]
+            case "current_mode_update":
+                self._opening.opened.in_mode(update.currentModeId)
+                return [*self._whole(), Line(data), *self._in_mode()]
+            case "config_option_update":
+                self._opening.opened.with_options(update.configOptions)
+                return [*self._whole(), Line(data), *self._in_mode()]
+        session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+        if update.sessionUpdate in REPORTS:
+            self._calls.report(session_id, params.update)
         if not is_piece(update):
             return [*self._whole(), Line(data)]
-        session_id = params.sessionId if isinstance(params.sessionId, str) else ""
         said = [] if self._pieces.fits(session_id, update) else self._whole()
         self._pieces.add(session_id, update, data)
         return [*said, Line(data, durable=False)] if self._partial else said
+
+    def _in_mode(self) -> list[Said]:
+        known = self._opening.mode_known() if self._ready else None
+        return [] if known is None else [known]
 
     def _whole(self) -> list[Said]:
         """The message that was being said: something else comes now."""
@@ -147,6 +161,9 @@ class Conversation:
             self._out.append(wire.error(id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method[:200]}"))
             return []
         params = read_as(Params, message.params)
+        if params is not None:
+            session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+            params.toolCall = self._calls.whole(session_id, params.toolCall)
         self._asked += 1
         key = f"question-{self._asked}"
         question = acp_questions.question(key, params, self._read) if params else None
@@ -174,7 +191,7 @@ class Conversation:
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
             said = [SessionKnown(self._session_id), Line(data)]
-        return [*said, *self._send_prompt()] if self._ready else said
+        return [*said, *self._in_mode(), *self._send_prompt()] if self._ready else said
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Said]:
         said = [*self._whole(), Line(data)]
@@ -288,9 +305,13 @@ class Conversation:
 
         def replied(message: Incoming, data: bytes) -> list[Said]:
             self._waited_for.discard(id)
+            if what == "mode" and not message.failed:
+                self._opening.opened.in_mode(request.params[value])
             return [Replied(id, wire.fault(message.error).text if message.failed else None)]
 
-        self._request(self._opening.choice(what, wanted), replied)
+        request = self._opening.choice(what, wanted)
+        value = "modeId" if "modeId" in request.params else "value"
+        self._request(request, replied)
         self._waited_for.add(id)
         return id
 

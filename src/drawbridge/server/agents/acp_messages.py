@@ -56,6 +56,8 @@ class Update(Struct):
     content: Raw = NOTHING
     messageId: Any = None  # noqa: N815
     cost: Any = None
+    currentModeId: Any = None  # noqa: N815
+    configOptions: Any = None  # noqa: N815
 
 
 class Params(Struct):

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from msgspec import Raw, Struct
 
 from drawbridge.server.agents import acp_messages as wire
+from drawbridge.server.agents import modes
 from drawbridge.server.agents.acp_messages import Incoming
 from drawbridge.server.agents.claude_results import FAILED, NO_SESSION, not_logged_in
-from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Launch, Options
-
-MODES: Final[Mapping[str, tuple[str, ...]]] = {
-    "default": ("default", "ask", "manual"),
-    "acceptEdits": ("acceptEdits", "autoEdit", "auto_edit", "auto-edit"),
-    "plan": ("plan", "read-only"),
-    "bypassPermissions": ("bypassPermissions", "yolo", "full-access"),
-}
-"""A mode of the client protocol → what agents call it; any other is the agent's if it has one of just that name."""
+from drawbridge.server.agents.port import AgentRefused, AgentUnusable, Launch, ModeKnown, Options
 
 FENCE: Final = "_drawbridge/fence"
 """A request that no agent knows: with its error all has come that was sent before. Gemini CLI (0.61.0) goes on telling an
 old session after it has said that it is loaded.
 """
 
-ASKS_FOR_NOTHING: Final = "bypassPermissions"
-
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
 """Options that an agent can be told; with any other it is not started, rather than run without it."""
 
 
+LONGEST_NAME: Final = 200
+"""Characters of a mode's or a model's name; what is longer is passed over."""
+
+MOST_MODES: Final = 50
+"""That clients are shown."""
+
+
 class Choices(Struct, frozen=True):
-    """A thing of the session that can be chosen: how it is set, and among what."""
+    """A thing of the session that can be chosen: how it is set, among what, and what it is now."""
 
     method: str
     fixed: dict[str, str]
     name: str
     values: tuple[str, ...]
+    current: str | None = None
 
 
 class Abilities(Struct):
@@ -46,6 +45,7 @@ class Abilities(Struct):
     loads: bool = False
     resumes: bool = False
     forks: bool = False
+    lists: bool = False
     add_dirs: bool = False
     prompts: dict[str, Any] = {}
 
@@ -56,7 +56,9 @@ class _Capabilities(Struct):
     sessionCapabilities: Any = None  # noqa: N815
 
 
-class _Initialized(Struct):
+class Initialized(Struct):
+    """The answer to ``initialize``."""
+
     protocolVersion: Any = None  # noqa: N815
     agentCapabilities: Raw = Raw(b"{}")  # noqa: N815
 
@@ -68,6 +70,7 @@ class _Initialized(Struct):
             loads=told.loadSession is True,
             resumes=isinstance(of_session.get("resume"), dict),
             forks=isinstance(of_session.get("fork"), dict),
+            lists=isinstance(of_session.get("list"), dict),
             add_dirs=isinstance(of_session.get("additionalDirectories"), dict),
             prompts=told.promptCapabilities if isinstance(told.promptCapabilities, dict) else {},
         )
@@ -87,12 +90,29 @@ class Opened(Struct):
         if isinstance(listed, dict):
             key = "id" if word == "mode" else "modelId"
             values = tuple(_strings(listed.get("availableModes" if word == "mode" else "availableModels"), key))
-            return Choices(f"session/set_{word}", {}, f"{word}Id", values)
+            current = _text(listed.get("currentModeId" if word == "mode" else "currentModelId"))
+            return Choices(f"session/set_{word}", {}, f"{word}Id", values, current)
         for option in self.configOptions if isinstance(self.configOptions, list) else ():
             if isinstance(option, dict) and option.get("category") == what and isinstance(option.get("id"), str):
                 values = tuple(_values(option.get("options")))
-                return Choices("session/set_config_option", {"configId": option["id"]}, "value", values)
+                current = _text(option.get("currentValue"))
+                return Choices("session/set_config_option", {"configId": option["id"]}, "value", values, current)
         return None
+
+    def with_options(self, options: object) -> None:
+        """The agent has changed its options. codex-acp (2.6.0) reports a new mode in this way alone."""
+        self.configOptions = options
+        changed = Opened(configOptions=options).choices("mode")
+        if changed is not None and changed.current is not None:
+            self.in_mode(changed.current)
+
+    def in_mode(self, mode: object) -> None:
+        """The agent is in another mode now."""
+        if isinstance(self.modes, dict):
+            self.modes["currentModeId"] = mode
+        for option in self.configOptions if isinstance(self.configOptions, list) else ():
+            if isinstance(option, dict) and option.get("category") == "mode":
+                option["currentValue"] = mode
 
 
 class Request(Struct, frozen=True):
@@ -114,12 +134,12 @@ class Opening:
 
     def steps(self) -> Generator[Request, Incoming, None]:
         """Raises ``AgentUnusable`` where nothing can come of it."""
-        self.abilities = self._introduced((yield Request("initialize", _introduction(self._version))))
+        self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._take((yield self._session()))
         if self._launch.resume:
             yield Request(FENCE, {})
         options = self._launch.options
-        mode = ASKS_FOR_NOTHING if options.dangerously_skip_permissions else options.permission_mode
+        mode = modes.BYPASS if options.dangerously_skip_permissions else options.permission_mode or self._usual_mode()
         for what, option, wanted in (("mode", "permission_mode", mode), ("model", "model", options.model)):
             if wanted:
                 try:
@@ -129,18 +149,52 @@ class Opening:
                 if answer.failed:
                     text = f"options.{option}: {self._name} did not take it: {wire.fault(answer.error).text}"
                     raise AgentUnusable("VALIDATION_FAILED", text)
+                if what == "mode":
+                    self.opened.in_mode(modes.chosen(wanted, self._offered()))
+
+    def _offered(self) -> tuple[str, ...]:
+        choices = self.opened.choices("mode")
+        return choices.values if choices else ()
+
+    def _usual_mode(self) -> str | None:
+        """Where nobody has chosen a mode: "default", whatever the agent's own settings say; without one of these, its own.
+
+        An agent that would begin in a mode that asks about nothing gets another one, or is not used.
+        """
+        choices = self.opened.choices("mode")
+        current = choices.current if choices else None
+        if choices is None or current is None:
+            return None
+        usual = modes.chosen("default", choices.values)
+        if usual is not None:
+            return None if usual == current else "default"
+        if modes.word(current) != modes.BYPASS:
+            return None
+        other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
+        if other is None:
+            text = f"{self._name} begins in mode {current[:100]}, which the owner of this server does not allow."
+            raise AgentUnusable("PERMISSION_DENIED", f"{text} It was not started.")
+        return other
+
+    def mode_known(self) -> ModeKnown | None:
+        """The mode that it is in, as far as it tells, in the client protocol's words."""
+        choices = self.opened.choices("mode")
+        if choices is None or choices.current is None:
+            return None
+        offered = dict.fromkeys(modes.word(name) for name in choices.values)
+        return ModeKnown(modes.word(choices.current), tuple(offered)[:MOST_MODES])
 
     def choice(self, what: str, wanted: str) -> Request:
         """How "mode" or "model" is set. Raises ``AgentRefused`` where the agent has none like that."""
         choices = self.opened.choices(what)
-        value = mode(wanted, choices) if what == "mode" else wanted
+        value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
             there = ", ".join(choices.values[:10]) if choices else "none to choose"
             raise AgentRefused(f"{self._name} has no {what} {wanted}; it has: {there}")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
-        told = wire.read_as(_Initialized, answer.result)
+        told = wire.read_as(Initialized, answer.result)
         if told is None:
             raise AgentUnusable(FAILED, f"{self._name} could not be greeted: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
@@ -196,15 +250,7 @@ def check(options: Options, name: str) -> None:
             )
 
 
-def mode(wanted: str, choices: Choices | None) -> str | None:
-    """The agent's own word for a mode; None where it has none. What asks for nothing goes by its proper name only."""
-    values = choices.values if choices else ()
-    if wanted in values and (wanted == ASKS_FOR_NOTHING or wanted not in MODES[ASKS_FOR_NOTHING]):
-        return wanted
-    return next((word for word in MODES.get(wanted, ()) if word in values), None)
-
-
-def _introduction(version: str) -> dict[str, Any]:
+def introduction(version: str) -> dict[str, Any]:
     """Files and terminals are not offered: an agent has its own ways to both, which its permissions are made for."""
     return {
         "protocolVersion": wire.VERSION,
@@ -213,10 +259,16 @@ def _introduction(version: str) -> dict[str, Any]:
     }
 
 
+def _text(value: object) -> str | None:
+    """A name; None where it is something else."""
+    return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME else None
+
+
 def _strings(listed: object, key: str) -> Iterator[str]:
     for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and isinstance(one.get(key), str):
-            yield one[key]
+        name = _text(one.get(key)) if isinstance(one, dict) else None
+        if name is not None:
+            yield name
 
 
 def _values(listed: object) -> Iterator[str]:

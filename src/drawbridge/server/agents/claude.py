@@ -21,6 +21,7 @@ from drawbridge.server.agents.claude_lines import Message
 from drawbridge.server.agents.dialect import Replied, Said
 from drawbridge.server.agents.framing import JUNK_LIMIT, Tail
 from drawbridge.server.agents.port import (
+    AskedBy,
     Attachment,
     Decision,
     Exited,
@@ -29,9 +30,16 @@ from drawbridge.server.agents.port import (
     Question,
     QuestionGone,
     SessionKnown,
+    TurnBegun,
     TurnEnded,
 )
 from drawbridge.server.agents.proposals import Reader, proposal
+
+INTERRUPTED: Final = "It was interrupted."
+
+LONGEST_NAME: Final = 200
+LONGEST_PATH: Final = 4_096
+SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
 """Characters of a mode's name; what is longer is none."""
@@ -42,6 +50,10 @@ class _Request(Struct):
     tool_name: str = ""
     input: Raw = Raw(b"null")
     permission_suggestions: Raw = Raw(b"[]")
+    agent_id: Any = None
+    agent_type: Any = None
+    decision_reason: Any = None
+    blocked_path: Any = None
 
 
 class _Reply(Struct):
@@ -53,6 +65,11 @@ class _Reply(Struct):
 class _Asked(Struct, frozen=True):
     input: Raw
     suggestions: Raw
+
+
+def _words(told: object, longest: int) -> str | None:
+    """For people, bounded. None where nothing was told."""
+    return claude_lines.valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 _request: Final = msgspec.json.Decoder(_Request)
@@ -73,10 +90,20 @@ class Conversation:
         self._taken = False
         self._interrupted = False
         self._own_turn = False
+        self._begun_alone = False
+        """A turn without a prompt was reported, and its end is not yet."""
         self._in_background = False
+        self._state: object = None
+        """What the CLI says that the session is: "running", "requires_action" or "idle"; None where it does not report it."""
+        self._had_tasks = False
+        """Since the prompt there was a subagent or a command in the background: the first result need not be the last."""
+        self._last_result: tuple[results.Failure | None, bool] | None = None
+        """Of the prompt's turn, which is over once the session is idle: its failure, and whether it was interrupted."""
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _Asked] = {}
+        self._subagents: dict[str, str] = {}
+        """Task, which is the subagent's id → its type; the latest."""
         self._waited_for: set[str] = set()
         self._requests = 0
         self._out: list[bytes] = []
@@ -86,7 +113,7 @@ class Conversation:
 
     @property
     def turn_open(self) -> bool:
-        return self._prompt_id is not None
+        return self._prompt_id is not None or self._begun_alone
 
     @property
     def busy(self) -> bool:
@@ -139,12 +166,17 @@ class Conversation:
     def _meant(self, message: Message, data: bytes) -> list[Said]:
         match message.type, message.subtype:
             case "system", "init":
-                self._own_turn = not self.turn_open
-                return [*self._in_session(message.session_id), *self._in_mode(message.mode)]
+                begun = self._begun()
+                return [*self._in_session(message.session_id), *self._in_mode(message.mode), *begun]
+            case "system", "session_state_changed":
+                return self._in_state(message.state)
             case "system", "status":
                 return self._in_mode(message.mode)
             case "system", "background_tasks_changed":
                 self._in_background = bytes(message.tasks) not in (b"[]", b"null")
+                self._had_tasks = True
+            case "system", "task_started":
+                self._started(message)
             case "assistant", _:
                 self._api_error = message.error if isinstance(message.error, str) else None
             case "command_lifecycle", _ if message.command_uuid == self._prompt_id:
@@ -156,6 +188,30 @@ class Conversation:
             case "result", _:
                 return self._result(data)
         return []
+
+    def _started(self, message: Message) -> None:
+        task, kind = message.task_id, message.subagent_type
+        if isinstance(task, str) and isinstance(kind, str):
+            self._subagents[task[:LONGEST_NAME]] = kind[:LONGEST_NAME]
+            if len(self._subagents) > SUBAGENTS_KNOWN:
+                del self._subagents[next(iter(self._subagents))]
+
+    def _begun(self) -> list[Said]:
+        """A turn begins. One of the CLI's own has an end only where it reports its state."""
+        self._own_turn = self._prompt_id is None
+        if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
+            return []
+        self._begun_alone, self._interrupted = True, False
+        return [TurnBegun()]
+
+    def _in_state(self, state: object) -> list[Said]:
+        self._state = state
+        if state != "idle" or (self._last_result is None and not self._begun_alone):
+            return []
+        failure, interrupted = self._last_result or (None, False)
+        if self._interrupted:
+            failure, interrupted = results.Failure(results.FAILED, INTERRUPTED), True
+        return [self._turn_ended(failure, interrupted=interrupted)]
 
     def _in_session(self, session_id: object) -> list[Said]:
         if not isinstance(session_id, str) or not session_id or session_id == self._session_id:
@@ -173,14 +229,19 @@ class Conversation:
             result = {}
         self._costs.add(result)
         self._can_be_resumed = self._session_id is not None
-        if not self._is_of_prompt(result):
+        is_of_prompt = self._is_of_prompt(result)
+        if not is_of_prompt:
             self._own_turn = False
-            return []
+            if self._last_result is None and not self._begun_alone:
+                return []
         failure = results.failure(self._name, result, self._api_error, self._limited)
         interrupted = failure is not None and (self._interrupted or results.was_aborted(result))
         if interrupted:
-            failure = results.Failure(results.FAILED, "It was interrupted.")
-        return [self._turn_ended(failure, interrupted=interrupted)]
+            failure = results.Failure(results.FAILED, INTERRUPTED)
+        if is_of_prompt and (self._state in (None, "idle") or not self._had_tasks):
+            return [self._turn_ended(failure, interrupted=interrupted)]
+        self._last_result = failure, interrupted
+        return []
 
     def _is_of_prompt(self, result: Mapping[str, Any]) -> bool:
         """The CLI also begins turns by itself, and may answer a prompt that comes meanwhile in the same turn (2.1.329)."""
@@ -191,8 +252,8 @@ class Conversation:
         return named or self._taken or not isinstance(result.get("origin"), dict)
 
     def _turn_ended(self, failure: results.Failure | None, *, interrupted: bool = False) -> TurnEnded:
-        self._prompt_id = None
-        self._taken = self._interrupted = self._own_turn = False
+        self._prompt_id = self._last_result = None
+        self._taken = self._interrupted = self._own_turn = self._begun_alone = False
         self._api_error = None
         return TurnEnded(
             ok=failure is None,
@@ -232,7 +293,23 @@ class Conversation:
         suggestions = claude_prompts.suggestions(request.tool_name, suggestions)
         self._questions[id] = _Asked(request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
-        return [Question(id, request.tool_name, request.input, suggestions, proposed)]
+        question = Question(
+            id,
+            request.tool_name,
+            request.input,
+            suggestions,
+            proposed,
+            asked_by=self._asked_by(request),
+            reason=_words(request.decision_reason, results.LONGEST_ERROR),
+            blocked_path=_words(request.blocked_path, LONGEST_PATH),
+        )
+        return [question]
+
+    def _asked_by(self, request: _Request) -> AskedBy | None:
+        id = _words(request.agent_id, LONGEST_NAME)
+        if id is None:
+            return None
+        return AskedBy(id, _words(request.agent_type, LONGEST_NAME) or self._subagents.get(id))
 
     def _taken_back(self, question_id: object) -> list[Said]:
         if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:
@@ -257,10 +334,11 @@ class Conversation:
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
         """Begins a turn. Not while another is open."""
-        if self.turn_open:
+        if self._prompt_id is not None:
             raise RuntimeError("one prompt at a time")
         self._prompt_id = str(uuid.uuid4())
-        self._interrupted = self._taken = False
+        self._interrupted = self._taken = self._begun_alone = False
+        self._had_tasks, self._last_result = self._in_background, None
         try:
             content = claude_prompts.content(text, attachments)
         except BadArgument as error:

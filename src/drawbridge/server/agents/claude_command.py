@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from drawbridge.server.agents.modes import BYPASS
 from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Launch, Options
 
 OLDEST: Final = (2, 0, 0)
@@ -30,6 +31,9 @@ STREAM: Final = (
 )
 
 QUIET: Final = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "NO_COLOR": "1"}
+
+STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
+"""Makes the CLI report ``session_state_changed``: only its "idle" says that no subagent works any more (2.1.329)."""
 
 # What a CLI tells the processes that it starts (2.1.329), and an editor its terminals: not meant for a server's agents.
 NOT_PASSED_ON: Final = (
@@ -96,6 +100,10 @@ def _flags(options: Options) -> Iterator[str]:
         "--restricted": options.restricted,
     }
     yield from (flag for flag, wanted in switches.items() if wanted)
+    # Without a flag the owner's settings choose the mode, even one that asks about nothing (2.1.329).
+    mode = options.permission_mode or (BYPASS if options.dangerously_skip_permissions else "default")
+    _check_word("options.permission_mode", mode)
+    yield f"--permission-mode={mode}"
     for name, check in _VALUES.items():
         given = getattr(options, name)
         for value in (given,) if isinstance(given, str) and given else given or ():
@@ -156,7 +164,6 @@ def _check_directory(name: str, value: str) -> None:
 
 
 _VALUES: Final[dict[str, Callable[[str, str], None]]] = {
-    "permission_mode": _check_word,
     "model": _check_model,
     "fallback_model": _check_model,
     "effort": _check_word,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
-EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress")
+EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
 """Of use only at the moment; what stays is said again by a later line."""
 
 
@@ -26,6 +26,8 @@ class Message(Struct):
     tasks: Raw = Raw(b"null")
     error: Any = None
     state: Any = None
+    task_id: Any = None
+    subagent_type: Any = None
     command_uuid: Any = None
     mode: Any = msgspec.field(name="permissionMode", default=None)
 

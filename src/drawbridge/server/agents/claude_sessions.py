@@ -24,10 +24,14 @@ LONGEST_HEAD = 16 * 1024 * 1024
 """In which the directory is looked for: the first prompt, which may hold pictures, is in front of it in its line."""
 
 
+def config() -> Path:
+    """The CLI's own directory."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+
+
 def directory_of(path: Path) -> Path:
     """Where the CLI keeps the conversations of a project directory."""
-    config = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-    return config / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(path))
+    return config() / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
 def listed(path: Path, limit: int) -> list[Remembered]:

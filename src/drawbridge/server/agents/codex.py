@@ -39,6 +39,8 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 class Codex:
     name = "codex"
+    asks = False
+    own_modes = False
     sessions = None
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:

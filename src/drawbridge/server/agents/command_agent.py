@@ -24,6 +24,8 @@ LONGEST_TEXT: Final = 64 * 1024
 
 
 class Command:
+    asks = False
+    own_modes = False
     sessions = None
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:

@@ -19,6 +19,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.server.agents.demo_age
 class Demo:
     """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
 
+    asks = True
+    own_modes = False
     sessions = None
 
     def __init__(

@@ -19,6 +19,8 @@ OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
 
 
 class Gemini(Acp):
+    own = OWN
+
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH is searched at each start."""
         super().__init__("gemini", [path or "gemini", "--acp"], "Gemini CLI", environment)
@@ -33,7 +35,7 @@ class Gemini(Acp):
         told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()))
         if launch.resume:
             await asyncio.to_thread(gemini_sessions.spare, self.home, launch.session_id)
-        return await self._run(command, told, heard, OWN)
+        return await self._run(command, told, heard)
 
     @property
     def sessions(self) -> gemini_sessions.Kept:  # type: ignore[override]

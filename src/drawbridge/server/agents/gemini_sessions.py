@@ -59,6 +59,10 @@ class Kept(Struct, frozen=True):
                 break
         return list(sessions.values())
 
+    def used_by(self, session_id: str) -> list[int]:
+        """The CLI keeps no list of its processes (0.61.0)."""
+        return []
+
     def known(self, path: Path, session_id: str) -> bool:
         if not ID.fullmatch(session_id):
             return False

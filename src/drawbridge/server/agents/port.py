@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
@@ -105,6 +105,8 @@ class ModeKnown(Struct, frozen=True):
     """What the agent asks about from now on, in its own word; also where that changed by itself, or by an answer."""
 
     mode: str
+    offered: tuple[str, ...] = ()
+    """The modes that can be chosen, where the agent has other ones than Claude Code."""
 
 
 class Proposal(Struct, frozen=True):
@@ -113,6 +115,13 @@ class Proposal(Struct, frozen=True):
     path: str
     old_text: str
     new_text: str
+
+
+class AskedBy(Struct, frozen=True, omit_defaults=True):
+    """The subagent that asks, where it is not the agent itself. ``agent_type``: its kind, as "general-purpose"."""
+
+    agent_id: str
+    agent_type: str | None = None
 
 
 class Question(Struct, frozen=True):
@@ -125,6 +134,11 @@ class Question(Struct, frozen=True):
     proposal: Proposal | None = None
     changeable: bool = True
     """An answer may hold another input."""
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    """Why it is asked, in the agent's words."""
+    blocked_path: str | None = None
+    """The path that the agent may not use without being allowed to."""
 
 
 class QuestionGone(Struct, frozen=True):
@@ -132,6 +146,10 @@ class QuestionGone(Struct, frozen=True):
 
     question_id: str
     reason: str
+
+
+class TurnBegun(Struct, frozen=True):
+    """The agent begins a turn without a prompt, as when a command in the background has ended. ``TurnEnded`` ends it too."""
 
 
 class TurnEnded(Struct, frozen=True):
@@ -159,7 +177,7 @@ class Exited(Struct, frozen=True):
     stderr: str
 
 
-Event: TypeAlias = Line | SessionKnown | ModeKnown | Question | QuestionGone | TurnEnded | Exited
+Event: TypeAlias = Line | SessionKnown | ModeKnown | Question | QuestionGone | TurnBegun | TurnEnded | Exited
 
 
 class AgentProcess(Protocol):
@@ -218,11 +236,19 @@ class Sessions(Protocol):
 
     def known(self, path: Path, session_id: str) -> bool: ...
 
+    def used_by(self, session_id: str) -> list[int]:
+        """The processes that have this conversation open now, in a terminal too, as far as that can be told."""
+        ...
+
 
 class Agent(Protocol):
     """A kind of agent."""
 
     name: str
+    asks: bool
+    """It can ask people. One that can't does what its mode lets it do."""
+    own_modes: bool
+    """It may have modes that only it knows."""
 
     @property
     def sessions(self) -> Sessions | None:
@@ -234,6 +260,15 @@ class Agent(Protocol):
 
         ``AgentUnusable`` where it can't be started, or not with these options (VALIDATION_FAILED).
         """
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An agent that is itself asked for its conversations."""
+
+    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+        """The newest first. Raises ``AgentUnusable``."""
         ...
 
 

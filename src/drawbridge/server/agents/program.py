@@ -11,12 +11,12 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from drawbridge.editors import files
-from drawbridge.server.agents import claude_command, claude_sessions, process
+from drawbridge.server.agents import claude_command, open_sessions, process
 from drawbridge.server.agents.claude import Conversation
 from drawbridge.server.agents.framing import readable
 from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Sessions
@@ -35,7 +35,9 @@ ANSWER_LIMIT: Final = 4096
 
 class Claude:
     name = "claude"
-    sessions: Sessions = claude_sessions
+    asks = True
+    own_modes = False
+    sessions: Sessions = open_sessions.Kept()
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
         """``path``: the program; without it PATH and the usual places are searched at each start."""
@@ -46,7 +48,12 @@ class Claude:
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         arguments = claude_command.arguments(launch)
         program = await self._program()
+        if launch.resume:
+            users = await asyncio.to_thread(self.sessions.used_by, launch.session_id)
+            if users:
+                raise AgentUnusable("SESSION_IN_USE", in_use(users))
         environment = claude_command.environment(self._environment, launch.directory, launch.mark)
+        environment |= claude_command.STATES
         resumed = launch.resume or launch.fork_from is not None
         conversation = Conversation(TITLE, read_file, resumed=resumed)
         command = [program, *arguments]
@@ -100,6 +107,13 @@ class Claude:
                 f"Claude Code {shown} is too old; {oldest} is needed. Run `claude update` on the server's machine.",
             )
         return ".".join(map(str, numbers))
+
+
+def in_use(users: Sequence[int]) -> str:
+    """Both would write the same file, and neither would learn what the other does."""
+    shown = ", ".join(map(str, users[:3]))
+    text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
+    return f"{text} Close it there, or fork the conversation."
 
 
 def read_file(path: str) -> str | None:

@@ -16,7 +16,8 @@ from typing import Protocol
 
 import msgspec
 
-from drawbridge.server.agents.port import Agent, Attachment, Decision, Options
+from drawbridge.private_files import process_alive
+from drawbridge.server.agents.port import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.server.clients.blobs import json_object
 from drawbridge.server.clients.joining import Joining
 from drawbridge.server.desk.desk import Desk
@@ -242,7 +243,7 @@ class Core:
             by=client.name,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(command.options, project.data.options),
+            options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
             attachments=attachments,
         )
         return project.execute(order, client, queue=command.queue)
@@ -250,19 +251,23 @@ class Core:
     def _as_a_run(self, session: DeskSession) -> bool:
         """Whether a run might be as the person has started this agent. Raises ``ClientError`` that says why not."""
         path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
-        return self._usable(path) and self._allowed(now, Options()) == self.house.granted(path, now)
+        return self._usable(path) and self._allowed(now, Options(), "claude") == self.house.granted(path, now)
 
-    def _allowed(self, options: Options, usual: Options) -> Options:
+    def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
         """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the
         ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(usual, **wishes)
-        found = self._within(asked)
+        found = self._within(asked, agent)
         # A link that is turned elsewhere while the run waits leads nowhere else then.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
 
-    def _within(self, options: Options) -> Options:
-        return within(self.house.ceilings, options, datetime.now(), self._usable)
+    def _within(self, options: Options, agent: str) -> Options:
+        own_modes = self._has_own_modes(agent)
+        return within(self.house.ceilings, options, datetime.now(), self._usable, own_modes=own_modes)
+
+    def _has_own_modes(self, agent: str) -> bool:
+        return agent in self.house.agents and self.house.agents[agent].own_modes
 
     def _usable(self, path: str) -> bool:
         """Whether it is a directory in which agents may work."""
@@ -294,7 +299,8 @@ class Core:
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)
-        mode = checked_mode(self.house.ceilings, command.mode, "data.mode")
+        own_modes = self._has_own_modes(project.data.agent)
+        mode = checked_mode(self.house.ceilings, command.mode, "data.mode", own_modes=own_modes)
         await project.set_options(permission_mode=mode)
         return messages.OK
 
@@ -309,7 +315,10 @@ class Core:
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer:
         project = self._in_place(command.project_id)
         agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
-        found = await asyncio.to_thread(sessions.listed, agent, project.path, current, command.limit)
+        try:
+            found = await sessions.listed(agent, project.path, current, command.limit)
+        except AgentUnusable as error:
+            raise ClientError(error.code, str(error)) from None
         return Answer(type="session_list", project_id=project.id, data={"sessions": found})
 
     async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer:
@@ -324,8 +333,25 @@ class Core:
         agent = self.house.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
+        if not fork:
+            await self._check_unused(project, agent, session_id)
         await project.resume(session_id, fork=fork)
         return messages.OK
+
+    async def _check_unused(self, project: Project, agent: Agent | None, session_id: str) -> None:
+        """Raises ``ClientError`` where another process has the conversation open: both would write the same record."""
+        users = await asyncio.to_thread(sessions.used_by, agent, session_id, project.pids)
+        at_desk = any(
+            one.memory.session_id == session_id and not one.ended and (one.pid is None or process_alive(one.pid))
+            for one in self.desk
+        )
+        elsewhere = any(
+            other is not project and other.pids and other.memory.session_id == session_id for other in self.projects
+        )
+        if users or at_desk or elsewhere:
+            where = "in a terminal" if at_desk else "in another project" if elsewhere else "in another process"
+            text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
+            raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
     async def permission_response(self, command: commands.PermissionResponse, client: Subscriber) -> Answer:
         updated = None

@@ -50,7 +50,7 @@ class Joining:
             project.journal.subscribers[client.id] = client
         else:
             project.journal.behind[client.id] = client
-            reading = self._catch_up(project, client, after_seq, project.shown())
+            reading = self._read_on(project, client, after_seq, project.shown())
             task = asyncio.get_running_loop().create_task(reading)
             self._reading[project.id, client.id] = task
             task.add_done_callback(lambda _: self._read(project, client, task))
@@ -69,18 +69,26 @@ class Joining:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _read_on(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
+        """Catches up. A client that would get nothing more, for whatever reason, is sent an error: it can join again."""
+        try:
+            await self._catch_up(project, client, seq, told)
+        except HistoryUnreadable as error:
+            if not project.history.closed:
+                logger.error("%s: %s", project.id, error)
+                self._failed(project, client)
+        except Exception:  # a defect of ours
+            logger.exception("%s: a client could not be sent what it had missed", project.id)
+            project.journal.subscribers.pop(client.id, None)
+            self._failed(project, client)
+
     async def _catch_up(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
         """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn.
 
         ``told``: the state that it knows of. What has come of it meanwhile is no part of the history.
         """
         while seq < project.history.last_seq:
-            try:
-                page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
-            except HistoryUnreadable as error:
-                if not project.history.closed:
-                    self._failed(project, client, seq, error)
-                return
+            page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
             for record in page.records:
                 seq = record.seq
                 try:
@@ -96,9 +104,8 @@ class Joining:
         if state != told:
             client.send(records.update_frame(project.id, "project_state", state))
 
-    def _failed(self, project: Joined, client: Subscriber, seq: int, error: HistoryUnreadable) -> None:
-        logger.error("%s: %s", project.id, error)
-        text = f"The history behind {seq} can't be read now. Join again later."
+    def _failed(self, project: Joined, client: Subscriber) -> None:
+        text = "The history of this project can't be read now. Join again later."
         failure = ClientError("FILE_OPERATION", text)
         client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
 

@@ -15,12 +15,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.server.agents.modes import BYPASS, word
 from drawbridge.server.agents.port import MODEL_NAME, Options
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings import CLIENT_MODES
-
-BYPASS: Final = "bypassPermissions"
-"""Asks for nothing at all: no mode of a client."""
 
 COVERED: Final = frozenset(
     {
@@ -52,6 +50,18 @@ LEAVING_PLAN: Final = "ExitPlanMode"
 """The tool with which Claude Code asks to go on in mode "default"."""
 
 
+_LENIENCE: Final[Mapping[str, int]] = {
+    "plan": 0,
+    "dontAsk": 1,
+    "default": 1,
+    "manual": 1,
+    "acceptEdits": 2,
+    "auto": 3,
+    BYPASS: 4,
+}
+"""How much is done unasked in each mode."""
+
+
 class Ceilings(Struct, frozen=True):
     """``None`` and empty tuples: no ceiling. The defaults let through what a person at the terminal would be asked about."""
 
@@ -76,8 +86,10 @@ class Ceilings(Struct, frozen=True):
     """From the first hour to before the second, local time; (22, 6) is over midnight."""
 
 
-def within(ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool]) -> Options:
-    """The options to run with. ``usable``: whether a directory lies in an allowed one.
+def within(
+    ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
+) -> Options:
+    """The options to run with. ``usable``: whether a directory lies in an allowed one. ``own_modes``: of the agent.
 
     Raises ``ClientError`` that names the option: PERMISSION_DENIED, for a directory INVALID_PATH.
     """
@@ -95,7 +107,7 @@ def within(ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[
             raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field=field)
     return msgspec.structs.replace(
         asked,
-        permission_mode=_mode(ceilings, asked.permission_mode),
+        permission_mode=_mode(ceilings, asked.permission_mode, own_modes=own_modes),
         model=_model(ceilings, asked.model),
         fallback_model=_fallback(ceilings, asked.fallback_model),
         max_turns=_lower("max_turns", asked.max_turns, ceilings.max_turns),
@@ -104,9 +116,11 @@ def within(ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[
     )
 
 
-def checked_mode(ceilings: Ceilings, mode: str, field: str = "data.options.permission_mode") -> str:
+def checked_mode(
+    ceilings: Ceilings, mode: str, field: str = "data.options.permission_mode", *, own_modes: bool = False
+) -> str:
     """Raises ``ClientError`` (PERMISSION_DENIED)."""
-    if not _mode_fits(ceilings, mode):
+    if not mode_fits(ceilings, mode, own_modes=own_modes):
         raise _denied("permission_mode", f"must be one of {', '.join(ceilings.modes)}", field)
     return mode
 
@@ -134,7 +148,7 @@ def check_allowed(
     ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
 ) -> None:
     """Whether a client may say yes to this question. Raises ``ClientError`` (PERMISSION_DENIED); it stays open then."""
-    if tool_name == LEAVING_PLAN and not _mode_fits(ceilings, "default"):
+    if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
         text = "The owner does not let agents leave the mode plan. Nothing was answered."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, suggestions, usable) if remember else ():
@@ -151,7 +165,7 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
             case {"type": "addRules", "behavior": "deny" | "ask"} | {"type": "removeRules", "behavior": "allow"}:
                 pass
             case {"type": "setMode", "mode": str() as mode}:
-                if not _mode_fits(ceilings, mode):
+                if not mode_fits(ceilings, mode):
                     yield f"the mode {mode[:100]}"
             case {"type": "addDirectories", "directories": list() as directories}:
                 if not all(isinstance(path, str) and usable(path) for path in directories):
@@ -201,13 +215,30 @@ def _all_modes(ceilings: Ceilings) -> bool:
     return set(CLIENT_MODES) <= set(ceilings.modes)
 
 
-def _mode_fits(ceilings: Ceilings, mode: str) -> bool:
-    return mode in ceilings.modes if mode != BYPASS else ceilings.skip_permissions
+def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool:
+    """``own_modes``: the agent may have modes that nobody else knows. Such a one fits where every mode does."""
+    known = word(mode) if own_modes else mode
+    if known == BYPASS:
+        return ceilings.skip_permissions
+    return known in ceilings.modes or (own_modes and known not in CLIENT_MODES and _all_modes(ceilings))
 
 
-def _mode(ceilings: Ceilings, asked: str | None) -> str | None:
+def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
+    """Of a mode that an agent says it is in: one that asks more than an allowed one is not above the ceiling."""
+    known = word(mode)
+    if known in _LENIENCE and known != BYPASS:
+        return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
+    return mode_fits(ceilings, mode, own_modes=own_modes)
+
+
+def usual_mode(ceilings: Ceilings) -> str:
+    """The mode of a run for which nobody has chosen one."""
+    return _mode(ceilings, None, own_modes=False) or "default"
+
+
+def _mode(ceilings: Ceilings, asked: str | None, *, own_modes: bool) -> str | None:
     if asked is not None:
-        return checked_mode(ceilings, asked)
+        return checked_mode(ceilings, asked, own_modes=own_modes)
     if _all_modes(ceilings):
         return None
     return "default" if "default" in ceilings.modes else ceilings.modes[0]

@@ -77,6 +77,8 @@ class Continuing:
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._employer.busy:
             return
+        if run.order.unprompted:  # there is no prompt to send again
+            return
         if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
             logger.warning("%s: it does not go on by itself any more", self._employer.id)
             return

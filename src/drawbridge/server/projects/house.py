@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from drawbridge.server.agents.port import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
 from drawbridge.server.projects.budgets import Budgets
-from drawbridge.server.projects.ceilings import Ceilings, check_hours
+from drawbridge.server.projects.ceilings import Ceilings, check_hours, reported_mode_fits
 from drawbridge.server.projects.disk import Disk, Sizes
 from drawbridge.server.projects.memory import MemoryWatch
 from drawbridge.server.projects.metrics import Metrics
@@ -102,8 +102,9 @@ class House:
         """Gets what is told to who follows a topic, with the project's directory: for people who look at no page."""
         self.note: Callable[..., None] = lambda event, **fields: None
         """Into the audit, for what no client has just asked for."""
-        self.within: Callable[[Options], Options] = lambda options: options
-        """What the owner's ceilings make of options, now; raises ``ClientError``. Who knows the directories sets it."""
+        self.within: Callable[[Options, str], Options] = lambda options, agent: options
+        """What the owner's ceilings make of options for the agent of that name, now; raises ``ClientError``. The part that
+        knows the directories sets it."""
         self.problem_of: Callable[[Path], str | None] = lambda path: None
         """Why no agent may run in a project's directory now. Set by what knows the allowed directories."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
@@ -115,6 +116,15 @@ class House:
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
+
+    def asks(self, agent: str) -> bool:
+        """Whether the agent of that name can ask people."""
+        return agent not in self.agents or self.agents[agent].asks
+
+    def allows(self, mode: str, agent: str) -> bool:
+        """Whether that agent may be in the mode that it reports."""
+        own_modes = agent in self.agents and self.agents[agent].own_modes
+        return reported_mode_fits(self.ceilings, mode, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
         """What a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of hours, or out of

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from drawbridge.server.agents import port
 from drawbridge.server.history.log import History
 from drawbridge.server.projects import metadata, records, shown
 from drawbridge.server.projects.approvals import Approvals
+from drawbridge.server.projects.ceilings import usual_mode
 from drawbridge.server.projects.checkpoints import Changed, Checkpoints
 from drawbridge.server.projects.continuing import Continuing
 from drawbridge.server.projects.house import House
@@ -30,13 +32,16 @@ from drawbridge.server.projects.metrics import Metrics
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.run import Order, Outcome, Run, State
 from drawbridge.server.projects.shown import joined, now, run_finished, run_info, told_time
-from drawbridge.server.projects.worker import Worker
+from drawbridge.server.projects.worker import NOBODY_ASKED, Worker
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
+
+TIMES_SET_BACK = 20
+"""That one process is set back to an allowed mode; then it is ended."""
 
 
 class Project:
@@ -57,6 +62,9 @@ class Project:
         self._fork_from: str | None = None
         self._mode: str | None = None
         """What the agent at hand asks about, as far as it has told."""
+        self._times_set_back = 0
+        self._modes: tuple[str, ...] = ()
+        """The modes that it offers, where these are others than Claude Code's."""
         self._reverting = asyncio.Lock()
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
@@ -81,11 +89,17 @@ class Project:
 
     @property
     def permission_mode(self) -> str:
-        return self._mode or self.data.options.permission_mode or "default"
+        """As the agent at hand reports it; without one, what the next run begins with."""
+        return self._mode or self.data.options.permission_mode or usual_mode(self._house.ceilings)
 
     @property
     def busy(self) -> bool:
         return self.run is not None or bool(self.queue)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of its agent's processes."""
+        return self._worker.pids
 
     @property
     def pending(self) -> set[asyncio.Task[None]]:
@@ -100,6 +114,8 @@ class Project:
             **shown.info(self.data, self.history, self.approvals),
             "state": self.state,
             "permission_mode": self.permission_mode,
+            "modes": [mode for mode in self._modes if self._house.allows(mode, self._agent)],
+            "asks": self._house.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": told_time(self.continuing.at),
@@ -276,7 +292,7 @@ class Project:
         self.publish_state()
         try:
             self._house.disk.check(self.id)
-            options = self._house.granted(str(self.path), self._house.within(options))
+            options = self._house.granted(str(self.path), self._house.within(options, agent))
         except (
             ClientError
         ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
@@ -284,6 +300,27 @@ class Project:
             asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
             return
         self._worker.begin(run, agent, options, self.memory, self._fork_from)
+
+    def begun_alone(self) -> Run | None:
+        """The agent has begun a turn without a prompt. None where a prompt is on its way: the turn is part of that run."""
+        if self.run is not None:
+            return None
+        agent = self.memory.agent or self.data.agent
+        run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
+        run.start(time.monotonic())
+        self._house.at_work[self.id] = self
+        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self.publish_state()
+        # Once the worker has it: what the owner does not allow now, out of hours or of budget, is stopped.
+        asyncio.get_running_loop().call_soon(self._check_granted, run)
+        return run
+
+    def _check_granted(self, run: Run) -> None:
+        try:
+            self._house.granted(str(self.path), port.Options())
+        except ClientError as error:
+            if self.run is run:
+                self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
         """The run at hand has to end, with this error."""
@@ -312,11 +349,37 @@ class Project:
         if session_id != self.memory.session_id:
             self.journal.event(records.SESSION, {"session_id": session_id})
 
-    def mode_known(self, mode: str | None) -> None:
-        """None: there is no process any more."""
-        before, self._mode = self.permission_mode, mode
-        if self.permission_mode != before:
+    @property
+    def _agent(self) -> str:
+        """The one at hand."""
+        return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
+
+    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
+        """``mode``: None where there is no process any more. ``offered``: None where nothing new is known."""
+        before = self.permission_mode, self._modes
+        self._mode = mode
+        self._modes = self._modes if offered is None else offered
+        if (self.permission_mode, self._modes) != before:
             self.publish_state()
+        if mode is None:
+            self._times_set_back = 0
+        elif not self._house.allows(mode, self._agent):
+            self._worker.spawn(self._set_back(mode))
+
+    async def _set_back(self, mode: str) -> None:
+        """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
+        usual = usual_mode(self._house.ceilings)
+        logger.warning("%s: the agent is in mode %s, which is not allowed; it is set to %s", self.id, mode, usual)
+        self._times_set_back += 1
+        try:
+            if self._times_set_back > TIMES_SET_BACK:
+                raise port.AgentRefused("it was set back too often")
+            await self._worker.set_mode(usual)
+        except port.AgentRefused as error:
+            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"
+            self.stop_for(ClientError("PERMISSION_DENIED", text))
+            if self.run is None:
+                await self._worker.end()
 
     def question(self, run: Run, question: port.Question) -> None:
         run.ask()
@@ -337,9 +400,11 @@ class Project:
             self._withdraw(asked, reason)
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
-        was_started = run.state is not State.QUEUED
+        has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
+        for asked in self.approvals:  # an agent that still waits, as one that does not report its subagents, would hang
+            self._worker.answer(asked.question_id, port.Decision(allow=False, message=NOBODY_ASKED))
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)
@@ -357,7 +422,7 @@ class Project:
         for metrics in (self.metrics, self._house.metrics):
             metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
         self._house.spend(str(self.path), finished.cost_usd or 0.0)
-        if was_started:
+        if has_slot:
             self._house.slots.give_back()
         self._next()
 

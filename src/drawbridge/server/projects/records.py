@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.server.agents.port import Proposal
+from drawbridge.server.agents.port import AskedBy, Proposal
 from drawbridge.server.projects.budgets import day_of, forget_old
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer
@@ -124,6 +124,9 @@ class Asked(Struct, omit_defaults=True):
     changeable: bool = True
     known_as: str = ""
     link_targets: dict[str, str] = {}
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
 
     @property
     def given(self) -> dict[str, Any] | None:
@@ -194,6 +197,9 @@ def question(
         proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
         changeable=asked.changeable,
         link_targets=asked.link_targets,
+        asked_by=asked.asked_by,
+        reason=asked.reason,
+        blocked_path=asked.blocked_path,
     )
     whole = _encode(shown)
     if len(whole) <= limit:
@@ -293,8 +299,10 @@ class Memory(Struct):
                     self.cost_usd += cost
                     self.days[day] = self.days.get(day, 0.0) + cost
                     forget_old(self.days)
-            case _OfStarted(agent):
+            case _OfStarted(agent, run_id, unprompted):
                 self.agent = agent
+                if unprompted:  # the others are known by their prompt
+                    self.unfinished[run_id] = agent
             case _OfQuestion(approval_id, run_id):
                 self.approvals[approval_id] = run_id
             case _OfVerdict(approval_id, by, decision, reason, client_id):
@@ -327,6 +335,8 @@ class _OfPrompt(Struct):
 
 class _OfStarted(Struct):
     agent: str
+    run_id: str = ""
+    unprompted: bool = False
 
 
 class _OfFinished(Struct):

@@ -57,6 +57,8 @@ class Order(Struct, frozen=True):
     agent: str | None = None
     options: Options | None = None
     attachments: tuple[Attachment, ...] = ()
+    unprompted: bool = False
+    """The agent began it by itself; ``prompt`` is empty."""
 
 
 class Run:

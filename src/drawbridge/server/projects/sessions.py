@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from drawbridge.server.agents.port import Agent
+import psutil
+
+from drawbridge.server.agents.port import Agent, Remembers
 from drawbridge.server.protocol.messages import SessionInfo
 
 
-def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
-    """The newest first; none where the agent can't be asked. Reads files: not from the event loop's thread."""
-    kept = [] if agent is None or agent.sessions is None else agent.sessions.listed(path, limit)
+async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
+    """The newest first; none where the agent can't be asked. Raises ``AgentUnusable``."""
+    if agent is not None and agent.sessions is not None:
+        kept = await asyncio.to_thread(agent.sessions.listed, path, limit)
+    else:
+        asked: object = agent
+        kept = await asked.remembered(path, limit) if isinstance(asked, Remembers) else []
     return [
         SessionInfo(
             session_id=one.session_id,
@@ -28,6 +36,22 @@ def known(agent: Agent | None, path: Path, session_id: str) -> bool:
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
+
+
+def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[int]:
+    """The processes that have a conversation open, but for those of the trees of ``own``. Blocking."""
+    if agent is None or agent.sessions is None:
+        return []
+    ours = set(own)
+    return [pid for pid in agent.sessions.used_by(session_id) if not ours & _ancestors(pid)]
+
+
+def _ancestors(pid: int) -> set[int]:
+    """With ``pid`` itself."""
+    try:
+        return {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
+    except psutil.Error:
+        return {pid}
 
 
 def _time(seconds: float) -> str:

@@ -43,11 +43,13 @@ class Employer(Protocol):
 
     def session_known(self, session_id: str) -> None: ...
 
-    def mode_known(self, mode: str | None) -> None: ...
+    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None: ...
 
     def question(self, run: Run, question: port.Question) -> None: ...
 
     def question_gone(self, question_id: str, reason: str) -> None: ...
+
+    def begun_alone(self) -> Run | None: ...
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None: ...
 
@@ -100,10 +102,13 @@ class Worker:
     def begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
         """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
         reported by ``ended``, whatever happens."""
+        self._take(run)
+        self.spawn(self._begin(run, agent, options, memory, fork_from))
+
+    def _take(self, run: Run) -> None:
         self._house.warm.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
-        self.spawn(self._begin(run, agent, options, memory, fork_from))
 
     async def _begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
         try:
@@ -178,15 +183,17 @@ class Worker:
                 self._employer.line(run, event)
             case port.SessionKnown(session_id):
                 self._employer.session_known(session_id)
-            case port.ModeKnown(mode):
-                self._employer.mode_known(mode)
+            case port.ModeKnown(mode, offered):
+                self._employer.mode_known(mode, offered)
             case port.Question() if run is not None:
                 self._employer.question(run, event)
-            case port.Question(question_id):  # in a turn that it has begun by itself
+            case port.Question(question_id):  # in a turn that it has begun by itself, and has not reported
                 self.answer(question_id, port.Decision(allow=False, message=NOBODY_ASKED))
             case port.QuestionGone(question_id, reason):
                 self._employer.question_gone(question_id, reason)
-            case port.TurnEnded() if run is not None:
+            case port.TurnBegun() if run is None:
+                self._begun_alone()
+            case port.TurnEnded() if run is not None and run is self._given:
                 outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
                 error = (
                     None
@@ -202,6 +209,14 @@ class Worker:
                 self._gone(code, stderr)
             case _:
                 logger.info("%s: said %s between two runs", self.id, type(event).__name__)
+
+    def _begun_alone(self) -> None:
+        """The agent continues without a prompt: a run of its own, which people follow, answer and stop like any other."""
+        run = self._employer.begun_alone()
+        if run is not None:
+            self._take(run)
+            self._given = run
+            self._look(run)
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
@@ -236,6 +251,11 @@ class Worker:
             logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
 
     # What the project wants of it.
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes: the one that there is, and those that are leaving."""
+        return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def answer(self, question_id: str, decision: port.Decision) -> None:
         if self._process is not None:
@@ -274,6 +294,15 @@ class Worker:
         if self._process is process and self._kind is not None:
             mode, model = permission_mode or before.permission_mode, model or before.model
             self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
+
+    async def set_mode(self, mode: str) -> None:
+        """Of the process that there is, and of nothing after it. Raises ``AgentRefused``."""
+        async with self._changing:
+            process = self._process
+        if process is not None:
+            await process.set_mode(mode)
+            if self._process is process:
+                self._employer.mode_known(mode)
 
     async def stop_run(self, run: Run) -> None:
         """Ends the process under a run; ``ended`` was told when this returns."""

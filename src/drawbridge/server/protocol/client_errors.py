@@ -83,6 +83,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` say where. Nothing was taken back."
     ),
+    "SESSION_IN_USE": Kind(
+        "The conversation is open in another process, as in a terminal: fork it, or close it there."
+    ),
     "SESSION_NOT_FOUND": Kind("The agent knows no conversation with this id."),
     # approvals and blobs
     "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),

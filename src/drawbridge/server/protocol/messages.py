@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.server.agents.port import AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskInfo
 from drawbridge.server.protocol.preview import shortened
@@ -76,6 +77,8 @@ class ProposalOf(Struct, frozen=True):
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
     the answer may hold an ``updated_input``. ``link_targets``: its paths that lead through a symbolic link, with their ends.
+    ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words. ``blocked_path``: the path that it
+    may not use unasked.
     """
 
     approval_id: str
@@ -88,6 +91,9 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     proposal: ProposalOf | None = None
     changeable: bool = True
     link_targets: dict[str, str] = {}
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
     truncated: Truncated | None = None
 
 
@@ -120,6 +126,10 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     last_message_time: str | None = None
     permission_mode: str = "default"
     """What the agent at hand asks about, as far as it tells; else as the next one begins. Not of one at a desk."""
+    modes: list[str] = []
+    """The modes that can be chosen, where the agent has told other ones than Claude Code's."""
+    asks: bool = True
+    """False: this agent can't ask anybody, and does what its mode lets it do. Not of one at a desk."""
     continues_at: str | None = None
     """When the last run goes on by itself, which a limit of the agent's account has stopped."""
     problem: str | None = None
@@ -178,10 +188,13 @@ class ExecutionKilled(Struct, frozen=True):
     run_id: str
 
 
-class RunStarted(Struct, frozen=True):
+class RunStarted(Struct, frozen=True, omit_defaults=True):
+    """``unprompted``: the agent continues by itself, as when a command in the background has ended."""
+
     run_id: str
     session_id: str
     agent: str
+    unprompted: bool = False
 
 
 class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):

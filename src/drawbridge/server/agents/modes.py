@@ -1,0 +1,38 @@
+"""Permission modes: the client protocol's words for them, and agents' names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+BYPASS: Final = "bypassPermissions"
+"""Asks about nothing."""
+
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "default": ("default", "ask", "manual"),
+    "acceptEdits": ("acceptEdits", "autoEdit", "auto_edit", "auto-edit"),
+    "plan": ("plan", "read-only"),
+    BYPASS: (BYPASS, "yolo", "full-access", "agent-full-access"),
+}
+"""A mode of the client protocol → the names that agents have for it. Any other name is an agent's own mode."""
+
+_CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger|skip[-_ ]?permission", re.IGNORECASE)
+"""Names that agents give to a mode that asks about nothing: better one too many than one too few."""
+
+
+def word(name: str) -> str:
+    """The client protocol's word for an agent's mode; ``name`` itself where the mode is the agent's own."""
+    if _CARELESS.search(name):
+        return BYPASS
+    return next((word for word, names in NAMES.items() if name in names), name)
+
+
+def chosen(wanted: str, offered: Iterable[str]) -> str | None:
+    """The agent's name for a mode; None where it offers none. ``BYPASS`` is chosen by that word alone."""
+    names = list(offered)
+    if wanted == BYPASS:
+        return next((name for name in (*NAMES[BYPASS], *names) if name in names and word(name) == BYPASS), None)
+    if word(wanted) == BYPASS:
+        return None
+    return next((name for name in (wanted, *NAMES.get(wanted, ())) if name in names), None)

@@ -1,0 +1,31 @@
+"""What an approval in the terminal client tells beside the change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drawbridge.attach import wording
+from drawbridge.attach.approval_words import Standing, notice, title
+
+REQUEST: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "ls"}}
+
+
+def test_the_title_names_the_subagent_that_asks() -> None:
+    asked = {**REQUEST, "asked_by": {"agent_id": "a1", "agent_type": "reviewer"}}
+    assert title(asked, "Claude", "/p", None, 1).plain.endswith("asked by reviewer")
+    assert title({**REQUEST, "asked_by": {"agent_id": "a1"}}, "Claude", "/p", None, 1).plain.endswith("a subagent")
+    assert "asked by" not in title(REQUEST, "Claude", "/p", None, 1).plain
+
+
+def test_the_notice_has_the_reason_and_the_path() -> None:
+    asked = {**REQUEST, "reason": "3 actions were blocked.", "blocked_path": "/etc/\x1b[2Jhosts"}
+    words = notice(asked, Standing(), None)
+    assert words.startswith("3 actions were blocked. · /etc/")
+    assert "\x1b" not in words
+    assert notice(REQUEST, Standing(), None) == ""
+
+
+def test_a_mode_of_an_agent_that_can_not_ask_says_so() -> None:
+    assert wording.mode({"asks": False}, "default") == "default: asks nobody"
+    assert wording.mode({}, "default") == "Ask before changes"
+    assert wording.mode({}, "workspace-write") == "workspace-write"

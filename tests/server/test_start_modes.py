@@ -1,0 +1,95 @@
+"""Which mode the real ``claude`` works in, whatever its owner's settings say, and which one people are shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+from tests.e2e import claude_rig
+from tests.e2e.messages_stub import MessagesStub, text, write
+from tests.server.processes import serving
+from tests.server.wire_client import WireClient
+
+from .test_background_work import asked, decide, state
+from .test_real_claude import LONG, finished, model, poem
+
+__all__ = ["model", "poem"]
+
+
+def owner_has(**settings: Any) -> None:
+    """In the CLI's own settings."""
+    (Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json").write_text(json.dumps(settings))
+
+
+@contextlib.asynccontextmanager
+async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator[tuple[WireClient, str]]:
+    allowed = str(poem.parent.parent)
+    options = ("--no-tls", "--allow", allowed, "--agent-path", f"claude={programs.claude()}", *flags)
+    environment = claude_rig.environment(model) | {"IS_SANDBOX": "1"}  # else root may not skip permissions
+    async with (
+        serving(poem.parent.parent.parent / "data", *options, **environment) as server,
+        server.client() as client,
+    ):
+        created = await client.ask("project_create", {"path": str(poem.parent), "agent": "claude", "join": True})
+        yield client, created["project_id"]
+
+
+@pytest.mark.parametrize("mode", ["bypassPermissions", "auto", "acceptEdits"])
+async def test_the_owners_own_mode_does_not_pass_the_question(poem: Path, model: MessagesStub, mode: str) -> None:
+    owner_has(permissions={"defaultMode": mode})
+    made = poem.parent / "made.txt"
+    model.will_say(write(made, "x\n"), text("Done."))
+    async with at_work(poem, model) as (client, project):
+        assert (await state(client, project)).get("permission_mode", "default") == "default"
+        await client.ask("execute", {"prompt": "Make it"}, project)
+        question = await asked(client)
+        assert not made.exists()
+        assert (await state(client, project)).get("permission_mode", "default") == "default"
+        await decide(client, project, question, decision="deny")
+        assert (await finished(client))["outcome"] == "completed"
+        assert not made.exists()
+
+
+async def test_what_the_owner_allows_works_and_is_shown(poem: Path, model: MessagesStub) -> None:
+    made = poem.parent / "made.txt"
+    model.will_say(write(made, "x\n"), text("Done."))
+    async with at_work(poem, model, "--allow-skip-permissions") as (client, project):
+        await client.ask("execute", {"prompt": "Go", "options": {"dangerously_skip_permissions": True}}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        assert made.exists()
+        assert (await state(client, project))["permission_mode"] == "bypassPermissions"
+
+
+async def test_a_mode_above_the_ceiling_is_set_back(poem: Path, model: MessagesStub) -> None:
+    """A hook of the owner's allows a call and puts the session into another mode."""
+    setting = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    allow = {"behavior": "allow", "updatedPermissions": [setting]}
+    answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": allow}}
+    hook = poem.parent.parent / "answer.json"
+    hook.write_text(json.dumps(answer))
+    owner_has(hooks={"PermissionRequest": [{"hooks": [{"type": "command", "command": f"cat {hook}; rm -f {hook}"}]}]})
+    first, second = poem.parent / "first.txt", poem.parent / "second.txt"
+    model.will_say(write(first, "x\n"), text("Done."), write(second, "x\n"), text("Done."))
+    async with at_work(poem, model, "--mode", "default") as (client, project):
+        await client.ask("execute", {"prompt": "Make the first"}, project)
+        assert (await finished(client))["outcome"] == "completed"
+        assert first.exists()
+        shown = [m["data"]["data"].get("permission_mode", "default") for m in client.heard if told_state(m)]
+        assert "acceptEdits" in shown, "what the CLI said"
+        await client.ask("execute", {"prompt": "Make the second"}, project)
+        question = await asked(client)
+        assert (await state(client, project)).get("permission_mode", "default") == "default"
+        await decide(client, project, question, decision="deny")
+        await client.hear("update", "run_finished", patience=LONG)
+        assert not second.exists()
+
+
+def told_state(message: dict[str, Any]) -> bool:
+    return bool(message["type"] == "update" and message["data"]["update_type"] == "project_state")

@@ -94,8 +94,6 @@ async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk)
         ("PostToolUse", {"tool_name": "Bash", "tool_input": {**COMMAND, "timeout": 5}}),
         ("PostToolUseFailure", {"tool_name": "Bash", "tool_input": COMMAND}),
         ("Stop", {}),
-        ("SessionEnd", {"reason": "exit"}),
-        ("SessionStart", {"source": "clear"}),
         ("UserPromptSubmit", {"prompt": "Another", "prompt_id": "another"}),
     ],
 )
@@ -110,12 +108,26 @@ async def test_what_shows_that_it_was_answered_at_the_desk_withdraws_a_question(
 
 
 @pytest.mark.parametrize(
+    ("event", "more"), [("SessionEnd", {"reason": "exit"}), ("SessionStart", {"source": "resume"})]
+)
+async def test_the_end_of_the_program_is_no_answer(desk: SocketDesk, event: str, more: Message) -> None:
+    session = Session(desk)
+    async with session.asks(**COMMAND) as (hook, question):
+        await session.tells(event, **more)
+        assert await hook.hear() is None
+        assert desk.withdrawn(question) == ["the agent's program has ended"]
+
+
+@pytest.mark.parametrize(
     ("event", "more"),
     [
         ("PostToolUse", {"tool_name": "Bash", "tool_input": ANOTHER}),
         ("PostToolUse", {"tool_name": "Edit", "tool_input": COMMAND}),
         ("SessionStart", {"source": "compact"}),
         ("Notification", {"notification_type": "permission_prompt"}),
+        ("UserPromptSubmit", {"prompt": "typed while it works"}),
+        ("SubagentStop", {"agent_id": "a1"}),
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND, "agent_id": "a1"}),
     ],
 )
 async def test_what_says_nothing_about_a_question_leaves_it_open(desk: SocketDesk, event: str, more: Message) -> None:

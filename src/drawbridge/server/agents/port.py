@@ -109,8 +109,18 @@ class Proposal(Struct, frozen=True):
     new_text: str
 
 
+class AskedBy(Struct, frozen=True):
+    """The subagent that asks."""
+
+    agent_id: str
+    agent_type: str = ""
+
+
 class Question(Struct, frozen=True):
-    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched."""
+    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched.
+
+    ``asked_by``: None for the main agent. ``reason`` and ``blocked_path``: why it asks, where the agent says so.
+    """
 
     question_id: str
     tool_name: str
@@ -119,6 +129,9 @@ class Question(Struct, frozen=True):
     proposal: Proposal | None = None
     changeable: bool = True
     """An answer may hold another input."""
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
 
 
 class QuestionGone(Struct, frozen=True):

@@ -105,6 +105,8 @@ class House:
         self.within: Callable[[Options], Options] = lambda options: options
         """What the owner's ceilings make of options, now; raises ``ClientError``. Who knows the directories sets it."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+        self.open_in_terminal: Callable[[str], bool] = lambda session_id: False
+        """Whether a conversation is open in a terminal of this machine, as its hooks have reported; the desk sets it."""
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
         """As the agent's; written down for the case of a crash, and watched."""

@@ -38,6 +38,9 @@ class Asked:
             proposal=question.proposal,
             changeable=question.changeable,
             known_as=known_as,
+            asked_by=question.asked_by,
+            reason=question.reason,
+            blocked_path=question.blocked_path,
         )
         return cls(record, question.question_id, created_at)
 

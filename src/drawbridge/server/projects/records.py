@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.server.agents.port import Proposal
+from drawbridge.server.agents.port import AskedBy, Proposal
 from drawbridge.server.projects.budgets import day_of, forget_old
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer
@@ -120,6 +120,14 @@ class Asked(Struct, omit_defaults=True):
     proposal: Proposal | None = None
     changeable: bool = True
     known_as: str = ""
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
+
+    @property
+    def agent_id(self) -> str | None:
+        """The subagent that asks; None for the main agent."""
+        return self.asked_by.agent_id if self.asked_by else None
 
     @property
     def given(self) -> dict[str, Any] | None:
@@ -168,6 +176,9 @@ def question(
         seq=seq,
         proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
         changeable=asked.changeable,
+        asked_by=messages.AskedBy(asked.asked_by.agent_id, asked.asked_by.agent_type) if asked.asked_by else None,
+        reason=asked.reason,
+        blocked_path=asked.blocked_path,
     )
     whole = _encode(shown)
     if len(whole) <= limit:

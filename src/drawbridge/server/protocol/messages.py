@@ -73,9 +73,17 @@ class ProposalOf(Struct, frozen=True):
     new_text: str
 
 
+class AskedBy(Struct, frozen=True, omit_defaults=True):
+    """A subagent."""
+
+    agent_id: str
+    agent_type: str = ""
+
+
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
-    the answer may hold an ``updated_input``."""
+    the answer may hold an ``updated_input``. ``asked_by``: the subagent that asks, if it is one. ``reason`` and
+    ``blocked_path``: why it asks, where the agent says so."""
 
     approval_id: str
     run_id: str
@@ -86,6 +94,9 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     seq: int
     proposal: ProposalOf | None = None
     changeable: bool = True
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
     truncated: Truncated | None = None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.claude_rig import Claude
-from tests.e2e.messages_stub import Block, MessagesStub, text
+from tests.e2e.messages_stub import Block, MessagesStub, text, tool_use, write
 from tests.e2e_guard.desk import GuardedDesk
 from tests.server.wire_client import WireClient
 
@@ -21,15 +23,25 @@ class Models(MessagesStub):
     def __init__(self) -> None:
         super().__init__()
         self._of_subagents: dict[str, list[Block]] = {}
+        self._plan = ""
 
     def subagent_will_say(self, task: str, *turns: Block) -> None:
         self._of_subagents[task] = list(turns)
+
+    def will_plan(self, plan: str, *turns: Block) -> None:
+        """It writes a plan where it is told to, presents it, and continues with ``turns`` once that is decided."""
+        self._plan = plan
+        self.will_say(tool_use("ExitPlanMode"), *turns)
 
     def answer(self, body: dict[str, Any]) -> list[Block]:
         begins_with = json.dumps(body["messages"][:2])
         for task, turns in self._of_subagents.items():
             if body.get("tools") and task in begins_with:
                 return [turns.pop(0) if turns else text("The task is done.")]
+        told = re.search(r"create your plan at (\S+\.md)", begins_with)
+        if body.get("tools") and self._plan and told:
+            plan, self._plan = self._plan, ""
+            return [write(Path(told[1]), plan)]
         return super().answer(body)
 
 

@@ -315,12 +315,12 @@ class Desk:
         if follower is None and background and (event.hook_event_name, event.source) in SPARE:
             return None
         if follower is None:
-            follower = self.begin(id, event.cwd, "claude", event.session_id)
+            follower = self.begin(id, event.cwd, "claude", event.session_id, background=background)
         if follower is not None:
             follower.names(pid, event.transcript_path, background=background)
         return follower
 
-    def begin(self, id: str, path: str, agent: str, session_id: str) -> Follower | None:
+    def begin(self, id: str, path: str, agent: str, session_id: str, *, background: bool = False) -> Follower | None:
         """A new session, told to everybody who follows all projects."""
         if not metadata.ID.fullmatch(id):
             return None
@@ -337,6 +337,7 @@ class Desk:
             logger.error("a desk session can't be kept, so it is not shown: %s", error)
             return None
         session = DeskSession(directory, data, history, self._house)
+        session.in_background = background
         session.journal.event(records.SESSION, {"session_id": session_id})
         follower = self._followers[id] = Follower(session, directory, Facts(), self._beginning_with)
         follower.save()

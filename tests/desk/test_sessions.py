@@ -19,8 +19,8 @@ from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
 
-COMMAND = {"command": "touch made"}
-ANOTHER = {"command": "touch another"}
+COMMAND: Message = {"command": "touch made"}
+ANOTHER: Message = {"command": "touch another"}
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from tests.waiting import until
 
 from .socket_rig import Message, Session, SocketDesk, socket_desk
 
-COMMAND = {"command": "touch made"}
-SUBAGENT = {"agent_id": "a1", "agent_type": "general-purpose"}
-TASK = {"id": "a1", "type": "subagent", "status": "running", "description": "do it"}
+COMMAND: Message = {"command": "touch made"}
+SUBAGENT: Message = {"agent_id": "a1", "agent_type": "general-purpose"}
+TASK: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "do it"}
 HANDED_OVER = ["asked in the terminal: it can only be answered there now"]
 
 

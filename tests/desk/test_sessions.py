@@ -82,7 +82,7 @@ async def test_an_answer_reaches_the_agent_in_its_own_words(desk: SocketDesk) ->
 async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk) -> None:
     file = desk.folder / "a.py"
     file.write_text("one\ntwo\n")
-    given = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
+    given: Message = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
     async with Session(desk).asks("Edit", **given) as (_, question):
         assert question["proposal"] == {"path": str(file), "old_text": "one\ntwo\n", "new_text": "one\nTWO\n"}
 
@@ -141,7 +141,7 @@ async def test_what_says_nothing_about_a_question_leaves_it_open(desk: SocketDes
 
 async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its_file(desk: SocketDesk) -> None:
     session = Session(desk)
-    given = {"file_path": str(desk.folder / "a.py"), "content": "theirs"}
+    given: Message = {"file_path": str(desk.folder / "a.py"), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
         await session.tells("PostToolUse", tool_name="Write", tool_input={**given, "content": "mine"})
         assert desk.withdrawn(question) == ["answered elsewhere"]
@@ -171,7 +171,7 @@ async def test_the_agent_has_the_last_word(desk: SocketDesk) -> None:
         await session.tells("Notification")
         assert desk.withdrawn(question) == [overruled.format("rejected")]
     file = desk.folder / "a.py"
-    given = {"file_path": str(file), "content": "theirs"}
+    given: Message = {"file_path": str(file), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
         await desk.answers(question, updated_input={**given, "content": "mine"})
         file.write_text("theirs")

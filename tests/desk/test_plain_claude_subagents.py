@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drawbridge.server.desk import session as session_module
+from drawbridge.server.protocol.desk_messages import IN_TERMINAL
 from tests.e2e.claude_rig import EDIT_DIALOG, YES
 from tests.e2e.messages_stub import Block, text, tool_use, write
 from tests.server.processes import Server
@@ -75,7 +76,7 @@ async def test_the_dialog_appears_when_nobody_answers(desk: ServedDesk, server: 
         claude.pane.wait_for(EDIT_DIALOG, timeout=session_module.HOLD_SECONDS + PATIENCE)
         late = await phone.answer(question, "allow")
         assert late["data"]["code"] == "APPROVAL_RESOLVED"
-        assert late["data"]["details"]["reason"] == session_module.IN_TERMINAL
+        assert late["data"]["details"]["reason"] == IN_TERMINAL
         claude.answer_dialog(EDIT_DIALOG, YES)
         await phone.state("finished")
     assert new.read_text() == "theirs\n"

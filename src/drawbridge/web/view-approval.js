@@ -229,7 +229,7 @@ export class ApprovalCard {
 
 /** Why nobody need answer any more; what was settled at the desk was not taken back. */
 function takenBack(/** @type {string} */ reason) {
-  return /^(answered elsewhere|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Taken back: ${reason}`;
+  return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Taken back: ${reason}`;
 }
 
 /** How a settled approval is told in a line: the icon, the words. @param {any} answer */

@@ -16,6 +16,9 @@ from drawbridge.server.agents.port import Attachment, Decision
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DOCUMENT: Final = "application/pdf"
 
+LEAVING_PLAN: Final = "ExitPlanMode"
+PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
+
 DENIED: Final = "The person said no to this. Do not try it another way; ask what to do instead."
 
 
@@ -33,6 +36,13 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
     rules = _to_remember(suggestions) if decision.remember else []
     return {"behavior": "allow", "updatedInput": changed} | ({"updatedPermissions": rules} if rules else {})
+
+
+def suggestions(tool_name: str, given: Raw) -> Raw:
+    """What the agent suggests to remember. With a plan the CLI (2.1.329) suggests nothing, but takes a mode in the answer."""
+    if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
+        return Raw(PLAN_SUGGESTIONS)
+    return given
 
 
 def _checked_input(given: Raw) -> Raw:

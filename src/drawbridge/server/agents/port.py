@@ -109,18 +109,15 @@ class Proposal(Struct, frozen=True):
     new_text: str
 
 
-class AskedBy(Struct, frozen=True):
-    """The subagent that asks."""
+class AskedBy(Struct, frozen=True, omit_defaults=True):
+    """The subagent that asks, where it is not the agent itself. ``agent_type``: its kind, as "general-purpose"."""
 
     agent_id: str
-    agent_type: str = ""
+    agent_type: str | None = None
 
 
 class Question(Struct, frozen=True):
-    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched.
-
-    ``asked_by``: None for the main agent. ``reason`` and ``blocked_path``: why it asks, where the agent says so.
-    """
+    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, untouched."""
 
     question_id: str
     tool_name: str
@@ -131,7 +128,9 @@ class Question(Struct, frozen=True):
     """An answer may hold another input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
+    """Why it is asked, in the agent's words."""
     blocked_path: str | None = None
+    """The path that the agent may not use without being allowed to."""
 
 
 class QuestionGone(Struct, frozen=True):

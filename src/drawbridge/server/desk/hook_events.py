@@ -8,21 +8,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.server.agents.claude_prompts import LEAVING_PLAN
 from drawbridge.server.projects.records import Asked
 
 PATHS: Final = ("file_path", "notebook_path")
-
-PLAN: Final = "ExitPlanMode"
-"""The tool that asks whether a plan is accepted. The model calls it without input; the CLI adds the plan for the question."""
 
 TASK_ENDED: Final = "<task-notification"
 """How the prompt begins that the CLI gives the agent when one of its background tasks has ended."""
 
 ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
 """Types of notifications: a dialog has been open in the terminal for some seconds."""
-
-ACCEPT_EDITS: Final = Raw(b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]')
-"""For a plan, which comes without suggestions: accepted with it, the agent asks about no edit in this session (2.1.329)."""
 
 
 class Task(Struct, frozen=True):
@@ -67,12 +62,6 @@ class HookEvent(Struct, frozen=True):
             return {}
         return {task.id: task.type for task in found if task.status == "running"}
 
-    @property
-    def suggestions(self) -> Raw:
-        """What may be remembered with an answer."""
-        none = bytes(self.permission_suggestions) in (b"[]", b"null")
-        return ACCEPT_EDITS if none and self.tool_name == PLAN else self.permission_suggestions
-
 
 _decoder: Final = msgspec.json.Decoder(HookEvent)
 
@@ -93,7 +82,7 @@ def same_call(asked: Asked, tool: str, after: Mapping[str, Any], *, as_run: bool
     """
     if tool != asked.tool_name:
         return False
-    if tool == PLAN:  # one at a time; the agent's own call has no input
+    if tool == LEAVING_PLAN:  # one at a time; the agent's own call has no input
         return True
     before = json_object(asked.input)
     if all(name in after and after[name] == before[name] for name in before):

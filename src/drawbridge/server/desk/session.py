@@ -20,6 +20,7 @@ from msgspec import Raw
 from drawbridge.approval import State
 from drawbridge.errors import DrawbridgeError
 from drawbridge.private_files import process_alive
+from drawbridge.server.agents import claude_prompts
 from drawbridge.server.agents.port import AskedBy, Decision, Proposal, Question
 from drawbridge.server.agents.program import read_file
 from drawbridge.server.desk import hook_events, transcript
@@ -38,7 +39,7 @@ from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.shown import SHOWN_PROMPT, joined, now
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
+from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 
@@ -48,7 +49,6 @@ LONGEST_ERROR = 500
 """Characters of what a failed run says about its failure."""
 
 ELSEWHERE = "answered elsewhere"
-IN_TERMINAL = "asked in the terminal: it can only be answered there now"
 GONE = "the agent does not wait for it any more"
 ENDED = "the agent's program has ended"
 NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
@@ -312,9 +312,9 @@ class DeskSession:
             question_id=uuid.uuid4().hex,
             tool_name=event.tool_name,
             input=event.tool_input,
-            suggestions=event.suggestions,
+            suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
             proposal=proposal,
-            asked_by=AskedBy(event.agent_id, event.agent_type or "") if event.agent_id is not None else None,
+            asked_by=AskedBy(event.agent_id, event.agent_type or None) if event.agent_id is not None else None,
             reason=event.decision_reason,
             blocked_path=event.blocked_path,
         )

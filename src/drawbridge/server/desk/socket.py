@@ -60,7 +60,7 @@ class HookLine:
     def answer(self, asked: Asked, decision: Decision, by: str) -> None:
         said: Mapping[str, Any] = claude_prompts.verdict(decision, asked.record.input, asked.record.suggestions)
         # The CLI takes any input for a changed one; but without one it ignores that a plan was accepted (2.1.329).
-        if decision.updated_input is None and asked.record.tool_name != hook_events.PLAN:
+        if decision.updated_input is None and asked.record.tool_name != claude_prompts.LEAVING_PLAN:
             said = {name: value for name, value in said.items() if name != "updatedInput"}
         self._peer.send(wire.Verdict(Raw(msgspec.json.encode(said))))
         self._peer.hang_up()

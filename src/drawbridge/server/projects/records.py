@@ -176,7 +176,7 @@ def question(
         seq=seq,
         proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
         changeable=asked.changeable,
-        asked_by=messages.AskedBy(asked.asked_by.agent_id, asked.asked_by.agent_type) if asked.asked_by else None,
+        asked_by=asked.asked_by,
         reason=asked.reason,
         blocked_path=asked.blocked_path,
     )

@@ -13,6 +13,10 @@ ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
 was blocked three times in a row; hooks can make it ask in any mode."""
 
 
+IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+"""Why an approval was withdrawn that the agent's own dialog asks about instead."""
+
+
 class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal of the server's machine.
 

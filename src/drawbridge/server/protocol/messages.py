@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.server.agents.port import AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskInfo
 from drawbridge.server.protocol.preview import shortened
@@ -73,17 +74,10 @@ class ProposalOf(Struct, frozen=True):
     new_text: str
 
 
-class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """A subagent."""
-
-    agent_id: str
-    agent_type: str = ""
-
-
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
-    the answer may hold an ``updated_input``. ``asked_by``: the subagent that asks, if it is one. ``reason`` and
-    ``blocked_path``: why it asks, where the agent says so."""
+    the answer may hold an ``updated_input``. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's
+    words. ``blocked_path``: the path that it may not use unasked."""
 
     approval_id: str
     run_id: str

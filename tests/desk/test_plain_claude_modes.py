@@ -8,10 +8,31 @@ from pathlib import Path
 
 from tests import programs
 from tests.e2e import claude_rig
-from tests.e2e.claude_rig import TOOL_DIALOG, YES, Claude
 from tests.e2e.messages_stub import text, tool_use
+from tests.server.processes import Server
 
-from .rig import ServedDesk
+from .rig import Phone, ServedDesk
+from .test_plain_claude import FETCH, QUESTION
+
+
+async def test_auto_mode_asks_now_and_then(desk: ServedDesk, server: Server) -> None:
+    """A choice reaches a client. Behind a model that checks nothing the CLI asks in the terminal alone, which is shown."""
+    desk.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
+    async with server.client() as client:
+        phone = Phone(client)
+        await phone.follow()
+        claude = desk.plain_claude("--permission-mode", "auto")
+        await phone.session()
+        claude.prompt("Do it")
+        question = await phone.question("AskUserQuestion")
+        (info,) = (await client.ask("project_list"))["data"]["projects"]
+        assert (info["desk"]["permission_mode"], info["desk"]["asks"]) == ("auto", False)
+        answers = {"answers": {"Which one?": "Right"}}
+        await phone.answer(question, "allow", updated_input=question["input"] | answers)
+        info = await phone.state("waiting")
+        while not info["desk"].get("in_terminal"):
+            info = await phone.state("waiting")
+        assert info["approvals"] == []
 
 
 async def test_the_mode_survives_the_next_start(desk: ServedDesk) -> None:
@@ -26,11 +47,6 @@ async def test_the_mode_survives_the_next_start(desk: ServedDesk) -> None:
         )
         pane.wait_for(r"(?m)^❯", "manual mode on")
         pane.press("Enter")
-        desk.model.will_say(tool_use("Bash", command="touch made", description="Make a file"), text("Done."))
-        claude = Claude(pane)
-        claude.prompt("Do it")
-        claude.answer_dialog(TOOL_DIALOG, YES)
-        pane.wait_for("Done.")
         pane.type("/exit")
         pane.press("Enter")
         assert pane.wait_for_exit() == 0

@@ -276,6 +276,19 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
     assert (info["state"], info["in_terminal"]) == ("waiting", True)
 
 
+async def test_a_later_dialog_overrules_no_other_answer(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a subagent's call the record says nothing, and what was denied is not asked again."""
+    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    session = Session(desk)
+    subagent: Message = {"agent_id": "a1"}
+    async with session.asks(more=subagent, command="touch one") as (_, allowed):
+        await desk.answers(allowed)
+    async with session.asks(command="touch two") as (_, denied):
+        await desk.answers(denied, "deny")
+    await session.tells("Notification", notification_type="permission_prompt")
+    assert desk.withdrawn(allowed) == desk.withdrawn(denied) == []
+
+
 @pytest.mark.parametrize("type", ["permission_prompt", "agent_needs_input"])
 async def test_a_dialog_without_a_question_is_shown(desk: SocketDesk, type: str) -> None:
     """Behind some gateways the terminal asks without the hook that could be answered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from drawbridge.server.desk import session as session_module
 from tests.waiting import until
 
-from .socket_rig import Message, Session, SocketDesk, socket_desk
+from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
 
 COMMAND: Message = {"command": "touch made"}
 SUBAGENT: Message = {"agent_id": "a1", "agent_type": "general-purpose"}
@@ -143,11 +144,27 @@ async def test_a_dialog_in_the_terminal_is_over(desk: SocketDesk, event: str, mo
 async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with socket_desk(tmp_path) as desk:
         session = Session(desk)
-        async with session.asks(more=SUBAGENT, **COMMAND):
-            pass
+        await session.tells("UserPromptSubmit", prompt="Go")
+        async with first_hook(session):
+            await until(lambda: bool(desk.questions), "the question")
+            await desk.server.core.close("the server is ending")
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
     async with socket_desk(tmp_path) as later:
         await until(lambda: not _open(later, session), "its end")
+        assert standing(later, session) == {"state": "waiting", "in_terminal": True, "background_tasks": 1}
+        await session.at(later).tells("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+        await session.tells("Stop", prompt_id="another", background_tasks=[])
+        assert standing(later, session) == {"state": "finished"}
+        assert [one["outcome"] for one in later.client.updates("run_finished")] == ["completed"]
+
+
+@contextlib.asynccontextmanager
+async def first_hook(session: Session) -> AsyncIterator[Line]:
+    """One that asks again at the next server, where it finds one."""
+    async with Line.open() as line:
+        payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+        line.say(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
+        yield line
 
 
 def _open(desk: SocketDesk, session: Session) -> bool:

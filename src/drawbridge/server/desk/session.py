@@ -379,10 +379,14 @@ class DeskSession:
             self.approvals.carry_on(asked, self.data.agent, besides=self.pid, offered=not awaited.in_editor)
             if asked.approval.state is State.OPEN:
                 self._lines[asked.approval.id] = [awaited]
-                if asked.record.asked_by is not None:  # whether a client comes as well is not known yet
-                    self._hand_over_later(asked)
-                if asked.record.run_id and asked.record.asked_by is None:
+                if asked.record.run_id:
                     self.turn = Turn(asked.record.run_id)
+                if asked.record.agent_id is not None:
+                    self.background.subagent(asked.record.agent_id)
+                    self._hand_over_later(asked)  # whether a client comes as well is not known yet
+        main = any(asked.record.agent_id is None for asked in self.approvals)
+        if self.turn is not None and not main:
+            self.turn.resting = time.monotonic()
 
     def knows(self, question: str) -> bool:
         return question in self._known
@@ -406,7 +410,7 @@ class DeskSession:
         return asked
 
     def await_no_longer(self) -> None:
-        """An agent that has not reported again by now has no question any more; should it report after all, it is a new one."""
+        """An agent that has not reported again by now has no question any more; if it reports after all, it asks a new one."""
         for asked in self._not_heard.values():
             if asked.approval.overrule():
                 self._tell_overruled(Overruled(asked, NOT_HEARD))

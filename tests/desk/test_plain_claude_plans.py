@@ -34,6 +34,8 @@ async def test_an_accepted_plan_reaches_the_agent(desk: ServedDesk, server: Serv
             await phone.answer(await phone.question("Edit"), "allow")
         claude.pane.wait_for("It is carried out.")
         await phone.state("finished")
+        records = (await client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
+        assert "permission_withdrawn" not in [one["message"].get("subtype") for one in records]
     assert notes.read_text() == "two\n"
     told = "\n".join(request.told for request in desk.model.requests)
     assert ("2. Test it." in told) == (change == "edited")

@@ -102,8 +102,8 @@ def _attended(environ: Mapping[bytes, bytes]) -> bool:
 
 
 def _in_background(environ: Mapping[bytes, bytes]) -> bool:
-    """Whether the CLI's daemon hosts the session (2.1.329)."""
-    return bool(environ.get(b"CLAUDE_JOB_DIR"))
+    """Whether the CLI's daemon hosts the session (2.1.329). What it starts in a terminal inherits only the second."""
+    return environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0" and bool(environ.get(b"CLAUDE_JOB_DIR"))
 
 
 def _connect(servers: Iterable[str]) -> socket | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Raw, Struct
 
 from drawbridge.errors import UnusableFile
+from drawbridge.server.agents.claude_prompts import LEAVING_PLAN
 from drawbridge.server.agents.port import Decision
 from drawbridge.server.agents.proposals import Reader, changed_text
 from drawbridge.server.desk.hook_events import json_object, same_call
@@ -105,6 +106,8 @@ class Outcomes:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":
             return "rejected"
+        if asked.record.tool_name == LEAVING_PLAN:  # its hook reports another input than it ran with (2.1.329)
+            return None
         wanted = json_object(asked.record.input) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):
             return None

@@ -79,15 +79,16 @@ async def test_a_background_session_asks_a_client(desk: ServedDesk, server: Serv
 
 @pytest.mark.usefixtures("daemon")
 async def test_a_session_moved_to_the_background_is_linked(desk: ServedDesk, server: Server) -> None:
-    desk.model.will_say(text("Hello there."))
+    desk.model.will_say(text("Hello there."), text("Hello again."))
     async with server.client() as client:
         phone = Phone(client)
         await phone.follow()
         claude = desk.plain_claude()
         before = await phone.session()
-        claude.prompt("First words")
-        claude.pane.wait_for("Hello there.")
-        await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
+        for prompt, answer in [("First words", "Hello there."), ("Second words", "Hello again.")]:
+            claude.prompt(prompt)
+            claude.pane.wait_for(answer)
+            await client.hear("update", "run_finished", patience=PATIENCE, outcome="completed")
         claude.pane.press("Left")
         claude.pane.wait_for("describe a task for a new session")
         after = await phone.session()
@@ -101,6 +102,7 @@ async def test_a_session_moved_to_the_background_is_linked(desk: ServedDesk, ser
         claude.prompt("More words")
         await phone.answer(await phone.question("Bash"), "allow")
         claude.pane.wait_for("Done.")
+        await phone.state("finished")
         assert (desk.project / "made").exists()
         listed = {one["id"]: one["desk"] for one in (await client.ask("project_list"))["data"]["projects"]}
         assert listed[before["id"]]["state"] == "ended"

@@ -121,6 +121,30 @@ async def test_the_end_of_an_earlier_turn_ends_no_later_one(desk: SocketDesk) ->
     assert [run for run, _ in ends(desk)][-1] == second != first
 
 
+async def test_a_copied_conversation_is_not_taken_for_new_runs(desk: SocketDesk) -> None:
+    """A fork's file is written with the first new prompt, when its hook has reported already."""
+    session = Session(desk)
+    await session.tells("SessionStart", source="fork")
+    await session.tells("UserPromptSubmit", prompt="New")
+    session.writes(
+        prompt("Old", promptId="of-before"),
+        prompt("[Request interrupted by user]", promptId="of-before"),
+        prompt("Older words", promptId="of-another"),
+        said("once"),
+        prompt("New"),
+        said("done"),
+    )
+    await session.tells("PostToolUse", tool_name="Bash", tool_input={})
+    assert await state(desk, session) == "working"
+    await session.tells("Stop", last_assistant_message="done")
+    assert await state(desk, session) == "finished"
+    assert ends(desk) == [(session.turn, "completed")]
+    session.writes(prompt("New", promptId="next"), prompt("[Request interrupted by user]", promptId="next"))
+    await session.tells("Notification")
+    assert await state(desk, session) == "finished"
+    assert ends(desk)[1:] == [("next", "interrupted")]
+
+
 async def test_a_summary_begins_no_run(desk: SocketDesk) -> None:
     session = Session(desk)
     await session.tells("UserPromptSubmit", prompt="Go")

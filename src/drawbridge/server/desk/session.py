@@ -191,7 +191,8 @@ class DeskSession:
                 self._over("completed", quiet=True)
             case "UserPromptSubmit":
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
-                self._begin(event.prompt_id, self.prompts.begun(event.prompt_id, event.prompt), follows=follows)
+                prompt = self.prompts.begun(event.prompt_id, event.prompt)
+                self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if line is not None:
                 if asked := self.heard_again(line):
                     return asked
@@ -249,14 +250,16 @@ class DeskSession:
         """Whether it is about a turn before the one that runs."""
         return self.turn is not None and not self.turn.has(turn) and turn in self._past
 
-    def _begin(self, turn: str, prompt: str = "", *, follows: bool = False) -> None:
-        """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one."""
+    def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
+        """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one. ``recorded``: as in
+        ``Turn``.
+        """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
             self.turn.prompt = self.turn.prompt or prompt
             return
         self._finish("completed", quiet=True)
-        self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt)
+        self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
         session = self.data.memory.session_id
         self.journal.event(records.STARTED, messages.RunStarted(self.turn.id, session, self.data.agent))
 
@@ -485,17 +488,20 @@ class DeskSession:
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
-                if entry.interrupted:
+                if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._finish("interrupted", quiet=quiet)
 
     def _prompted(self, entry: transcript.Prompt) -> None:
         """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
-        if entry.turn and entry.turn not in self._past and not entry.foreign:
+        if self.turn is not None and (self.turn.has(entry.turn) or self.turn.prompt == entry.text):
+            self.turn.recorded = True
+        before = self.turn is not None and not self.turn.recorded
+        if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
             if self.turn is None or not self.turn.has(entry.turn):
                 self._finish("completed", quiet=True)
             self._keep("client", self.prompts.record(entry, entry.turn))
             self._begin(entry.turn, self.prompts.recorded(entry, entry.turn))
-        elif self.turn is not None and not entry.foreign:
+        elif self.turn is not None and not entry.foreign and not before:
             self._keep("client", self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)
         else:

@@ -21,11 +21,16 @@ LAST_SECONDS: Final = 10.0
 
 
 class Turn:
-    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None: it works."""
+    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None: it works.
 
-    def __init__(self, id: str, prompt: str = "") -> None:
+    ``recorded``: its prompt was seen in the record, so that what follows there is not of before it. A copy of a conversation
+    is written with its first new prompt, after the hook of that has reported.
+    """
+
+    def __init__(self, id: str, prompt: str = "", *, recorded: bool = True) -> None:
         self.id = id
         self.prompt = prompt
+        self.recorded = recorded
         self.began = time.monotonic()
         self.resting: float | None = None
         self._also: set[str] = set()

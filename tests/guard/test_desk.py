@@ -33,8 +33,8 @@ OTHERS = [
     recorded("claude", "PostToolUseFailure", "Bash"),
     recorded("claude", "Notification"),
     recorded("claude", "Stop"),
-    recorded("claude", "Stop") | {"hook_event_name": "StopFailure", "error": "unknown"},
-    recorded("claude", "Stop") | {"hook_event_name": "SubagentStop", "agent_id": "a1"},
+    recorded("claude", "StopFailure"),
+    recorded("claude", "SubagentStop"),
     recorded("claude", "SessionEnd"),
 ]
 

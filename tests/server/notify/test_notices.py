@@ -75,7 +75,7 @@ def test_nothing_else_is_worth_a_notice(message: bytes) -> None:
     assert notice(message, BLOG) is None
 
 
-def test_a_question_that_only_the_terminal_can_answer_is_worth_one() -> None:
+def test_a_question_of_the_terminal_alone_is_worth_one() -> None:
     withdrawn = messages.PermissionWithdrawn("a", IN_TERMINAL)
     message = messages.update("permission_withdrawn", withdrawn, "p")
     said = notice(message, BLOG)

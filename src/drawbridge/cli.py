@@ -161,7 +161,7 @@ def _add_setup(commands: Commands) -> None:
         what = f"guard your unsaved work from {title}"
         target = targets.add_parser(name, parents=[common, guarding], help=what, description=_sentence(what) + more)
         if name == "claude":
-            help = 'set permissions.defaultMode to "default", so that Claude Code asks before it writes'
+            help = "have Claude Code ask before it writes: set permissions.defaultMode, and disableAutoMode, which keeps it so"
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
     what = "have the plugin in a plain Neovim, without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)

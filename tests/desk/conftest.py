@@ -9,18 +9,17 @@ import pytest
 
 from tests import programs
 from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
-from tests.e2e.messages_stub import MessagesStub
 from tests.e2e.tmux import Tmux
 from tests.page.conftest import browser  # noqa: F401 - a fixture
 from tests.server.processes import Server, serving
 
-from .rig import ServedDesk
+from .rig import Models, ServedDesk
 
 
 @pytest.fixture
 def desk(home: Path) -> Iterator[ServedDesk]:
     programs.tmux()
-    with MessagesStub() as model, Tmux.server() as tmux, ServedDesk(home / "project", model, tmux) as desk:
+    with Models() as model, Tmux.server() as tmux, ServedDesk(home / "project", model, tmux) as desk:
         yield desk
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.claude_rig import Claude
+from tests.e2e.messages_stub import Block, MessagesStub, text, tool_use, write
 from tests.e2e_guard.desk import GuardedDesk
 from tests.server.wire_client import WireClient
 
@@ -13,8 +17,38 @@ PATIENCE = 15.0
 """Seconds for something that the real CLI does first."""
 
 
+class Models(MessagesStub):
+    """A model whose subagents have scripts of their own, known by words of their task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_subagents: dict[str, list[Block]] = {}
+        self._plan = ""
+
+    def subagent_will_say(self, task: str, *turns: Block) -> None:
+        self._of_subagents[task] = list(turns)
+
+    def will_plan(self, plan: str, *turns: Block) -> None:
+        """It writes a plan where it is told to, presents it, and continues with ``turns`` once that is decided."""
+        self._plan = plan
+        self.will_say(tool_use("ExitPlanMode"), *turns)
+
+    def answer(self, body: dict[str, Any]) -> list[Block]:
+        begins_with = json.dumps(body["messages"][:2])
+        for task, turns in self._of_subagents.items():
+            if body.get("tools") and task in begins_with:
+                return [turns.pop(0) if turns else text("The task is done.")]
+        told = re.search(r"create your plan at (\S+\.md)", begins_with)
+        if body.get("tools") and self._plan and told:
+            plan, self._plan = self._plan, ""
+            return [write(Path(told[1]), plan)]
+        return super().answer(body)
+
+
 class ServedDesk(GuardedDesk):
     """``drawbridge setup claude`` was run there."""
+
+    model: Models
 
     def plain_claude(self, *flags: str) -> Claude:
         """The CLI in a terminal, as anybody starts it; it asks before it does things."""

@@ -81,23 +81,33 @@ class Session:
         known = {"session_id": self.id, "cwd": str(self.cwd), "transcript_path": str(self.transcript)}
         return {**known, "permission_mode": "default", "prompt_id": self.turn, "hook_event_name": event, **more}
 
-    async def tells(self, event: str, **more: Any) -> None:
+    async def tells(self, event: str, *, background: bool = False, **more: Any) -> None:
         """A hook that is gone at once; returns when the server has taken it in."""
         async with Line.open() as line:
-            line.say(type="hook", pid=self.pid, payload=self.payload(event, **more))
+            line.say(type="hook", pid=self.pid, payload=self.payload(event, **more), background=background)
             line._writer.write_eof()
             assert await line.hear() is None
         await self._desk.idle()
 
     @contextlib.asynccontextmanager
-    async def asks(self, tool: str = "Bash", **given: Any) -> AsyncIterator[tuple[Line, Message]]:
-        """A hook that waits, and the question as the client has it."""
+    async def asks(
+        self, tool: str = "Bash", *, more: Message | None = None, **given: Any
+    ) -> AsyncIterator[tuple[Line, Message]]:
+        """A hook that waits, and the question as the client has it. ``more``: what else the hook reports."""
         before = len(self._desk.questions)
         async with Line.open() as line:
-            payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given)
+            payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))
             line.say(type="hook", pid=self.pid, payload=payload)
             await until(lambda: len(self._desk.questions) > before, "the question")
             yield line, self._desk.questions[-1]
+
+    @contextlib.asynccontextmanager
+    async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
+        """The hook of a subagent with a question about a command, whoever is told of it."""
+        async with Line.open() as line:
+            payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
+            line.say(type="hook", pid=self.pid, payload=payload)
+            yield line
 
     def writes(self, *lines: Message) -> None:
         """Into the file of its conversation."""

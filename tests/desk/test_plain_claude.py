@@ -162,7 +162,7 @@ async def test_a_killed_claude_has_ended(desk: ServedDesk, server: Server) -> No
     async with asked(desk, server, touch("made")) as (claude, phone):
         question = await phone.question("Bash")
         claude.pane.kill()
-        assert await phone.withdrawn(question) == "answered elsewhere"
+        assert await phone.withdrawn(question) == "the agent's program has ended"
         await phone.state("ended")
         gone = await phone.client.ask("project_delete", project_id=phone.project)
         assert gone["data"] == {"project_id": phone.project, "success": True}

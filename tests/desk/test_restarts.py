@@ -15,6 +15,7 @@ import pytest
 
 from drawbridge.server.desk import carried as desk_carried
 from drawbridge.server.desk import desk as desk_module
+from drawbridge.server.desk import session as session_module
 from drawbridge.settings import HOOK, defaults
 from tests.guard import processes
 from tests.guard.payloads import recorded as payload_of
@@ -174,13 +175,23 @@ async def test_who_does_not_come_again_has_no_question_any_more(
     async with socket_desk(tmp_path) as later:
         await until(lambda: not later.server.core.desk.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
-            {"approval_id": question["approval_id"], "reason": "answered elsewhere"}
+            {"approval_id": question["approval_id"], "reason": "the agent does not wait for it any more"}
         ]
         async with Line.open() as late:  # it was stopped, say: it asks anew
             ask(late, session)
             await until(lambda: later.questions, "the question")
             await later.answers(later.questions[0])
             assert await late.hear() == {"decision": {"behavior": "allow"}}
+
+
+async def test_an_answer_that_no_hook_comes_for_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was given as soon as the server was back, and the agent never asked for it."""
+    monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.5)
+    async with asked(tmp_path, "killed") as (_, _, _, question):
+        pass
+    async with socket_desk(tmp_path) as later:
+        await later.answers(question)
+        await until(lambda: later.withdrawn(question) == [session_module.NOT_HEARD], "its end")
 
 
 async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
 
-COMMAND = {"command": "touch made"}
-ANOTHER = {"command": "touch another"}
+COMMAND: Message = {"command": "touch made"}
+ANOTHER: Message = {"command": "touch another"}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_an_answer_reaches_the_agent_in_its_own_words(desk: SocketDesk) ->
 async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk) -> None:
     file = desk.folder / "a.py"
     file.write_text("one\ntwo\n")
-    given = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
+    given: Message = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
     async with Session(desk).asks("Edit", **given) as (_, question):
         assert question["proposal"] == {"path": str(file), "old_text": "one\ntwo\n", "new_text": "one\nTWO\n"}
 
@@ -94,8 +94,6 @@ async def test_a_change_is_shown_as_what_the_file_would_become(desk: SocketDesk)
         ("PostToolUse", {"tool_name": "Bash", "tool_input": {**COMMAND, "timeout": 5}}),
         ("PostToolUseFailure", {"tool_name": "Bash", "tool_input": COMMAND}),
         ("Stop", {}),
-        ("SessionEnd", {"reason": "exit"}),
-        ("SessionStart", {"source": "clear"}),
         ("UserPromptSubmit", {"prompt": "Another", "prompt_id": "another"}),
     ],
 )
@@ -110,12 +108,26 @@ async def test_what_shows_that_it_was_answered_at_the_desk_withdraws_a_question(
 
 
 @pytest.mark.parametrize(
+    ("event", "more"), [("SessionEnd", {"reason": "exit"}), ("SessionStart", {"source": "resume"})]
+)
+async def test_the_end_of_the_program_is_no_answer(desk: SocketDesk, event: str, more: Message) -> None:
+    session = Session(desk)
+    async with session.asks(**COMMAND) as (hook, question):
+        await session.tells(event, **more)
+        assert await hook.hear() is None
+        assert desk.withdrawn(question) == ["the agent's program has ended"]
+
+
+@pytest.mark.parametrize(
     ("event", "more"),
     [
         ("PostToolUse", {"tool_name": "Bash", "tool_input": ANOTHER}),
         ("PostToolUse", {"tool_name": "Edit", "tool_input": COMMAND}),
         ("SessionStart", {"source": "compact"}),
         ("Notification", {"notification_type": "permission_prompt"}),
+        ("UserPromptSubmit", {"prompt": "typed while it works"}),
+        ("SubagentStop", {"agent_id": "a1"}),
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND, "agent_id": "a1"}),
     ],
 )
 async def test_what_says_nothing_about_a_question_leaves_it_open(desk: SocketDesk, event: str, more: Message) -> None:
@@ -129,7 +141,7 @@ async def test_what_says_nothing_about_a_question_leaves_it_open(desk: SocketDes
 
 async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its_file(desk: SocketDesk) -> None:
     session = Session(desk)
-    given = {"file_path": str(desk.folder / "a.py"), "content": "theirs"}
+    given: Message = {"file_path": str(desk.folder / "a.py"), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
         await session.tells("PostToolUse", tool_name="Write", tool_input={**given, "content": "mine"})
         assert desk.withdrawn(question) == ["answered elsewhere"]
@@ -159,7 +171,7 @@ async def test_the_agent_has_the_last_word(desk: SocketDesk) -> None:
         await session.tells("Notification")
         assert desk.withdrawn(question) == [overruled.format("rejected")]
     file = desk.folder / "a.py"
-    given = {"file_path": str(file), "content": "theirs"}
+    given: Message = {"file_path": str(file), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
         await desk.answers(question, updated_input={**given, "content": "mine"})
         file.write_text("theirs")

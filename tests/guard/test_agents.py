@@ -42,6 +42,8 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
     ("claude", "PostToolUse", "AskUserQuestion"): ("after", agents.OTHER, [], ""),
     ("claude", "Notification", None): ("notice", "", [], ""),
     ("claude", "Stop", None): ("stop", "", [], ""),
+    ("claude", "StopFailure", None): ("stop", "", [], ""),
+    ("claude", "SubagentStop", None): ("stop", "", [], ""),
     ("claude", "SessionEnd", None): ("end", "", [], ""),
     ("gemini", "SessionStart", None): ("start", "", [], ""),
     ("gemini", "BeforeAgent", None): ("prompt", "", [], ""),

@@ -35,7 +35,7 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "null": (b"null", "not a JSON object"),
     "no event": (b"{}", "unknown event (none)"),
     "an event of no text": (changed(hook_event_name=17), "unknown event (none)"),
-    "another event": (changed(hook_event_name="SubagentStop"), 'unknown event "SubagentStop"'),
+    "another event": (changed(hook_event_name="PreCompact"), 'unknown event "PreCompact"'),
     "an event of another agent": (changed(hook_event_name="BeforeTool"), 'unknown event "BeforeTool"'),
     "no tool": (changed(tool_name=None), "unknown tool (none)"),
     "another tool": (changed(tool_name="mcp__x__y"), 'unknown tool "mcp__x__y"'),

@@ -33,6 +33,8 @@ OTHERS = [
     recorded("claude", "PostToolUseFailure", "Bash"),
     recorded("claude", "Notification"),
     recorded("claude", "Stop"),
+    recorded("claude", "StopFailure"),
+    recorded("claude", "SubagentStop"),
     recorded("claude", "SessionEnd"),
 ]
 
@@ -108,7 +110,7 @@ def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
     assert guard.say(payload) == {}
     server.end()
     told = dict(payload)
-    for left_out in ("tool_response", "background_tasks", "session_crons"):
+    for left_out in ("tool_response", "session_crons"):
         told.pop(left_out, None)
     assert server.heard == [{"type": "hook", "pid": os.getppid(), "payload": told}]
 
@@ -164,6 +166,42 @@ def test_who_is_no_plain_claude_of_a_person_is_not_told_of(
         assert guard.say(payload) == {}
     server.end()
     assert server.heard == []
+
+
+def test_a_background_session_is_reported_and_answered(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CLI calls it unattended; a person can attach to it, and it waits for one."""
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
+    monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
+    server.answer(ALLOW)
+    assert guard.say(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
+    server.end()
+    assert [said["background"] for said in server.heard] == [True]
+
+
+def test_headless_runs_in_the_background_ask_nobody(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
+    monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
+    assert guard.say(ASKED) == {}
+    server.end()
+    assert server.heard == []
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["the server hangs", "the server has ended"])
+def test_a_subagents_question_never_waits_long(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """Its dialog appears in the terminal only when the hook has ended."""
+    monkeypatch.setattr(desk, "SUBAGENT_SECONDS", 0.2)
+    if ended:
+        monkeypatch.setattr(desk, "_wait", lambda connected, until: b"")
+    assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
+    assert server.asked.is_set()
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)

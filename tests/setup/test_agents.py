@@ -226,11 +226,11 @@ def test_of_two_that_are_there_one_is_left(setup: Setup) -> None:
     path = settings_file("claude")
     settings = json.loads(path.read_text())
     settings["hooks"]["PreToolUse"] *= 2
-    settings["hooks"]["SubagentStop"] = settings["hooks"]["CwdChanged"]
+    settings["hooks"]["PreCompact"] = settings["hooks"]["CwdChanged"]
     path.write_text(indented(settings))
     setup("claude")
     found = {event: len(there) for event, there in handlers("claude").items()}
-    assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"SubagentStop": 0}
+    assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"PreCompact": 0}
 
 
 def test_where_its_record_is_lost_no_empty_object_stays(setup: Setup) -> None:

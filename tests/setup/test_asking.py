@@ -23,6 +23,7 @@ from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
 
 DEFAULT = {"permissions": {"defaultMode": "default"}}
+LASTING = {"defaultMode": "default", "disableAutoMode": "disable"}
 
 
 def put(path: Path, settings: object) -> Path:
@@ -159,7 +160,7 @@ def test_the_mode_of_claude_is_a_question_of_its_own(terminal: Callable[..., Ter
     setup.wait_for(r'"defaultMode": "default"(.|\n)*Do this\?')
     setup.type("y\r")
     assert setup.end() == 0
-    assert json.loads(user.read_text())["permissions"] == DEFAULT["permissions"]
+    assert json.loads(user.read_text())["permissions"] == LASTING
     setup = terminal("claude")
     setup.wait_for("Nothing to change")
     assert setup.end() == 0
@@ -172,6 +173,7 @@ def test_the_mode_of_claude_is_a_question_of_its_own(terminal: Callable[..., Ter
         '{"a": 1}',
         '{\n  "permissions": {\n    "allow": []\n  }\n}\n',
         '{"permissions": {"defaultMode": "plan"}, "b": 2}',
+        '{"permissions": {"disableAutoMode": "no", "allow": []}}',
     ],
 )
 def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: Setup, user: Path) -> None:
@@ -181,7 +183,7 @@ def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: 
     assert "defaultMode" not in user.read_text() or "plan" in user.read_text()
     assert f"Note: {notes.NO_MODE}" in said.errors
     said = setup("claude", "--ask-mode")
-    assert json.loads(user.read_text())["permissions"]["defaultMode"] == "default"
+    assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
     assert said.errors == ""
     assert setup("claude").output.startswith("Nothing to change"), "a later run leaves it"
     assert setup("claude", "--no-ask-mode").code == 0
@@ -202,6 +204,16 @@ def test_a_mode_that_the_person_has_set_is_not_taken_away(setup: Setup, user: Pa
     put(user, json.loads(user.read_text()) | {"permissions": {"defaultMode": "acceptEdits"}})
     setup("claude", "--remove")
     assert json.loads(user.read_text()) == {"permissions": {"defaultMode": "acceptEdits"}}
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("where", ["disableAutoMode", "permissions"])
+def test_a_mode_that_the_cli_would_change_is_mentioned(where: str, setup: Setup, user: Path) -> None:
+    """It was set by an earlier version, or by hand."""
+    put(user, DEFAULT)
+    assert f"Note: {notes.NOT_KEPT}" in setup("claude").errors
+    put(user, {"permissions": LASTING} if where == "permissions" else DEFAULT | {where: "disable"})
+    assert setup("claude").errors == ""
 
 
 @pytest.mark.usefixtures("guard")

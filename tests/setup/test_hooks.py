@@ -31,15 +31,18 @@ def test_hooks_and_mode_in_and_out_again(settings: dict[str, Any], data: st.Data
     before = Document(data.draw(written(settings)), comments=True)
     try:
         after = hooks.put(before, WANTED, "claude", ())
-        after = hooks.put_mode(after) if data.draw(st.booleans()) else after
+        if data.draw(st.booleans()):
+            for path, value in hooks.ASK.items():
+                after = hooks.put_value(after, path, value)
     except hooks.Unfit:
         return
     assert {event for event, _, _ in hooks._ours(after, "claude")} == {"Pre", "Post"}
     assert hooks.put(after, WANTED, "claude", ()).text == after.text
     made = hooks.containers(after) - hooks.containers(before)
-    if after.get(hooks.MODE) == hooks.ASKING:
-        former = before.source(hooks.MODE) if hooks.MODE in before else None
-        after = hooks.take_mode(after, former, made)
+    for path in reversed(list(hooks.ASK)):
+        if after.get(path) == hooks.ASK[path]:
+            former = before.source(path) if path in before else None
+            after = hooks.take_value(after, path, former, made)
     assert hooks.take(after, "claude", made).text == before.text
 
 
@@ -74,7 +77,7 @@ def test_new_groups_come_last_so_that_the_others_keep_their_places() -> None:
 
 
 def test_a_mode_that_the_person_has_changed_since_is_theirs() -> None:
-    after = hooks.put_mode(Document('{"permissions": {"defaultMode": "plan"}}'))
+    after = hooks.put_value(Document('{"permissions": {"defaultMode": "plan"}}'), hooks.MODE, hooks.ASKING)
     changed = after.replace(hooks.MODE, "acceptEdits")
-    assert hooks.take_mode(changed, '"plan"', set()).text == changed.text
-    assert hooks.take_mode(after, '"plan"', set()).get(hooks.MODE) == "plan"
+    assert hooks.take_value(changed, hooks.MODE, '"plan"', set()).text == changed.text
+    assert hooks.take_value(after, hooks.MODE, '"plan"', set()).get(hooks.MODE) == "plan"

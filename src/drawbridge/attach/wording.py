@@ -127,6 +127,12 @@ def project_state(project: Mapping[str, Any]) -> str:
     if waiting:
         return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
     if desk := project.get("desk"):
+        if desk.get("in_terminal"):
+            return "Waits in its terminal"
+        if desk.get("continued_in"):
+            return "Continued in the background"
+        if desk.get("background_tasks") and desk.get("state") == "working":
+            return "Works in the background"
         return DESK_STATES.get(desk.get("state", ""), "At the desk")
     if project.get("problem") and project.get("state") != "EXECUTING":
         return harmless(str(project["problem"]))

@@ -45,6 +45,8 @@ EVENTS = {
         "PermissionRequest": ASKS,
         "Notification": NOTICE,
         "Stop": STOP,
+        "StopFailure": STOP,
+        "SubagentStop": STOP,
         "SessionEnd": END,
     },
     "gemini": {"BeforeTool": BEFORE, "AfterTool": AFTER, "BeforeAgent": PROMPT, "SessionStart": START},

@@ -1,8 +1,9 @@
 """A plain ``claude`` tells the agent server of this machine what it does, and a question of its waits there for an answer.
 
-Only where a server listens. It never holds the agent up: what is told is sent and forgotten, and while a question waits the
-CLI's own dialog stays as it is; who answers first decides (measured on 2.1.329). A question outlives its server: it is said
-again to the next one, as the same question. The lines are those of ``wire.desk``.
+Only where a server listens. What is reported is sent and forgotten. While a question of the main agent waits, the CLI's own
+dialog stays usable and the first answer decides; while one of a subagent waits, the terminal shows no dialog, so that wait is
+bounded (both measured on 2.1.329). A question outlives its server: it is sent again to the next one, as the same question.
+The lines are those of ``wire.desk``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import posix
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from select import POLLIN, poll
+from time import monotonic
 
 from drawbridge.guard import agents, find, json_text
 
@@ -28,10 +30,14 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 """Seconds between two looks for a server, once the one that had the question is gone; each is twice the one before."""
 
+SUBAGENT_SECONDS = 60.0
+"""The longest wait for an answer to a subagent's question, since its dialog appears only after the hook has ended. The server
+ends the wait earlier; this bound holds where the server hangs or is gone."""
+
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
-LEFT_OUT = ("tool_response", "background_tasks", "session_crons")
+LEFT_OUT = ("tool_response", "session_crons")
 """Parts of a payload that nobody needs there, and that may be large."""
 
 STANDARD_OUTPUT = 1
@@ -60,34 +66,44 @@ def _told(connected: socket, call: agents.Call, environ: Mapping[bytes, bytes]) 
     """The decision. None: there is none."""
     line, waits = _line(call, environ), call.event == agents.ASKS
     parent, pause = posix.getppid(), FIRST_PAUSE
-    heard = _talk(connected, line, waits=waits)
+    until = monotonic() + SUBAGENT_SECONDS if call.input.get("agent_id") else None
+    heard = _talk(connected, line, until, waits=waits)
     while heard == b"":
-        if _left_alone(pause) or posix.getppid() != parent:
+        if _left_alone(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):
             return None
         pause = min(2 * pause, LONGEST_PAUSE)
         try:
             again = _connect(find.servers(environ))
-            heard = heard if again is None else _talk(again, line, waits=waits)
+            heard = heard if again is None else _talk(again, line, until, waits=waits)
         except OSError:
             continue  # it is gone already, or not ready to listen
     answer = json_text.parse(heard) if heard else None
     return answer.get("decision") if isinstance(answer, dict) else None
 
 
-def _talk(connected: socket, line: bytes, *, waits: bool) -> bytes | None:
-    """What the server says to it. ``b""``: the server has ended. None: nothing is waited for, or the agent has gone."""
+def _talk(connected: socket, line: bytes, until: float | None, *, waits: bool) -> bytes | None:
+    """The server's answer. ``b""``: the server has ended. None: there is nothing to wait for, the agent has gone, or it is
+    later than ``until``."""
     try:
         connected.sendall(line)
-        return _wait(connected) if waits else None
+        return _wait(connected, until) if waits else None
     finally:
         connected.close()
 
 
 def _attended(environ: Mapping[bytes, bytes]) -> bool:
-    """Whether a person sits before it. ``claude -p`` would wait for an answer that it never had to wait for before."""
-    if environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0":
+    """Whether a person can answer in its own dialog. ``claude -p`` would wait for an answer that it never waited for before.
+
+    A background session (``claude --bg``, the left arrow) is unattended by the CLI's own word, and waits for a person even so.
+    """
+    if environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk"):
         return False
-    return not environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk")
+    return environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") != b"0" or _in_background(environ)
+
+
+def _in_background(environ: Mapping[bytes, bytes]) -> bool:
+    """Whether the CLI's daemon hosts the session (2.1.329). What it starts in a terminal inherits only the second."""
+    return environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0" and bool(environ.get(b"CLAUDE_JOB_DIR"))
 
 
 def _connect(servers: Iterable[str]) -> socket | None:
@@ -108,19 +124,22 @@ def _line(call: agents.Call, environ: Mapping[bytes, bytes]) -> bytes:
     pid = int(process) if process.isdigit() else posix.getppid()
     payload = {name: value for name, value in call.input.items() if name not in LEFT_OUT}
     said = {"type": "hook", "pid": pid, "payload": payload}
+    if _in_background(environ):
+        said["background"] = True
     if call.event == agents.ASKS:
         said["question"] = posix.urandom(16).hex()
     return json_text.dump(said).encode() + b"\n"
 
 
-def _wait(connected: socket) -> bytes | None:
-    """A line, for as long as it takes; see ``_talk``."""
+def _wait(connected: socket, until: float | None) -> bytes | None:
+    """A line, for as long as it takes or until then; see ``_talk``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # it reports only that nobody reads there any more
     while True:
-        ready = [number for number, _ in waiting.poll()]
-        if STANDARD_OUTPUT in ready:
+        left = None if until is None else max(0, int((until - monotonic()) * 1000))
+        ready = [number for number, _ in waiting.poll(left)]
+        if not ready or STANDARD_OUTPUT in ready:
             return None
         try:
             data = connected.recv(PORTION)

@@ -21,7 +21,8 @@ SECONDS = 5
 """That a hook may take before its agent goes on without it, beside what the settings let it wait; far more than it needs."""
 
 PERSON_SECONDS = 24 * 60 * 60
-"""That a question may wait for a person elsewhere. The CLI's own dialog is there all the time."""
+"""The longest wait of a hook for a person elsewhere. The CLI's own dialog is usable meanwhile, but for subagents, whose
+questions wait far less (``guard.desk.SUBAGENT_SECONDS``)."""
 
 OR_ONE = "|| exit 1"
 """For Gemini CLI any other code than 0 and 1 is a denial, also the shell's 127 where the interpreter is gone (0.61.0)."""
@@ -97,6 +98,8 @@ AGENTS = {
             "PermissionRequest": None,
             "Notification": None,
             "Stop": None,
+            "StopFailure": None,
+            "SubagentStop": None,
             "SessionEnd": None,
         },
         asks_person=("PermissionRequest",),

@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from drawbridge.errors import UnusableFile
-from drawbridge.setup import files, hooks, installed, notes, record
+from drawbridge.setup import files, hooks, installed, jsonc, notes, record
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.jsonc import Document
@@ -80,14 +80,16 @@ def plan_setup(name: str, project: Path | None, settings: Mapping[str, Any], ask
     groups = agent.groups(
         command, settings, can_block=name == "claude" and notes.claude_version() >= notes.BLOCKING_SINCE
     )
-    mode = made.mode if made else None
+    former = _former(made)
     try:
         document = hooks.put(loaded.document, groups, name, made.containers if made else ())
-        if ask_mode and document.get(hooks.MODE) != hooks.ASKING:
-            mode = (document.source(hooks.MODE),) if hooks.MODE in document else ()
-            document = hooks.put_mode(document)
-        elif ask_mode is False and made and made.mode is not None:
-            document, mode = hooks.take_mode(document, next(iter(made.mode), None), made.containers), None
+        if ask_mode:
+            for path, value in hooks.ASK.items():
+                if document.get(path) != value:
+                    former[path] = (document.source(path),) if path in document else ()
+                    document = hooks.put_value(document, path, value)
+        elif ask_mode is False and made:
+            document, former = _without_ask_mode(document, made), _former(None)
     except hooks.Unfit as error:
         raise _unfit(loaded.path, str(error)) from None
     change = Change(loaded.path, loaded.content, loaded.with_(document))
@@ -97,7 +99,7 @@ def plan_setup(name: str, project: Path | None, settings: Mapping[str, Any], ask
     steps += [step for step in (stub_change, change) if step.before != step.after]
     if change in steps:
         change.check()
-    new = _record(name, loaded, document, made, mode)
+    new = _record(name, loaded, document, made, former)
 
     def finish() -> None:
         installed.install_copy()  # its bytecode, where the interpreter is another than before
@@ -120,8 +122,8 @@ def plan_removal(name: str, project: Path | None) -> Plan:
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)
     document, after = loaded.document, loaded.content
-    if made and made.mode is not None:
-        document = hooks.take_mode(document, next(iter(made.mode), None), made.containers)
+    if made:
+        document = _without_ask_mode(document, made)
     document = hooks.take(document, name, made.containers if made else None)
     if loaded.content is not None:
         after = loaded.with_(document)
@@ -149,15 +151,32 @@ def plan_removal(name: str, project: Path | None) -> Plan:
     )
 
 
-def _record(name: str, loaded: Loaded, document: Document, made: Record | None, mode: tuple[str, ...] | None) -> Record:
+Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
+"""The source texts that setup has replaced by those of ``hooks.ASK``: as in ``Record``."""
+
+
+def _former(made: Record | None) -> Former:
+    return {hooks.MODE: made.mode if made else None, hooks.NO_AUTO: made.auto if made else None}
+
+
+def _without_ask_mode(document: Document, made: Record) -> Document:
+    for path, former in reversed(_former(made).items()):
+        if former is not None:
+            document = hooks.take_value(document, path, next(iter(former), None), made.containers)
+    return document
+
+
+def _record(name: str, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
     there = hooks.containers(loaded.document)
     # Of hooks whose record is lost, what they are in counts as ours too, once nothing else is in it.
     known = made.containers if made else frozenset(there if hooks.has_ours(loaded.document, name) else ())
     containers = frozenset((hooks.containers(document) - there) | (known & there))
     if made and loaded.content is not None:
-        return Record(made.created, made.blank, containers, made.directories, mode)
-    directories = tuple(map(str, files.missing_directories(loaded.path)))
-    return Record(loaded.content is None, loaded.blank, containers, directories, mode)
+        created, blank, directories = made.created, made.blank, made.directories
+    else:
+        created, blank = loaded.content is None, loaded.blank
+        directories = tuple(map(str, files.missing_directories(loaded.path)))
+    return Record(created, blank, containers, directories, mode=former[hooks.MODE], auto=former[hooks.NO_AUTO])
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:

@@ -20,6 +20,11 @@ MODE = ("permissions", "defaultMode")
 ASKING = "default"
 """The mode of Claude Code in which it asks before it writes."""
 
+NO_AUTO = ("permissions", "disableAutoMode")
+ASK: Mapping[Path, str] = {MODE: ASKING, NO_AUTO: "disable"}
+"""What makes Claude Code ask, and continue to: without the second it asks at its next start whether to make auto mode the
+default, with Yes chosen, and Enter replaces the first (2.1.329)."""
+
 
 class Unfit(Exception):
     """The settings have something else where hooks belong; the text says what."""
@@ -85,25 +90,27 @@ def take(document: Document, agent: str, made: Collection[Path] | None, only: st
     return document
 
 
-def put_mode(document: Document) -> Document:
-    """With the mode in which Claude Code asks. Raises ``Unfit``."""
-    if not isinstance(document.get(MODE[:1], {}), dict):
-        raise Unfit(f"permissions is {_kind(document.get(MODE[:1]))}, not an object")
-    if MODE in document:
-        return document.replace(MODE, ASKING)
-    if MODE[:1] in document:
-        return document.insert(MODE, ASKING)
-    return document.insert(MODE[:1], {MODE[1]: ASKING})
+def put_value(document: Document, path: Path, value: str) -> Document:
+    """With a value of ``ASK``. Raises ``Unfit``."""
+    container = path[:-1]
+    if not isinstance(document.get(container, {}), dict):
+        raise Unfit(f"{container[0]} is {_kind(document.get(container))}, not an object")
+    if path in document:
+        return document.replace(path, value)
+    if container in document:
+        return document.insert(path, value)
+    return document.insert(container, {path[-1]: value})
 
 
-def take_mode(document: Document, former: str | None, made: Collection[Path]) -> Document:
-    """With the mode as it was before ``put_mode``: written as ``former``, or none. One that is another now stays."""
-    if document.get(MODE) != ASKING:
+def take_value(document: Document, path: Path, former: str | None, made: Collection[Path]) -> Document:
+    """With a value of ``ASK`` as it was before ``put_value``: its source text, or none. One that is another now stays."""
+    container = path[:-1]
+    if document.get(path) != ASK[path]:
         return document
     if former is not None:
-        return document.replace_source(MODE, former)
-    document = document.delete(MODE)
-    return document.delete(MODE[:1]) if not document.get(MODE[:1]) and MODE[:1] in made else document
+        return document.replace_source(path, former)
+    document = document.delete(path)
+    return document.delete(container) if not document.get(container) and container in made else document
 
 
 def has_ours(document: Document, agent: str) -> bool:

@@ -30,8 +30,14 @@ MANAGED = {
 """An administrator's settings: elsewhere, and on macOS."""
 
 NO_MODE = (
-    "Claude Code starts in a mode that asks nothing before it writes, so no change can be shown to you first; --ask-mode "
-    'sets permissions.defaultMode to "default".'
+    "Claude Code starts in auto mode, which asks nothing before it writes, so no change can be shown to you first. --ask-mode "
+    'sets permissions.defaultMode to "default" and permissions.disableAutoMode to "disable": Claude Code then does not offer '
+    "auto mode, also not by Shift+Tab, until --remove or --no-ask-mode."
+)
+
+NOT_KEPT = (
+    'At its next start Claude Code asks whether to make auto mode the default, with "Yes" chosen, and stops asking before it '
+    'writes if you press Enter. --ask-mode prevents that: it also sets permissions.disableAutoMode to "disable".'
 )
 
 
@@ -46,12 +52,21 @@ def of(agent: Agent, project: Path | None, settings: Mapping[str, Any], document
         yield from _of_claude(others | {here: document}, settings)
         if document.get(hooks.MODE) != hooks.ASKING and not asks(project):
             yield NO_MODE
+        elif not _without_auto(others | {here: document}):
+            yield NOT_KEPT
     elif agent.name == "gemini":
         yield from _of_gemini(others | {here: document})
     else:
         yield from _of_codex(project)
     if project and agent.name != "claude":
         yield f"{here} names the Python of this machine: it is not for others, so keep it out of version control."
+
+
+def _without_auto(found: Mapping[Path, Document]) -> bool:
+    """Whether some of these settings disable auto mode; 2.1.329 takes either place."""
+    return any(
+        "disable" in (document.get(hooks.NO_AUTO), document.get(hooks.NO_AUTO[1:])) for document in found.values()
+    )
 
 
 def asks(project: Path | None) -> bool:

@@ -16,7 +16,8 @@ from drawbridge.setup import copies, jsonc
 
 class Record(msgspec.Struct, frozen=True):
     """``blank``: what was in the file where that was no value at all. ``containers``: lists and objects that setup made.
-    ``mode``: the mode's source text before, in a list that is empty where there was none. ``link``: where the plugin's
+    ``mode``, ``auto``: the former source texts of ``hooks.MODE`` and ``hooks.NO_AUTO`` where setup has set them, each in a
+    list that is empty where there was none. ``link``: where the plugin's
     link leads, in the record of Neovim's package directory."""
 
     created: bool = False
@@ -24,6 +25,7 @@ class Record(msgspec.Struct, frozen=True):
     containers: frozenset[jsonc.Path] = frozenset()
     directories: tuple[str, ...] = ()
     mode: tuple[str, ...] | None = None
+    auto: tuple[str, ...] | None = None
     link: str | None = None
 
 

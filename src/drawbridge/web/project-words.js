@@ -8,6 +8,9 @@ import { duration } from './dom.js';
 export function standing({ approvals, state, desk, continues_at: until, problem }) {
   const waiting = approvals.length;
   if (waiting) return { kind: 'waiting', words: waiting === 1 ? 'Waits for you' : `${waiting} questions wait for you` };
+  if (desk?.in_terminal) return { kind: 'waiting', words: 'Waits in its terminal' };
+  if (desk?.continued_in) return { kind: 'ended', words: 'Continued in the background' };
+  if (desk?.background_tasks && desk.state === 'working') return { kind: 'working', words: 'Works in the background' };
   if (desk) return DESK[/** @type {keyof typeof DESK} */ (desk.state)] ?? { kind: 'idle', words: desk.state };
   if (state === 'EXECUTING') return { kind: 'working', words: 'Working' };
   if (problem) return { kind: 'failed', words: problem };

@@ -222,7 +222,7 @@ export class ConversationView {
   _drawMode(answered = false) {
     const { desk, permission_mode: mode } = this._project ?? {};
     if (desk) {
-      const words = desk.asks === false ? 'Asks nobody' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
+      const words = desk.asks === false ? 'Asks rarely' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
       if (this._deskMode.textContent !== words) fill(this._deskMode, words);
       this._deskMode.hidden = !words;
       this._deskMode.classList.toggle('careless', desk.asks === false);

@@ -42,6 +42,6 @@ function row(/** @type {any} */ project, /** @type {boolean} */ current) {
   return h('li', {}, h('a', { href: `#/p/${project.id}`, class: `project ${kind}`, 'aria-current': current ? 'page' : undefined },
     h('span', { class: 'name' }, project.desk && h('span', { class: 'at-desk', title: 'In a terminal' }, icon('tool')), h('strong', { line: baseName(project.path) }),
       unread > 0 && h('span', { class: 'unread', title: 'New since you looked', text: unread > MANY ? `${MANY}+` : unread }, h('span', { class: 'unseen', text: ' new' }))),
-    h('span', { class: `state ${kind}` }, h('i', { class: 'dot' }), h('span', { text: silent && kind !== 'waiting' ? `${words}; asks nobody` : words })),
+    h('span', { class: `state ${kind}` }, h('i', { class: 'dot' }), h('span', { text: silent && kind !== 'waiting' ? `${words}; asks rarely` : words })),
     h('span', { class: 'facts', text: facts })));
 }

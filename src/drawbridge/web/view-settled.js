@@ -5,7 +5,7 @@ import { planIn } from './view-input.js';
 
 /** Why nobody need answer any more; what was settled at the desk was not taken back. */
 function withdrawn(/** @type {string} */ reason) {
-  return /^(answered elsewhere|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Withdrawn: ${reason}`;
+  return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Withdrawn: ${reason}`;
 }
 
 /**

@@ -26,12 +26,14 @@ NOTHING: Final = Raw(b"null")
 class Hook(Struct, tag="hook", frozen=True):
     """The hook of an agent was called. ``payload`` is what the agent gave it; ``pid`` is the agent's process.
 
-    ``question``: what the question is known by, however often it is said. Empty: it is said once.
+    ``question``: what the question is known by, however often it is said. Empty: it is said once. ``background``: the agent's
+    daemon hosts the session (``claude --bg``), no terminal of a person's own.
     """
 
     pid: int
     payload: Raw
     question: str = ""
+    background: bool = False
 
 
 class Bridge(Struct, tag="bridge", frozen=True):

@@ -18,6 +18,9 @@ test('how a project stands is said in the word that matters most', () => {
   assert.equal(said({ desk: { state: 'finished' } }), 'Ready at the desk');
   assert.equal(said({ state: 'ERROR', problem: 'It is outside of --allow.' }), 'It is outside of --allow.');
   assert.equal(said({ state: 'EXECUTING', problem: 'It is outside of --allow.' }), 'Working');
+  assert.equal(said({ desk: { state: 'waiting', in_terminal: true } }), 'Waits in its terminal');
+  assert.equal(said({ desk: { state: 'ended', continued_in: 'desk_x' } }), 'Continued in the background');
+  assert.equal(said({ desk: { state: 'working', background_tasks: 1 } }), 'Works in the background');
   assert.equal(said({}), 'Ready');
 });
 

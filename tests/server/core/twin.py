@@ -146,6 +146,7 @@ class Client:
         self.name = name
         self.heard: list[dict[str, Any]] = []
         self.frames: list[Frame] = []
+        self.decides = True
 
     def send(self, frame: Frame) -> None:
         self.frames.append(frame)

@@ -21,7 +21,9 @@ from drawbridge.server.notify import web_push
 from drawbridge.server.notify.notices import Notice, notice, push_payload, webhook_request
 from drawbridge.server.notify.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
 from drawbridge.server.notify.send import Notifier, Sender
+from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.desk_messages import IN_TERMINAL
 from drawbridge.server.protocol.subscriber import Frame
 from tests.server.notify.service import Service
 from tests.waiting import until
@@ -73,6 +75,15 @@ def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: str,
 )
 def test_nothing_else_is_worth_a_notice(message: bytes) -> None:
     assert notice(message, BLOG) is None
+
+
+def test_a_question_of_the_terminal_alone_is_worth_one() -> None:
+    withdrawn = messages.PermissionWithdrawn("a", IN_TERMINAL)
+    message = messages.update("permission_withdrawn", withdrawn, "p")
+    said = notice(message, BLOG)
+    assert said is not None
+    assert (said.title, said.body, said.urgent) == ("blog waits for you", "A question in its terminal", False)
+    assert notice(messages.update("permission_withdrawn", messages.PermissionWithdrawn("a", "x"), "p"), BLOG) is None
 
 
 def test_names_that_others_choose_stay_harmless_and_short() -> None:

@@ -18,6 +18,7 @@ class _Process(Struct):
     pid: int
     sessionId: str  # noqa: N815 - the CLI's own name
     procStart: Any = None  # noqa: N815
+    parkedJobId: Any = None  # noqa: N815 - its conversation was moved to a background session (2.1.329)
 
 
 def used_by(session_id: str) -> list[int]:
@@ -28,7 +29,7 @@ def used_by(session_id: str) -> list[int]:
             process = msgspec.json.decode(_head(file), type=_Process)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
-        if process.sessionId == session_id and _runs(process):
+        if process.sessionId == session_id and not process.parkedJobId and _runs(process):
             found.append(process.pid)
     return found
 

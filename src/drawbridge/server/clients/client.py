@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from drawbridge.server.access.audited import refused
 from drawbridge.server.access.scopes import Identity
 from drawbridge.server.clients.outbox import Outbox, Writers
-from drawbridge.server.protocol.commands import LOGINS, ClientError, Command, parse, request_id_of
+from drawbridge.server.protocol.commands import LOGINS, ClientError, Command, PermissionResponse, parse, request_id_of
 from drawbridge.server.protocol.messages import Answer, encode, error
 from drawbridge.server.protocol.subscriber import Frame
 from drawbridge.site import WebSocket
@@ -120,6 +120,10 @@ class Client:
             self._timer = asyncio.get_running_loop().call_later(AUTH_SECONDS, self.close, UNAUTHORIZED, late)
 
     # what the core sees
+
+    @property
+    def decides(self) -> bool:
+        return self.identity is not None and self.identity.may(PermissionResponse)
 
     def sees(self, path: Path) -> bool:
         return self.identity is not None and self.identity.sees(path)

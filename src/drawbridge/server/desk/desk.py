@@ -22,6 +22,7 @@ from drawbridge.errors import DrawbridgeError
 from drawbridge.private_files import make_private_directory, process_alive, write_private
 from drawbridge.server.desk import hook_events, transcript
 from drawbridge.server.desk.carried import Carried, carried
+from drawbridge.server.desk.parked import moved_to
 from drawbridge.server.desk.prompts import Sent
 from drawbridge.server.desk.session import DeskSession
 from drawbridge.server.desk.transcript_file import NotItsFile, TranscriptFile, checked
@@ -52,6 +53,12 @@ RECORD_SECONDS: Final = 1.0
 
 PREFIX: Final = "desk_"
 
+SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
+"""What hooks of a background session report before it has anything to do: event and source."""
+
+LOOKS: Final = 3
+"""In which the successor of a session that was moved to the background may not have reported yet."""
+
 FORGOTTEN: Final = "gone_"
 """What a directory's name begins with that is being removed."""
 
@@ -63,13 +70,20 @@ class Facts(Struct):
     transcript: str = ""
     permission_mode: str | None = None
     sent: Sent | None = None
+    background: bool = False
 
 
 class Follower:
     """One session and what follows it: the calls that wait for their turn, and the conversation's file."""
 
-    def __init__(self, session: DeskSession, directory: Path, facts: Facts) -> None:
+    def __init__(
+        self, session: DeskSession, directory: Path, facts: Facts, beginning_with: Callable[[str], str | None]
+    ) -> None:
+        """``beginning_with``: the id here of the agent's session whose own id begins so."""
         self.session = session
+        self._beginning_with = beginning_with
+        self._moved = ("", 0)
+        """Where the conversation was moved to, and how often that was seen."""
         self.directory = directory
         self.facts = facts
         session.prompts.sent, session.prompts.save = facts.sent, self.save
@@ -85,11 +99,11 @@ class Follower:
         """In its turn, and if possible after ``text``, which the agent has said and its record may not have yet."""
         self._calls.put_nowait((call, text))
 
-    def names(self, pid: int, path: str) -> None:
-        """The agent's process and its conversation's file, as a hook has told them."""
+    def names(self, pid: int, path: str, *, background: bool) -> None:
+        """The agent's process and its conversation's file, as a hook has reported them."""
         session = self.session
-        facts = Facts(pid, path, session.permission_mode)
-        session.pid = pid
+        facts = Facts(pid, path, session.permission_mode, background=background)
+        session.pid, session.in_background = pid, background
         if facts.pid != self.facts.pid or path != self.facts.transcript:
             self.facts = facts
             self._open_file()
@@ -152,10 +166,28 @@ class Follower:
             logger.exception("%s: a fault of ours", self.session.id)
 
     def _look(self) -> None:
-        """Whether the agent is still there: killed, it tells nobody."""
-        if self.session.pid is not None and not process_alive(self.session.pid):
-            self.session.end()
+        """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
+        session = self.session
+        if session.pid is None or session.ended:
+            return
+        if not process_alive(session.pid):
+            session.end()
             self.save()
+            return
+        session.tick()
+        if self._file is not None and not session.in_background and session.resting:
+            self._look_for_successor(session.pid)
+
+    def _look_for_successor(self, pid: int) -> None:
+        job = moved_to(self.facts.transcript, self.session.data.memory.session_id, pid)
+        former, looks = self._moved
+        if job is None or (job == former and looks > LOOKS):
+            return
+        self._moved = (job, looks + 1 if job == former else 1)
+        successor = self._beginning_with(job)
+        if successor is not None or self._moved[1] > LOOKS:
+            self._moved = (job, LOOKS + 1)
+            self.session.move(successor)
 
     async def _read_until(self, text: str) -> None:
         """All that there is; the CLI writes it down a moment later than it says it."""
@@ -208,6 +240,7 @@ class Desk:
         """The server ends: who comes now waits for the next one."""
         self._followers: dict[str, Follower] = {}
         self._discarding: set[asyncio.Task[None]] = set()
+        house.open_in_terminal = self.open_in_terminal
 
     def __iter__(self) -> Iterator[DeskSession]:
         return iter([follower.session for follower in self._followers.values()])
@@ -215,6 +248,14 @@ class Desk:
     def find(self, id: str) -> DeskSession | None:
         follower = self._followers.get(id)
         return follower.session if follower else None
+
+    def open_in_terminal(self, session_id: str) -> bool:
+        """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the background."""
+        session = self.find(PREFIX + session_id)
+        return session is not None and not session.ended and session.pid is not None and process_alive(session.pid)
+
+    def _beginning_with(self, session_id: str) -> str | None:
+        return next((id for id in self._followers if id.startswith(PREFIX + session_id)), None)
 
     @property
     def terminals(self) -> Terminals:
@@ -247,8 +288,10 @@ class Desk:
                 continue
             session = DeskSession(directory, data, history, self._house)
             session.pid, session.permission_mode = facts.pid, facts.permission_mode
+            session.in_background = facts.background
             self._recover(session)
-            follower = self._followers[session.id] = Follower(session, directory, facts)
+            follower = Follower(session, directory, facts, self._beginning_with)
+            self._followers[session.id] = follower
             if session.approvals:
                 loop.call_later(RETURN_SECONDS, follower.soon, session.await_no_longer)
 
@@ -262,17 +305,22 @@ class Desk:
         session.carry_on(going_on)
         session.ended = not (session.approvals if session.pid is None else process_alive(session.pid))
 
-    def hook(self, event: hook_events.HookEvent, pid: int) -> Follower | None:
-        """The session that a hook tells of: a new one, where it was not known. None: there is no more room."""
+    def hook(self, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> Follower | None:
+        """The session that a hook reports about: a new one, where it was not known. None: it is not shown.
+
+        The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
+        """
         id = PREFIX + event.session_id
         follower = self._followers.get(id)
+        if follower is None and background and (event.hook_event_name, event.source) in SPARE:
+            return None
         if follower is None:
-            follower = self.begin(id, event.cwd, "claude", event.session_id)
+            follower = self.begin(id, event.cwd, "claude", event.session_id, background=background)
         if follower is not None:
-            follower.names(pid, event.transcript_path)
+            follower.names(pid, event.transcript_path, background=background)
         return follower
 
-    def begin(self, id: str, path: str, agent: str, session_id: str) -> Follower | None:
+    def begin(self, id: str, path: str, agent: str, session_id: str, *, background: bool = False) -> Follower | None:
         """A new session, told to everybody who follows all projects."""
         if not metadata.ID.fullmatch(id):
             return None
@@ -289,8 +337,9 @@ class Desk:
             logger.error("a desk session can't be kept, so it is not shown: %s", error)
             return None
         session = DeskSession(directory, data, history, self._house)
+        session.in_background = background
         session.journal.event(records.SESSION, {"session_id": session_id})
-        follower = self._followers[id] = Follower(session, directory, Facts())
+        follower = self._followers[id] = Follower(session, directory, Facts(), self._beginning_with)
         follower.save()
         created = records.update_frame(id, "project_created", session.info())
         self._house.tell("projects", created, session.path, {})

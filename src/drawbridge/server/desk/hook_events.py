@@ -1,4 +1,4 @@
-"""What the hooks of Claude Code are told, as far as it says how a session stands. Pure. Seen on 2.1.329."""
+"""What the hooks of Claude Code report, as far as it concerns the state of a session. Pure. Seen on 2.1.329."""
 
 from __future__ import annotations
 
@@ -8,13 +8,31 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.server.agents.claude_prompts import LEAVING_PLAN
 from drawbridge.server.projects.records import Asked
 
 PATHS: Final = ("file_path", "notebook_path")
 
+TASK_ENDED: Final = "<task-notification"
+"""How the prompt begins that the CLI gives the agent when one of its background tasks has ended."""
+
+ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
+"""Types of notifications: a dialog has been open in the terminal for some seconds."""
+
+
+class Task(Struct, frozen=True):
+    """Something that an agent has left running in the background."""
+
+    id: str
+    type: str = ""
+    status: str = "running"
+
 
 class HookEvent(Struct, frozen=True):
-    """``prompt_id``: the turn that it belongs to. A question has no id: it is known by its tool and its input."""
+    """``prompt_id``: the turn that it belongs to. A question has no id: it is known by its tool and its input.
+
+    ``agent_id``: the subagent that it is about; None for the main agent.
+    """
 
     hook_event_name: str
     session_id: str
@@ -28,6 +46,21 @@ class HookEvent(Struct, frozen=True):
     tool_name: str = ""
     tool_input: Raw = Raw(b"{}")
     permission_suggestions: Raw = Raw(b"[]")
+    agent_id: str | None = None
+    agent_type: str | None = None
+    decision_reason: str | None = None
+    blocked_path: str | None = None
+    notification_type: str = ""
+    background_tasks: Raw = Raw(b"[]")
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """What runs in the background: id → type."""
+        try:
+            found = msgspec.json.decode(self.background_tasks, type=list[Task])
+        except msgspec.MsgspecError:
+            return {}
+        return {task.id: task.type for task in found if task.status == "running"}
 
 
 _decoder: Final = msgspec.json.Decoder(HookEvent)
@@ -49,6 +82,8 @@ def same_call(asked: Asked, tool: str, after: Mapping[str, Any], *, as_run: bool
     """
     if tool != asked.tool_name:
         return False
+    if tool == LEAVING_PLAN:  # one at a time; the agent's own call has no input
+        return True
     before = json_object(asked.input)
     if all(name in after and after[name] == before[name] for name in before):
         return True

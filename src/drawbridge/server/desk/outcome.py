@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Raw, Struct
 
 from drawbridge.errors import UnusableFile
+from drawbridge.server.agents.claude_prompts import LEAVING_PLAN
 from drawbridge.server.agents.port import Decision
 from drawbridge.server.agents.proposals import Reader, changed_text
 from drawbridge.server.desk.hook_events import json_object, same_call
@@ -48,20 +49,40 @@ class Outcomes:
         """The agent asks about the same thing: what was answered before is over."""
         given = json_object(asked.record.input)
         for id, (former, _) in list(self._given.items()):
-            if same_call(former.record, asked.record.tool_name, given, as_run=True):
+            same_agent = former.record.agent_id == asked.record.agent_id
+            if same_agent and same_call(former.record, asked.record.tool_name, given, as_run=True):
                 del self._given[id]
 
     def clear(self) -> None:
-        """Their turn is over: nothing more will be seen of them."""
+        """Nothing more will be seen of any of them."""
         self._given.clear()
 
-    def called(self, tool: str, given: Raw, fate: Fate, *, as_run: bool) -> list[Overruled]:
+    def main_stopped(self) -> None:
+        """The main agent's turn is over: nothing more will be seen of what it has asked."""
+        for id, (asked, _) in list(self._given.items()):
+            if asked.record.agent_id is None:
+                del self._given[id]
+
+    def not_delivered(self, reason: str) -> list[Overruled]:
+        """The main agent asks in its terminal, and nothing is open: what was allowed did not reach it."""
+        overruled = []
+        for id, (asked, decision) in list(self._given.items()):
+            if asked.record.agent_id is None and decision.allow and asked.approval.overrule():
+                del self._given[id]
+                overruled.append(Overruled(asked, reason))
+        return overruled
+
+    def called(
+        self, tool: str, given: Raw, fate: Fate, agent_id: str | None = None, *, as_run: bool
+    ) -> list[Overruled]:
         """A call was seen. ``as_run``: ``given`` is the input that it ran with, not the one that the agent had in mind."""
         overruled = []
         for id, (asked, decision) in list(self._given.items()):
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
             after = json_object(given)
             same = same_call(asked.record, tool, after, as_run=as_run)
+            if asked.record.agent_id != agent_id:
+                continue
             if not same and not (as_run and changed and _holds(after, changed)):
                 continue
             del self._given[id]
@@ -85,6 +106,8 @@ class Outcomes:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":
             return "rejected"
+        if asked.record.tool_name == LEAVING_PLAN:  # its hook reports another input than it ran with (2.1.329)
+            return None
         wanted = json_object(asked.record.input) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):
             return None

@@ -66,6 +66,11 @@ class Session(Protocol):
     @property
     def state(self) -> DeskState: ...
 
+    @property
+    def resting(self) -> bool:
+        """Whether the agent's prompt box takes a new prompt, while background tasks of its may still run."""
+        ...
+
 
 class Prompts:
     """One session's.
@@ -127,7 +132,7 @@ class Prompts:
                 "The agent waits for an answer, and Enter would be one. Nothing was typed; answer its question first."
             )
             raise ClientError("PROCESS_ACTIVE", text)
-        if session.state == "working":
+        if session.state == "working" and not session.resting:
             raise ClientError(
                 "PROCESS_ACTIVE", "The agent is at work there. Nothing was typed; try again when it has finished."
             )
@@ -162,17 +167,17 @@ class Prompts:
             self._begun.set_result(turn)
         return sent.text
 
-    def record(self, entry: transcript.Prompt) -> bytes:
-        """As the history keeps what stands in the conversation's file."""
-        text = self.begun(entry.turn, entry.text)
+    def record(self, entry: transcript.Prompt, run: str) -> bytes:
+        """A prompt in the conversation's file, which belongs to ``run``, as the history keeps it."""
+        text = self.begun(run, entry.text)
         sent = self.sent
-        if sent is None or sent.turn != entry.turn:
-            return transcript.prompt_record(entry, AT_DESK)
-        return transcript.prompt_record(entry, sent.by, text=text, request_id=sent.request_id)
+        if sent is None or sent.turn != run:
+            return transcript.prompt_record(entry, run, AT_DESK)
+        return transcript.prompt_record(entry, run, sent.by, text=text, request_id=sent.request_id)
 
-    def recorded(self, entry: transcript.Prompt) -> str:
+    def recorded(self, entry: transcript.Prompt, run: str) -> str:
         """It is in the history: from there it is known. Its text."""
-        text = self.begun(entry.turn, entry.text)
+        text = self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)
         return text

@@ -1,31 +1,36 @@
-"""One agent that a person has started in a terminal: what it says, how it stands, and its questions, which a client may
-answer before the person at the desk does.
+"""One agent that a person has started in a terminal: its messages, its state, and its questions, which a client may answer
+before the person at the desk does.
 
 To clients it is like a project, with a history, approvals and a state. What differs: nobody here starts or stops anything.
-The agent's own dialog is open all the time and decides where it is answered first.
+The agent's own dialog is open meanwhile, and the first answer counts. Only a subagent's dialog is not: it appears once its
+hook has ended, so that such a question waits here for a bounded time, and only while a client could answer it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from drawbridge.approval import State
 from drawbridge.errors import DrawbridgeError
+from drawbridge.private_files import process_alive
 from drawbridge.server.agents import claude_prompts
-from drawbridge.server.agents.port import Decision, Proposal, Question
+from drawbridge.server.agents.port import AskedBy, Decision, Proposal, Question
 from drawbridge.server.agents.program import read_file
 from drawbridge.server.desk import hook_events, transcript
 from drawbridge.server.desk.carried import Carried
 from drawbridge.server.desk.latest import Latest
 from drawbridge.server.desk.lines import Awaited, Line
-from drawbridge.server.desk.outcome import Outcomes
-from drawbridge.server.desk.prompts import Prompts
+from drawbridge.server.desk.outcome import Outcomes, Overruled
+from drawbridge.server.desk.prompts import AT_DESK, Prompts
+from drawbridge.server.desk.terminal_only import TerminalOnly
+from drawbridge.server.desk.turn import Background, Turn
 from drawbridge.server.history.log import History
 from drawbridge.server.projects import metadata, records, shown
 from drawbridge.server.projects.approvals import Approvals
@@ -34,19 +39,27 @@ from drawbridge.server.projects.journal import Journal
 from drawbridge.server.projects.questions import Asked, Questions
 from drawbridge.server.projects.shown import SHOWN_PROMPT, joined, now
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, DeskInfo, DeskState
+from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
+LONGEST_ERROR = 500
+"""Characters of what a failed run says about its failure."""
+
 ELSEWHERE = "answered elsewhere"
+GONE = "the agent does not wait for it any more"
+ENDED = "the agent's program has ended"
+NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
+NOT_HEARD = "overruled: the agent did not wait for the answer any more"
 
+HOLD_SECONDS = 45.0
+"""For which a subagent's question waits for a client: time to take a phone out and to read. The terminal shows no dialog
+meanwhile, so the person there must not wait longer (2.1.329)."""
 
-class Turn(Struct):
-    id: str
-    prompt: str
-    began: float
+SETTLING_SECONDS = 2.0
+"""After an answer, in which a notification may still be about the dialog that it has closed."""
 
 
 class DeskSession:
@@ -62,9 +75,23 @@ class DeskSession:
         self.pid: int | None = None
         self.permission_mode: str | None = None
         self.ended = False
+        self.in_background = False
+        """The agent's daemon hosts it; it has no terminal of its own."""
+        self.continued_in: str | None = None
+        """The session that continues this one, which the person has moved to the background."""
         self.turn: Turn | None = None
+        self.background = Background()
+        self.terminal_only = TerminalOnly()
         self.last_text = ""
         """What the agent has said last."""
+        self._house = house
+        self._past: Latest[str, None] = Latest()
+        """Turns that are over."""
+        self._held: dict[str, asyncio.TimerHandle] = {}
+        """Approvals of subagents, until they are handed over to the terminal."""
+        self._answered_at = 0.0
+        self._not_heard: dict[str, Asked] = {}
+        """What was answered while its hook was expected after a restart."""
         self._lines: dict[str, list[Line]] = {}
         self._known: Latest[str, Asked] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
@@ -85,9 +112,14 @@ class DeskSession:
     def state(self) -> DeskState:
         if self.ended:
             return "ended"
-        if self.approvals:
+        if self.approvals or self.terminal_only:
             return "waiting"
-        return "finished" if self.turn is None else "working"
+        return "finished" if self.turn is None and not self.background else "working"
+
+    @property
+    def resting(self) -> bool:
+        """Whether the agent waits for the next prompt, while background tasks of its may still run."""
+        return self.turn is None or self.turn.resting is not None
 
     def info(self) -> messages.ProjectInfo:
         return messages.ProjectInfo(**self._info())
@@ -98,7 +130,14 @@ class DeskSession:
             **shown.info(self.data, self.history, self.approvals),
             "state": "IDLE" if self.turn is None else "EXECUTING",
             "desk": DeskInfo(
-                state=self.state, permission_mode=mode, asks=mode not in ASKS_NOTHING, prompts=self.prompts.taken
+                state=self.state,
+                permission_mode=mode,
+                asks=mode not in ASKS_NOTHING,
+                prompts=self.prompts.taken,
+                in_terminal=bool(self.terminal_only) and not self.ended,
+                background_tasks=len(self.background) if self.resting and not self.ended else 0,
+                background=self.in_background,
+                continued_in=self.continued_in,
             ),
         }
 
@@ -131,31 +170,47 @@ class DeskSession:
         for line in lines:
             if line is not told:
                 line.settled()
+        self._release(asked)
         self.outcomes.add(asked, decision)
+        self._answered_at = time.monotonic()
+        if isinstance(told, Awaited):
+            self._not_heard[approval_id] = asked
         self._changed()
         return answer
 
-    # What the agent's hooks tell.
+    # What the agent's hooks report.
 
     def heard(self, event: hook_events.HookEvent, line: Line | None, proposal: Proposal | None) -> Asked | None:
         """``line`` and ``proposal`` go with a question; it is returned."""
         self.permission_mode = event.permission_mode or self.permission_mode
-        self.ended = False
+        agent = event.agent_id
+        if event.hook_event_name not in ("SessionEnd", "Notification"):
+            self.ended, self.continued_in = False, None
         match event.hook_event_name:
             case "SessionStart" if event.source != "compact":
-                self._finish("completed", quiet=True)
+                self._over("completed", quiet=True)
             case "UserPromptSubmit":
-                self._begin(event.prompt_id, self.prompts.begun(event.prompt_id, event.prompt))
+                follows = event.prompt.startswith(hook_events.TASK_ENDED)
+                prompt = self.prompts.begun(event.prompt_id, event.prompt)
+                self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
             case "PermissionRequest" if line is not None:
                 if asked := self.heard_again(line):
                     return asked
-                self._begin(event.prompt_id)
+                self._works(event)
+                self.terminal_only.went_on(agent)
                 return self._ask(event, line, proposal)
             case "PostToolUse" | "PostToolUseFailure":
-                self._begin(event.prompt_id)
-                self._called(event.tool_name, event.tool_input, "ran", as_run=True)
+                self._works(event)
+                self._called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
+            case "Notification" if event.notification_type in hook_events.ASKS_IN_TERMINAL:
+                self._asks_in_terminal()
+            case "SubagentStop" if agent is not None:
+                self.background.ended(agent)
+                self.terminal_only.went_on(agent)
             case "Stop":
-                self._finish("completed")
+                self._stopped(event)
+            case "StopFailure" if not self._is_past(event.prompt_id):
+                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None)
             case "SessionEnd":
                 self.end()
         self._changed()
@@ -163,30 +218,97 @@ class DeskSession:
 
     def end(self) -> None:
         """The agent's program is gone."""
-        self._finish("interrupted")
+        self._over("interrupted")
         self.ended = True
         self._changed()
 
-    def _begin(self, turn: str, prompt: str = "") -> None:
-        """A turn of the agent, unless it is the one that goes on already."""
-        turn = turn or (self.turn.id if self.turn else f"turn_{uuid.uuid4().hex[:16]}")
-        if self.turn is None or self.turn.id != turn:
-            self._finish("completed", quiet=True)
-            self.turn = Turn(turn, prompt, time.monotonic())
-            session = self.data.memory.session_id
-            self.journal.event(records.STARTED, messages.RunStarted(turn, session, self.data.agent))
-        self.turn.prompt = prompt or self.turn.prompt
+    def move(self, continued_in: str | None) -> None:
+        """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
+        if not self.ended:
+            self._over("completed", quiet=True)
+            self.ended, self.continued_in = True, continued_in
+            self._changed()
 
-    def _finish(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """``quiet``: what was over long ago; nobody needs to look up for it."""
-        self.settle_all()
-        self.outcomes.clear()
+    def tick(self) -> None:
+        """A run whose agent has stopped is over when nothing in the background needs to be waited for."""
+        if self.background.over and self.turn is not None and self.turn.resting is not None:
+            self._finish("completed")
+            self.background.set({})
+            self._changed()
+        elif self.turn is None and self.background and self.background.over:
+            self.background.set({})
+            self._changed()
+
+    def _works(self, event: hook_events.HookEvent) -> None:
+        """The main agent or one of its subagents, which may outlive the turn that began it."""
+        if event.agent_id is not None:
+            self.background.subagent(event.agent_id)
+        elif not self._is_past(event.prompt_id):
+            self._begin(event.prompt_id)
+
+    def _is_past(self, turn: str) -> bool:
+        """Whether it is about a turn before the one that runs."""
+        return self.turn is not None and not self.turn.has(turn) and turn in self._past
+
+    def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
+        """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one. ``recorded``: as in
+        ``Turn``.
+        """
+        if self.turn is not None and (not turn or follows or self.turn.has(turn)):
+            self.turn.take(turn or self.turn.id)
+            self.turn.prompt = self.turn.prompt or prompt
+            return
+        self._finish("completed", quiet=True)
+        self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
+        session = self.data.memory.session_id
+        self.journal.event(records.STARTED, messages.RunStarted(self.turn.id, session, self.data.agent))
+
+    def _stopped(self, event: hook_events.HookEvent) -> None:
+        """The main agent is done; its turn is over unless it has left something running in the background."""
+        self.background.set(event.tasks)
+        self.terminal_only.only(event.tasks)
+        if self._is_past(event.prompt_id):
+            return
+        if self.turn is None or not event.tasks:
+            self._finish("completed")
+        else:
+            self._settle_main()
+            self.turn.resting = time.monotonic()
+
+    def _finish(self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None) -> None:
+        """The main agent's turn is over. ``quiet``: it was over long ago; nobody needs to look up for it."""
+        self._settle_main()
         if self.turn is None:
             return
-        seconds = 0.0 if quiet else time.monotonic() - self.turn.began
-        finished = messages.RunFinished(run_id=self.turn.id, outcome=outcome, duration_ms=int(seconds * 1000))
-        self.turn = None
+        turn, self.turn = self.turn, None
+        self._past[turn.id] = None
+        seconds = 0.0 if quiet else time.monotonic() - turn.began
+        finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
         self.journal.event(records.FINISHED, finished, topic="" if quiet else "projects")
+
+    def _settle_main(self) -> None:
+        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
+        for asked in self.approvals:
+            if asked.record.asked_by is None:
+                self.settle(asked)
+        self.terminal_only.went_on(None)
+        self.outcomes.main_stopped()
+
+    def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
+        """The agent's process has ended, with all that it had running."""
+        self.settle_all(ENDED)
+        self.terminal_only.clear()
+        self.background.set({})
+        self._finish(outcome, quiet=quiet)
+        self.outcomes.clear()
+
+    def _asks_in_terminal(self) -> None:
+        """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
+        if self.approvals or time.monotonic() - self._answered_at < SETTLING_SECONDS:
+            return
+        self.terminal_only.noticed()
+        for overruled in self.outcomes.not_delivered(NOT_DELIVERED):
+            self._tell_overruled(overruled)
 
     def _ask(self, event: hook_events.HookEvent, line: Line, proposal: Proposal | None) -> Asked:
         question = Question(
@@ -195,6 +317,9 @@ class DeskSession:
             input=event.tool_input,
             suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
             proposal=proposal,
+            asked_by=AskedBy(event.agent_id, event.agent_type or None) if event.agent_id is not None else None,
+            reason=event.decision_reason,
+            blocked_path=event.blocked_path,
         )
         return self.ask(question, line)
 
@@ -205,9 +330,40 @@ class DeskSession:
             self._known[line.question] = asked
         self.outcomes.asked_again(asked)
         self._lines[asked.approval.id] = [line]
-        self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=not line.in_editor)
+        offered = not line.in_editor and (question.asked_by is None or self._can_be_answered())
+        self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=offered)
+        self._hold(asked)
         self._changed()
         return asked
+
+    def _can_be_answered(self) -> bool:
+        """Whether a client is connected that is sent approvals of this session and may answer them."""
+        clients = {**self._house.topics["approvals"], **self.journal.joined}.values()
+        return any(client.decides and client.sees(self.path) for client in clients)
+
+    def _hold(self, asked: Asked) -> None:
+        """A subagent's question waits for a client for ``HOLD_SECONDS``, or not at all."""
+        if asked.record.asked_by is None:
+            return
+        if self._can_be_answered():
+            self._hand_over_later(asked)
+        else:
+            self._hand_over(asked)
+
+    def _hand_over_later(self, asked: Asked) -> None:
+        later = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._hand_over, asked)
+        self._held[asked.approval.id] = later
+
+    def _hand_over(self, asked: Asked) -> None:
+        """To the dialog in the terminal, which appears when the hook ends."""
+        self.terminal_only.handed_over(asked)
+        self.settle(asked, IN_TERMINAL)
+        self._changed()
+
+    def _release(self, asked: Asked) -> None:
+        """It is open no more."""
+        if held := self._held.pop(asked.approval.id, None):
+            held.cancel()
 
     def join(self, asked: Asked, line: Line) -> None:
         """The same question was heard of in another way too."""
@@ -227,7 +383,13 @@ class DeskSession:
             if asked.approval.state is State.OPEN:
                 self._lines[asked.approval.id] = [awaited]
                 if asked.record.run_id:
-                    self.turn = Turn(asked.record.run_id, "", time.monotonic())
+                    self.turn = Turn(asked.record.run_id)
+                if asked.record.agent_id is not None:
+                    self.background.subagent(asked.record.agent_id)
+                    self._hand_over_later(asked)  # whether a client comes as well is not known yet
+        main = any(asked.record.agent_id is None for asked in self.approvals)
+        if self.turn is not None and not main:
+            self.turn.resting = time.monotonic()
 
     def knows(self, question: str) -> bool:
         return question in self._known
@@ -238,6 +400,7 @@ class DeskSession:
         if asked is None:
             return None
         self.ended = False
+        self._not_heard.pop(asked.approval.id, None)
         given, by = asked.approval.answer_given, asked.approval.answered_by
         if lines := self._lines.get(asked.approval.id):
             lines[0] = line
@@ -250,11 +413,15 @@ class DeskSession:
         return asked
 
     def await_no_longer(self) -> None:
-        """Who has not come again by now has no question any more; should it come after all, it asks anew."""
+        """An agent that has not reported again by now has no question any more; if it reports after all, it asks a new one."""
+        for asked in self._not_heard.values():
+            if asked.approval.overrule():
+                self._tell_overruled(Overruled(asked, NOT_HEARD))
+        self._not_heard.clear()
         missed = [asked for asked in self.approvals if isinstance(self._lines[asked.approval.id][0], Awaited)]
         for asked in missed:
             self._known.pop(asked.record.known_as, None)
-            self.settle(asked)
+            self.settle(asked, GONE)
         if missed and self.pid is None and not self.approvals:
             self.ended = True
         self._changed()
@@ -263,6 +430,7 @@ class DeskSession:
 
     def settle(self, asked: Asked, reason: str = ELSEWHERE) -> None:
         """It was answered there, or ``reason``."""
+        self._release(asked)
         if self.approvals.withdraw(asked, reason):
             for line in self._lines.pop(asked.approval.id, ()):
                 line.settled()
@@ -272,47 +440,75 @@ class DeskSession:
             self.settle(asked, reason)
 
     def gone(self, line: Line) -> None:
-        """The agent hears nothing by this line any more: its dialog is closed, or the program is gone."""
+        """Nothing reaches the agent by this line any more: its dialog is closed, or the program is gone."""
+        alive = line.pid is None or process_alive(line.pid)
         for asked in self.approvals:
             lines = self._lines.get(asked.approval.id, [])
             if line in lines:
                 if lines[0] is line:
-                    self.settle(asked)
+                    self.settle(asked, ENDED if not alive else GONE if asked.record.asked_by else ELSEWHERE)
                 else:
                     lines.remove(line)
         self._changed()
 
-    def _called(self, tool: str, given: Raw, fate: transcript.Fate, *, as_run: bool) -> None:
+    def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
         """What became of a call: what was asked about it is settled, one way or the other."""
         for asked in self.approvals:
-            if hook_events.same_call(asked.record, tool, hook_events.json_object(given), as_run=as_run):
+            same = hook_events.same_call(asked.record, tool, hook_events.json_object(given), as_run=as_run)
+            if same and asked.record.agent_id == agent_id:
                 self.settle(asked)
-        for overruled in self.outcomes.called(tool, given, fate, as_run=as_run):
-            withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
-            self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
+        self.terminal_only.called(tool, given, agent_id, as_run=as_run)
+        for overruled in self.outcomes.called(tool, given, fate, agent_id, as_run=as_run):
+            self._tell_overruled(overruled)
+
+    def _tell_overruled(self, overruled: Overruled) -> None:
+        withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
+        self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
 
     # What stands in the conversation's file.
 
     def told(self, entry: transcript.Entry, *, quiet: bool) -> None:
-        """``quiet``: it was there before we came."""
+        """``quiet``: it was there before we came. What another process adds later to the same conversation (the server, which
+        continues it) is not this terminal's: the agent here does not know of it.
+        """
         match entry:
             case transcript.Mode(mode):
                 self.permission_mode = mode or self.permission_mode
+            case transcript.Prompt(foreign=True) | transcript.Said(foreign=True) if not quiet:
+                pass
             case transcript.Prompt():
-                if self.turn is None or self.turn.id != entry.turn:
-                    self._finish("completed", quiet=True)
-                self._keep("client", self.prompts.record(entry))
-                self._begin(entry.turn, self.prompts.recorded(entry))
+                self._prompted(entry)
             case transcript.Said():
                 self._keep("claude", entry.data)
                 self.last_text = entry.text or self.last_text
+                if entry.foreign:
+                    return
                 for call in entry.calls:
                     self._calls[call.id] = call
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
-                        self._called(called.name, called.input, result.fate, as_run=False)
-                if entry.interrupted:
+                        self._called(called.name, called.input, result.fate, None, as_run=False)
+                if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._finish("interrupted", quiet=quiet)
+
+    def _prompted(self, entry: transcript.Prompt) -> None:
+        """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
+        if self.turn is not None and (self.turn.has(entry.turn) or self.turn.prompt == entry.text):
+            self.turn.recorded = True
+        before = self.turn is not None and not self.turn.recorded
+        if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
+            if self.turn is None or not self.turn.has(entry.turn):
+                self._finish("completed", quiet=True)
+            self._keep("client", self.prompts.record(entry, entry.turn))
+            self._begin(entry.turn, self.prompts.recorded(entry, entry.turn))
+        elif self.turn is not None and not entry.foreign and not before:
+            self._keep("client", self.prompts.record(entry, self.turn.id))
+            self.prompts.recorded(entry, self.turn.id)
+        else:
+            run = entry.turn or entry.uuid
+            self._keep("client", transcript.prompt_record(entry, run, AT_DESK))
+            over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
+            self.journal.event(records.FINISHED, over)
 
     def _keep(self, direction: Any, message: bytes) -> None:
         if not self.journal.has_room(len(message)):
@@ -333,6 +529,9 @@ class DeskSession:
         for asked in self.approvals:
             if not asked.record.known_as:
                 self.settle(asked, reason)
+        for held in self._held.values():
+            held.cancel()
+        self._held.clear()
         self.prompts.close()
         self.journal.save()
         self.approvals.let_go()

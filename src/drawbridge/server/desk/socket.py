@@ -59,7 +59,8 @@ class HookLine:
 
     def answer(self, asked: Asked, decision: Decision, by: str) -> None:
         said: Mapping[str, Any] = claude_prompts.verdict(decision, asked.record.input, asked.record.suggestions)
-        if decision.updated_input is None:  # the CLI takes any input for a changed one
+        # The CLI takes any input for a changed one; but without one it ignores that a plan was accepted (2.1.329).
+        if decision.updated_input is None and asked.record.tool_name != claude_prompts.LEAVING_PLAN:
             said = {name: value for name, value in said.items() if name != "updatedInput"}
         self._peer.send(wire.Verdict(Raw(msgspec.json.encode(said))))
         self._peer.hang_up()
@@ -133,12 +134,12 @@ class DeskSocket:
         if self._desk.closed:
             await reader.read()  # it comes again, to the next server
             return
-        follower = self._desk.hook(event, said.pid)
+        follower = self._desk.hook(event, said.pid, background=said.background)
         if follower is None:
             line.settled()
             return
         if event.hook_event_name != "PermissionRequest":
-            text = event.last_assistant_message if event.hook_event_name == "Stop" else ""
+            text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
             follower.soon(lambda: _told(follower, event), text)
             return
         proposed = _proposal(event)
@@ -149,7 +150,7 @@ class DeskSocket:
 
 def _told(follower: Follower, event: hook_events.HookEvent) -> None:
     follower.session.heard(event, None, None)
-    if event.hook_event_name in ("Stop", "SessionEnd"):
+    if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
         follower.save()
 
 

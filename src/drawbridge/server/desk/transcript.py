@@ -42,11 +42,15 @@ class Result(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True):
-    """What the person said."""
+    """What the person said. ``turn`` is empty for a prompt that was typed while the agent worked, which begins no turn.
+
+    ``foreign``: another process wrote it, which continues the same conversation (``claude -p --resume``, the server itself).
+    """
 
     uuid: str
     turn: str
     text: str
+    foreign: bool = False
 
 
 class Said(Struct, frozen=True):
@@ -59,6 +63,7 @@ class Said(Struct, frozen=True):
     interrupted: bool = False
     text: str = ""
     """What the agent has said in it."""
+    foreign: bool = False
 
 
 class Mode(Struct, frozen=True):
@@ -76,6 +81,9 @@ class _Line(Struct, rename="camel"):
     prompt_id: str = ""
     is_meta: bool = False
     is_sidechain: bool = False
+    is_compact_summary: bool = False
+    entrypoint: str = ""
+    attachment: Raw = Raw(b"null")
     message: Raw = Raw(b"null")
     permission_mode: str = ""
     tool_denial_kind: str | None = None
@@ -94,8 +102,20 @@ class _Message(Struct):
     content: str | list[_Block] = ""
 
 
+class _Origin(Struct, frozen=True):
+    kind: str = "human"
+
+
+class _Attachment(Struct, rename="camel"):
+    type: str = ""
+    prompt: str | list[_Block] = ""
+    command_mode: str = "prompt"
+    origin: _Origin = _Origin()
+
+
 _line: Final = msgspec.json.Decoder(_Line)
 _message: Final = msgspec.json.Decoder(_Message)
+_attachment: Final = msgspec.json.Decoder(_Attachment)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -108,19 +128,40 @@ def entry(line: bytes, session_id: str) -> Entry | None:
         found = _line.decode(read[1])
         if found.type == "permission-mode":
             return Mode(found.permission_mode[:LONGEST_MODE])
-        if found.type not in ("user", "assistant") or found.is_meta or not found.uuid:
+        if found.type == "attachment":
+            return _queued(found)
+        if found.type not in ("user", "assistant") or found.is_meta or found.is_compact_summary or not found.uuid:
             return None
         content = _message.decode(found.message).content
     except (msgspec.MsgspecError, RecursionError):
         return None
-    blocks = [_Block("text", content)] if isinstance(content, str) else content
+    blocks = _blocks(content)
     if found.type == "user" and not found.is_sidechain and not any(block.type == "tool_result" for block in blocks):
         words = "\n".join(block.text for block in blocks if block.type == "text")
         if words.lstrip().startswith(NOT_SAID):
             return None
         if not words.startswith(INTERRUPTED):
-            return Prompt(found.uuid, found.prompt_id or found.uuid, words)
+            return Prompt(found.uuid, found.prompt_id, words, _foreign(found))
     return _said(found, blocks, session_id)
+
+
+def _queued(found: _Line) -> Prompt | None:
+    """A prompt that was typed while the agent worked and taken with a tool's result; it is in the record as an attachment."""
+    queued = _attachment.decode(found.attachment)
+    if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
+        return None
+    words = "\n".join(block.text for block in _blocks(queued.prompt) if block.type == "text")
+    if not found.uuid or not words or words.lstrip().startswith(NOT_SAID):
+        return None
+    return Prompt(found.uuid, "", words, _foreign(found))
+
+
+def _blocks(content: str | list[_Block]) -> list[_Block]:
+    return [_Block("text", content)] if isinstance(content, str) else content
+
+
+def _foreign(found: _Line) -> bool:
+    return found.entrypoint.startswith("sdk")
 
 
 def _said(found: _Line, blocks: list[_Block], session_id: str) -> Said:
@@ -140,6 +181,7 @@ def _said(found: _Line, blocks: list[_Block], session_id: str) -> Said:
         interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
         and found.type == "user",
         text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
+        foreign=_foreign(found),
     )
 
 
@@ -149,10 +191,12 @@ def _fate(found: _Line) -> Fate:
     return "rejected" if found.tool_denial_kind == REJECTED else "denied"
 
 
-def prompt_record(prompt: Prompt, by: str, *, text: str | None = None, request_id: str | None = None) -> bytes:
-    """As ``records.prompt``, with where it stands in the file. ``text``: what was said, where the file has more round it."""
+def prompt_record(
+    prompt: Prompt, run: str, by: str, *, text: str | None = None, request_id: str | None = None
+) -> bytes:
+    """As ``records.prompt``, with its uuid in the file. ``text``: what was said, where the file has more round it."""
     words = prompt.text if text is None else text
-    said = {"type": "user", "message": {"prompt": words}, "run_id": prompt.turn, "by": by, "uuid": prompt.uuid}
+    said = {"type": "user", "message": {"prompt": words}, "run_id": run, "by": by, "uuid": prompt.uuid}
     return _encode(said if request_id is None else said | {"request_id": request_id})
 
 

@@ -14,6 +14,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from drawbridge.server.protocol.desk_messages import IN_TERMINAL
+
 LONGEST_NAME: Final = 60
 """Characters of a project's or a tool's name."""
 
@@ -40,6 +42,7 @@ class Notice(Struct, frozen=True):
 class _Event(Struct):
     outcome: str = ""
     approval_id: str = ""
+    reason: str = ""
 
 
 class _Data(Struct):
@@ -68,6 +71,9 @@ def notice(message: bytes, directory: Path) -> Notice | None:
     if said.type == "permission_request":
         about = f"A question about {_name(said.data.tool_name)}"
         return Notice(said.project_id, f"{project} waits for you", about, said.data.approval_id)
+    event = said.data.data
+    if event is not None and said.data.update_type == "permission_withdrawn" and event.reason == IN_TERMINAL:
+        return Notice(said.project_id, f"{project} waits for you", "A question in its terminal")
     ended = OUTCOMES.get(said.data.data.outcome) if said.data.data and said.data.update_type == "run_finished" else None
     return Notice(said.project_id, project, f"The run {ended}") if ended else None
 

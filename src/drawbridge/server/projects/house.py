@@ -108,6 +108,8 @@ class House:
         self.problem_of: Callable[[Path], str | None] = lambda path: None
         """Why no agent may run in a project's directory now. Set by what knows the allowed directories."""
         self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
+        self.open_in_terminal: Callable[[str], bool] = lambda session_id: False
+        """Whether a conversation is open in a terminal of this machine, as its hooks have reported; the desk sets it."""
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
         """As the agent's; recorded for the case of a crash, and watched. The directory may have changed since the run was

@@ -129,6 +129,11 @@ class Asked(Struct, omit_defaults=True):
     blocked_path: str | None = None
 
     @property
+    def agent_id(self) -> str | None:
+        """The subagent that asks; None for the main agent."""
+        return self.asked_by.agent_id if self.asked_by else None
+
+    @property
     def given(self) -> dict[str, Any] | None:
         """``input``; None where it is no object, or holds what can't be read (a number that is out of range)."""
         try:

@@ -41,6 +41,7 @@ class Person:
     """Who sits before an editor: decides as a client does, and needs to be told nothing."""
 
     id = "editor"
+    decides = True
 
     def __init__(self, name: str) -> None:
         self.name = name

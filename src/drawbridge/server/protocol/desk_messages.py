@@ -9,18 +9,30 @@ from msgspec import Struct
 DeskState = Literal["working", "waiting", "finished", "ended"]
 
 ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
-"""Modes in which no question reaches a person, so none reaches a client."""
+"""Modes in which the agent changes files without a question. In auto mode it still asks about plans, its own questions and what
+was blocked three times in a row; hooks can make it ask in any mode."""
+
+
+IN_TERMINAL: Final = "asked in the terminal: it can only be answered there now"
+"""Why an approval was withdrawn that the agent's own dialog asks about instead."""
 
 
 class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal of the server's machine.
 
     ``state`` "waiting": for an answer; "finished": for the person's next prompt, at the desk; "ended": its program has ended.
-    ``permission_mode`` is the agent's word; in some nothing is asked (``asks`` false). ``prompts``: it takes them by
-    ``execute``, since its terminal is one of an editor of ours.
+    ``permission_mode`` is the agent's word; in some it changes files without a question (``asks`` false). ``prompts``: it
+    takes them by ``execute``, since its terminal is one of an editor of ours. ``in_terminal``: something waits that can only
+    be answered in its own dialog. ``background``: the agent's daemon hosts it, no terminal. ``background_tasks``: how many
+    of them run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that continues
+    this one, which the person has moved to the background.
     """
 
     state: DeskState
     permission_mode: str | None = None
     asks: bool = True
     prompts: bool = False
+    in_terminal: bool = False
+    background: bool = False
+    background_tasks: int = 0
+    continued_in: str | None = None

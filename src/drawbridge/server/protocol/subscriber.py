@@ -31,6 +31,11 @@ class Subscriber(Protocol):
     name: str
     """Who decided, for the others and for the history: a device's name, or an address."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether it may answer questions of agents."""
+        ...
+
     def sees(self, path: Path) -> bool:
         """Whether a project in this directory is any of its business."""
         ...

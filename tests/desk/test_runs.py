@@ -1,0 +1,358 @@
+"""When a terminal session's runs begin and end, and what of its record is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.server.desk import desk as desk_module
+from drawbridge.server.desk import session as session_module
+from drawbridge.server.desk import turn as turn_module
+from drawbridge.server.desk.parked import moved_to
+from tests.waiting import until
+
+from .socket_rig import Message, Session, SocketDesk, socket_desk
+from .test_sessions import prompt, result, said, told, used
+
+SHELL: Message = {"id": "b1", "type": "shell", "status": "running", "command": "npm run dev"}
+SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running"}
+PLAN: Message = {"plan": "# Plan", "planFilePath": "/plans/a.md"}
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
+    async with socket_desk(tmp_path) as desk:
+        yield desk
+
+
+async def state(desk: SocketDesk, session: Session) -> str:
+    info: Message = (await desk.info(session))["desk"]
+    return str(info["state"])
+
+
+def ends(desk: SocketDesk) -> list[tuple[str, str]]:
+    return [(one["run_id"], one["outcome"]) for one in desk.client.updates("run_finished")]
+
+
+async def test_a_failed_request_ends_the_run(desk: SocketDesk) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.tells("StopFailure", error="unknown", last_assistant_message="API Error: 400 nope")
+    assert await state(desk, session) == "finished"
+    (finished,) = desk.client.updates("run_finished")
+    assert (finished["outcome"], finished["error"]) == ("failed", "API Error: 400 nope")
+
+
+async def test_background_work_keeps_a_run_open(desk: SocketDesk) -> None:
+    """What the task reports when it ends has an id of its own, and is part of the run."""
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.tells("Stop", background_tasks=[SUBAGENT])
+    info = await desk.info(session)
+    assert (info["state"], info["desk"]["state"], info["desk"]["background_tasks"]) == ("EXECUTING", "working", 1)
+    await session.tells("SubagentStop", agent_id="a1", background_tasks=[SUBAGENT])
+    await session.tells("UserPromptSubmit", prompt="<task-notification>\n…", prompt_id="another")
+    assert ends(desk) == []
+    await session.tells("Stop", prompt_id="another", background_tasks=[])
+    assert ends(desk) == [(session.turn, "completed")]
+    assert await state(desk, session) == "finished"
+
+
+async def test_the_next_prompt_ends_a_run_that_rests(desk: SocketDesk) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.tells("Stop", background_tasks=[SUBAGENT])
+    await session.tells("UserPromptSubmit", prompt="Now this", prompt_id="another")
+    await session.tells("Stop", prompt_id="another", background_tasks=[SUBAGENT])
+    assert await state(desk, session) == "working"
+    await session.tells("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
+    await session.tells("Stop", prompt_id="third", background_tasks=[])
+    assert ends(desk) == [("another", "completed")]  # of the first one nobody is notified: the person has moved on
+    assert await state(desk, session) == "finished"
+
+
+async def test_a_development_server_keeps_no_run_open_for_ever(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.1)
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.tells("Stop", background_tasks=[SHELL])
+    assert await state(desk, session) == "working"
+    await until(lambda: ends(desk) == [(session.turn, "completed")], "the end of the run")
+    assert await state(desk, session) == "finished"
+
+
+async def test_a_subagent_that_ends_without_a_word_ends_the_run(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.tells("Stop", background_tasks=[SUBAGENT])
+    await session.tells("SubagentStop", agent_id="a1")
+    await until(lambda: ends(desk) == [(session.turn, "completed")], "the end of the run")
+
+
+@pytest.mark.parametrize("tasks", [None, 7, [1], [{"id": 1}], "x"])
+async def test_tasks_of_another_shape_are_none(desk: SocketDesk, tasks: object) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    await session.tells("Stop", background_tasks=tasks)
+    assert await state(desk, session) == "finished"
+
+
+async def test_the_end_of_an_earlier_turn_ends_no_later_one(desk: SocketDesk) -> None:
+    """A prompt that was queued begins before the hook of the turn before has reported its end."""
+    session = Session(desk)
+    first, second = session.turn, str(uuid.uuid4())
+    await session.tells("UserPromptSubmit", prompt="One")
+    session.writes(prompt("One"), said("done"), prompt("Two", promptId=second))
+    await session.tells("Stop", last_assistant_message="done")
+    assert await state(desk, session) == "working"
+    await session.tells("Stop", prompt_id=second, last_assistant_message="done")
+    assert await state(desk, session) == "finished"
+    assert [run for run, _ in ends(desk)][-1] == second != first
+
+
+async def test_a_copied_conversation_is_not_taken_for_new_runs(desk: SocketDesk) -> None:
+    """A fork's file is written with the first new prompt, when its hook has reported already."""
+    session = Session(desk)
+    await session.tells("SessionStart", source="fork")
+    await session.tells("UserPromptSubmit", prompt="New")
+    session.writes(
+        prompt("Old", promptId="of-before"),
+        prompt("[Request interrupted by user]", promptId="of-before"),
+        prompt("Older words", promptId="of-another"),
+        said("once"),
+        prompt("New"),
+        said("done"),
+    )
+    await session.tells("PostToolUse", tool_name="Bash", tool_input={})
+    assert await state(desk, session) == "working"
+    await session.tells("Stop", last_assistant_message="done")
+    assert await state(desk, session) == "finished"
+    assert ends(desk) == [(session.turn, "completed")]
+    session.writes(prompt("New", promptId="next"), prompt("[Request interrupted by user]", promptId="next"))
+    await session.tells("Notification")
+    assert await state(desk, session) == "finished"
+    assert ends(desk)[1:] == [("next", "interrupted")]
+
+
+async def test_a_summary_begins_no_run(desk: SocketDesk) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    session.writes(prompt("Go"), said("done"))
+    await session.tells("Stop", last_assistant_message="done")
+    session.writes(prompt("This session is being continued …", isCompactSummary=True, promptId="compact"))
+    await session.tells("SessionStart", source="compact", prompt_id="compact")
+    assert await state(desk, session) == "finished"
+    assert await told(desk, session) == ["> Go", "done"]
+
+
+async def test_a_prompt_typed_meanwhile_is_kept(desk: SocketDesk) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    queued = {"type": "queued_command", "prompt": "And this", "commandMode": "prompt", "origin": {"kind": "human"}}
+    blocks = [{"type": "text", "text": "With a picture"}, {"type": "image", "source": {}}]
+    session.writes(
+        prompt("Go"),
+        used("t1", {"command": "ls"}),
+        result("t1"),
+        {"type": "attachment", "attachment": queued},
+        {"type": "attachment", "attachment": queued | {"prompt": blocks}},
+        {"type": "attachment", "attachment": queued | {"origin": {"kind": "task-notification"}}},
+        {"type": "attachment", "attachment": {"type": "queued_command", "prompt": 7}},
+        said("Both done."),
+    )
+    await session.tells("Stop", last_assistant_message="Both done.")
+    assert await told(desk, session) == [
+        "> Go",
+        "tool_use",
+        "tool_result",
+        "> And this",
+        "> With a picture",
+        "Both done.",
+    ]
+    assert ends(desk) == [(session.turn, "completed")]
+
+
+async def test_what_another_process_adds_is_left_out(desk: SocketDesk) -> None:
+    """A run of the server that continues the conversation; what was there before is this session's past."""
+    session = Session(desk)
+    session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
+    await session.tells("SessionStart", source="resume")
+    session.writes(prompt("Elsewhere", entrypoint="sdk-cli", promptId="new"), said("there") | {"entrypoint": "sdk-cli"})
+    await session.tells("Notification", notification_type="idle_prompt")
+    assert await state(desk, session) == "finished"
+    assert await told(desk, session) == ["> Before", "was here"]
+
+
+async def test_a_conversation_that_is_open_is_known(desk: SocketDesk) -> None:
+    open_in_terminal = desk.server.core.house.open_in_terminal
+    session = Session(desk)
+    assert not open_in_terminal(session.id)
+    await session.tells("SessionStart", source="startup")
+    assert open_in_terminal(session.id)
+    await session.tells("SessionEnd", reason="exit")
+    assert not open_in_terminal(session.id)
+
+
+# Background sessions.
+
+
+def parks(session: Session, job: str | None, **more: Message) -> None:
+    """As the CLI does when the person presses the left arrow."""
+    sessions = session.transcript.parent.parent.parent / "sessions"
+    sessions.mkdir(parents=True, exist_ok=True)
+    (sessions / f"{session.pid}.json").write_text(
+        json.dumps({"pid": session.pid, "sessionId": session.id, "parkedJobId": job, **more})
+    )
+
+
+async def test_a_session_moved_to_the_background_has_ended(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.05)
+    session, successor = Session(desk), Session(desk)
+    session.writes(prompt("Go"), said("done"))
+    await session.tells("Stop", last_assistant_message="done")
+    await successor.tells("SessionStart", background=True, source="fork")
+    parks(session, successor.id[:8])
+    await until(lambda: _state(desk, session) == "ended", "its end")
+    info = (await desk.info(session))["desk"]
+    assert info["continued_in"] == successor.project
+    assert (await desk.info(successor))["desk"]["background"]
+    await session.tells("UserPromptSubmit", prompt="Back again", prompt_id="another")
+    info = (await desk.info(session))["desk"]
+    assert (info["state"], info.get("continued_in")) == ("working", None)
+
+
+@pytest.mark.parametrize("job", [None, "../../x", "", 7, "0123456789"])
+async def test_another_word_about_the_process_changes_nothing(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, job: str | None
+) -> None:
+    monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.01)
+    session = Session(desk)
+    session.writes(prompt("Go"), said("done"))
+    await session.tells("Stop", last_assistant_message="done")
+    parks(session, job)
+    await asyncio.gather(*(session.tells("Notification") for _ in range(5)))
+    assert await state(desk, session) == "finished"
+
+
+async def test_a_spare_background_session_is_not_shown(desk: SocketDesk) -> None:
+    spare = Session(desk)
+    await spare.tells("SessionStart", background=True, source="startup")
+    assert (await desk.does("project_list"))["data"]["projects"] == []
+    await spare.tells("UserPromptSubmit", background=True, prompt="Do it")
+    assert (await desk.info(spare))["desk"]["background"]
+
+
+def _state(desk: SocketDesk, session: Session) -> str:
+    found = desk.server.core.desk.find(session.project)
+    return found.state if found else ""
+
+
+# Answers that don't reach the agent.
+
+
+async def test_an_accepted_plan_is_sent_with_its_input(desk: SocketDesk) -> None:
+    """Without it the CLI ignores that it was accepted (2.1.329)."""
+    session = Session(desk)
+    async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
+        await desk.answers(question)
+        assert await hook.hear() == {"decision": {"behavior": "allow", "updatedInput": PLAN}}
+    await session.tells("PostToolUse", tool_name="ExitPlanMode", tool_input=PLAN)
+    async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
+        await desk.answers(question, remember=True)
+        mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+        verdict = {"behavior": "allow", "updatedInput": PLAN, "updatedPermissions": [mode]}
+        assert await hook.hear() == {"decision": verdict}
+
+
+async def test_a_plan_rejected_at_the_desk_is_settled(desk: SocketDesk) -> None:
+    """The agent's own call has no input: the CLI adds the plan for the question."""
+    session = Session(desk)
+    async with session.asks("ExitPlanMode", **PLAN) as (_, question):
+        call = used("t1", {})
+        call["message"]["content"][0]["name"] = "ExitPlanMode"
+        session.writes(call, result("t1", toolDenialKind="user-rejected"))
+        await session.tells("Notification")
+        assert desk.withdrawn(question) == ["answered elsewhere"]
+
+
+async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    session = Session(desk)
+    async with session.asks("NewTool", **PLAN) as (_, question):
+        await desk.answers(question)
+    await session.tells("Notification", notification_type="permission_prompt")
+    (reason,) = desk.withdrawn(question)
+    assert reason == "overruled: the answer did not reach the agent, which still asks in its terminal"
+    info = (await desk.info(session))["desk"]
+    assert (info["state"], info["in_terminal"]) == ("waiting", True)
+
+
+async def test_a_later_dialog_overrules_no_other_answer(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a subagent's call the record says nothing, and what was denied is not asked again."""
+    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    session = Session(desk)
+    subagent: Message = {"agent_id": "a1"}
+    async with session.asks(more=subagent, command="touch one") as (_, allowed):
+        await desk.answers(allowed)
+    async with session.asks(command="touch two") as (_, denied):
+        await desk.answers(denied, "deny")
+    await session.tells("Notification", notification_type="permission_prompt")
+    assert desk.withdrawn(allowed) == desk.withdrawn(denied) == []
+
+
+@pytest.mark.parametrize("type", ["permission_prompt", "agent_needs_input"])
+async def test_a_dialog_without_a_question_is_shown(desk: SocketDesk, type: str) -> None:
+    """Behind some gateways the terminal asks without the hook that could be answered."""
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go", permission_mode="auto")
+    await session.tells("Notification", notification_type=type)
+    info = (await desk.info(session))["desk"]
+    assert (info["state"], info["in_terminal"]) == ("waiting", True)
+    await session.tells("PostToolUse", tool_name="Bash", tool_input={"command": "ls"})
+    assert "in_terminal" not in (await desk.info(session))["desk"]
+
+
+async def test_a_notification_about_an_answered_dialog_is_passed_over(desk: SocketDesk) -> None:
+    session = Session(desk)
+    async with session.asks(command="ls") as (_, question):
+        await desk.answers(question)
+    await session.tells("Notification", notification_type="permission_prompt")
+    assert await state(desk, session) == "working"
+    assert desk.withdrawn(question) == []
+
+
+async def test_why_it_asks_is_on_the_card(desk: SocketDesk) -> None:
+    more: Message = {"decision_reason": "3 consecutive actions were blocked", "blocked_path": "/etc/passwd"}
+    async with Session(desk).asks(more=more, command="ls") as (_, question):
+        assert (question["reason"], question["blocked_path"]) == tuple(more.values())
+        assert "asked_by" not in question
+
+
+def test_the_processes_file_is_read_with_care(tmp_path: Path) -> None:
+    transcript = tmp_path / "projects" / "-ws" / "x.jsonl"
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    assert moved_to(str(transcript), "x", 5) is None
+    (sessions / "5.json").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text('{"sessionId": "x", "parkedJobId": "0123abcd"}')
+    assert moved_to(str(transcript), "x", 5) is None
+    (sessions / "5.json").unlink()
+    (sessions / "5.json").write_text('{"sessionId": "another", "parkedJobId": "0123abcd"}')
+    assert moved_to(str(transcript), "x", 5) is None
+    os.mkfifo(sessions / "6.json")
+    assert moved_to(str(transcript), "x", 6) is None
+    (sessions / "7.json").write_text('{"sessionId": "x", "parkedJobId": "0123abcd"}')
+    assert moved_to(str(transcript), "x", 7) == "0123abcd"

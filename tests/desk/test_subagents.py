@@ -1,0 +1,180 @@
+"""Questions of subagents: the terminal shows their dialog only once the hook has ended."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from drawbridge.server.desk import session as session_module
+from tests.waiting import until
+
+from .socket_rig import Line, Message, Session, SocketDesk, socket_desk
+
+COMMAND: Message = {"command": "touch made"}
+SUBAGENT: Message = {"agent_id": "a1", "agent_type": "general-purpose"}
+TASK: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "do it"}
+HANDED_OVER = ["asked in the terminal: it can only be answered there now"]
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
+    async with socket_desk(tmp_path) as desk:
+        yield desk
+
+
+def standing(desk: SocketDesk, session: Session) -> Message:
+    """What clients are told of its state, whether one follows it or not."""
+    found = desk.server.core.desk.find(session.project)
+    assert found is not None
+    info: Message = msgspec.to_builtins(found.info())["desk"]
+    return {name: value for name, value in info.items() if name != "permission_mode"}
+
+
+async def test_a_connected_client_answers_a_subagent(desk: SocketDesk) -> None:
+    session = Session(desk)
+    async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
+        assert question["asked_by"] == SUBAGENT
+        assert await hook.hears_nothing()
+        await desk.answers(question)
+        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+    assert standing(desk, session) == {"state": "working", "background_tasks": 1}
+
+
+@pytest.mark.parametrize("follower", ["nobody", "only watches", "another directory"])
+async def test_without_a_client_it_is_asked_in_the_terminal(
+    desk: SocketDesk, follower: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if follower == "only watches":
+        desk.client.decides = False
+    elif follower == "another directory":
+        monkeypatch.setattr(desk.client, "sees", lambda path: False)
+    else:
+        desk.server.core.gone(desk.client)
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    async with session.question_of(SUBAGENT, **COMMAND) as hook:
+        assert await hook.hear() is None
+    assert standing(desk, session) == {"state": "waiting", "in_terminal": True}
+    await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+    assert (standing(desk, session))["state"] == "working"
+
+
+async def test_the_wait_for_a_client_is_bounded(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
+        assert await hook.hear() is None
+        assert desk.withdrawn(question) == HANDED_OVER
+        error = await desk.refusal("permission_response", session.project, **_allowed(question))
+        assert error.code == "APPROVAL_RESOLVED"
+    assert standing(desk, session) == {"state": "waiting", "in_terminal": True}
+
+
+async def test_the_main_agent_may_wait_longer(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its dialog is usable all the time."""
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
+    async with Session(desk).asks(**COMMAND) as (hook, question):
+        assert await hook.hears_nothing()
+        assert await desk.is_open(question)
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [
+        ("Stop", {"background_tasks": [TASK]}),
+        ("UserPromptSubmit", {"prompt": "Something else", "prompt_id": "another"}),
+        ("UserPromptSubmit", {"prompt": "<task-notification>\n<task-id>b2", "prompt_id": "another"}),
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND}),
+        ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND, "agent_id": "b2"}),
+        ("SubagentStop", {"agent_id": "b2"}),
+        ("StopFailure", {"error": "unknown"}),
+        ("Notification", {"notification_type": "permission_prompt"}),
+    ],
+)
+async def test_other_events_leave_it_open(desk: SocketDesk, event: str, more: Message) -> None:
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
+        await session.tells(event, **more)
+        assert desk.withdrawn(question) == []
+        assert standing(desk, session) == {"state": "waiting"} | _at_rest(standing(desk, session))
+        await desk.answers(question)
+        assert await hook.hear() == {"decision": {"behavior": "allow"}}
+
+
+async def test_a_main_question_ends_with_its_turn_alone(desk: SocketDesk) -> None:
+    session = Session(desk)
+    async with (
+        session.asks(**COMMAND) as (_, main),
+        session.asks(more=SUBAGENT, command="touch other") as (_, subagents),
+    ):
+        await session.tells("Stop", background_tasks=[TASK])
+        assert desk.withdrawn(main) == ["answered elsewhere"]
+        assert desk.withdrawn(subagents) == []
+
+
+async def test_a_subagent_that_is_stopped_does_not_wait(desk: SocketDesk) -> None:
+    async with Session(desk).asks(more=SUBAGENT, **COMMAND) as (hook, question):
+        await hook.close()
+        await until(lambda: desk.withdrawn(question) == ["the agent does not wait for it any more"], "its end")
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [
+        ("SubagentStop", SUBAGENT),
+        ("Stop", {"background_tasks": []}),
+        ("SessionEnd", {"reason": "exit"}),
+    ],
+)
+async def test_a_dialog_in_the_terminal_is_over(desk: SocketDesk, event: str, more: Message) -> None:
+    desk.client.decides = False
+    session = Session(desk)
+    async with session.question_of(SUBAGENT, **COMMAND) as hook:
+        assert await hook.hear() is None
+    await session.tells(event, **more)
+    assert "in_terminal" not in standing(desk, session)
+
+
+async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with socket_desk(tmp_path) as desk:
+        session = Session(desk)
+        await session.tells("UserPromptSubmit", prompt="Go")
+        async with first_hook(session):
+            await until(lambda: bool(desk.questions), "the question")
+            await desk.server.core.close("the server is ending")
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    async with socket_desk(tmp_path) as later:
+        await until(lambda: not _open(later, session), "its end")
+        assert standing(later, session) == {"state": "waiting", "in_terminal": True, "background_tasks": 1}
+        await session.at(later).tells("PostToolUse", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+        await session.tells("Stop", prompt_id="another", background_tasks=[])
+        assert standing(later, session) == {"state": "finished"}
+        assert [one["outcome"] for one in later.client.updates("run_finished")] == ["completed"]
+
+
+@contextlib.asynccontextmanager
+async def first_hook(session: Session) -> AsyncIterator[Line]:
+    """One that asks again at the next server, where it finds one."""
+    async with Line.open() as line:
+        payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
+        line.say(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
+        yield line
+
+
+def _open(desk: SocketDesk, session: Session) -> bool:
+    found = desk.server.core.desk.find(session.project)
+    return found is None or bool(found.approvals)
+
+
+def _allowed(question: Message) -> Message:
+    return {"approval_id": question["approval_id"], "decision": "allow"}
+
+
+def _at_rest(info: Message) -> Message:
+    return {"background_tasks": info["background_tasks"]} if "background_tasks" in info else {}

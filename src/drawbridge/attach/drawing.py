@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import islice
 from typing import Any, Final
 
 from rich.cells import cell_len, chop_cells
@@ -24,7 +25,7 @@ from drawbridge.attach.code import COLOURED, LONGEST_COLOURED, DiffLines
 from drawbridge.attach.colours import CodeColours, Palette
 from drawbridge.attach.conversation import Item
 from drawbridge.attach.difference import difference
-from drawbridge.terminal import harmless
+from drawbridge.terminal import harmless, harmless_pieces
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
@@ -213,12 +214,18 @@ class Painter:
         """Character references of Markdown become characters only now: what is drawn is made harmless last."""
         options = self._console.options.update(width=width)
         lines = self._console.render_lines(renderable, options, pad=False)
-        strips = [
-            Strip(Segment(harmless(text), style) for text, style, control in line if not control) for line in lines
-        ]
+        strips = [Strip(_harmless_segments(line)) for line in lines]
         while strips and not strips[-1].text.strip():
             strips.pop()
         return strips
+
+
+def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
+    """What is strange depends on its neighbours, wherever the styles change."""
+    segments = [segment for segment in line if not segment.control]
+    pieces = iter(harmless_pieces("".join(segment.text for segment in segments)))
+    for text, style, _ in segments:
+        yield Segment("".join(islice(pieces, len(text))), style)
 
 
 class _Heading(Heading):

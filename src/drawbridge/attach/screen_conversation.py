@@ -259,6 +259,8 @@ class ConversationScreen(Screen[None]):
         self.app.push_screen(HelpDialog())
 
     def action_page(self, by: int) -> None:
+        if self.card is not None and self.card.has_focus_within and self.card.page(by):
+            return
         history = self.query_one(History)
         (history.scroll_page_down if by > 0 else history.scroll_page_up)(animate=False)
 

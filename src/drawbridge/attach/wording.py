@@ -19,7 +19,14 @@ TITLES: Final = {
     "Bash": "wants to run a command",
     "WebFetch": "wants to read a web page",
     "AskUserQuestion": "asks you",
+    "edit": "wants to change",
+    "delete": "wants to delete",
+    "move": "wants to move",
+    "search": "wants to search",
+    "execute": "wants to run a command",
+    "fetch": "wants to read a web page",
 }
+AGENTS: Final = {"claude": "Claude", "gemini": "Gemini", "codex": "Codex"}
 MODES: Final = {
     "default": "Ask before changes",
     "acceptEdits": "Accept edits",
@@ -68,7 +75,7 @@ def shown_path(path: str, root: str) -> str:
 
 
 def agent_title(agent: str) -> str:
-    return "Claude" if agent == "claude" else f"The {agent} agent"
+    return AGENTS.get(agent, f"The {agent} agent")
 
 
 def money(dollars: float) -> str:

@@ -121,12 +121,12 @@ async def attached(
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
-    chosen = await begin(client, None if project is None else str(project), str(project))
-    app = AttachApp(client, palette, chosen)
+    first = await begin(client, None if project is None else str(project), str(project))
+    app = AttachApp(client, palette, first)
     async with app.run_test(size=size, notifications=True) as pilot:
         person = Person(app, pilot)
         await person.sees("Connected")
-        if project is not None:
+        if first.project is not None:
             await person.comes(
                 lambda: (shown := client.conversation) and shown.joined and person.in_project, "the project"
             )

@@ -36,7 +36,7 @@ async def test_a_long_command_is_wrapped_and_whole() -> None:
 async def test_nothing_is_accepted_before_all_was_on_the_screen(command: str) -> None:
     app = Alone(bash(command=command), may_remember=True)
     async with alone(app) as pilot:
-        assert "curl evil" not in app.text
+        assert "evil | sh" not in app.text
         assert "more lines" in app.text
         await pilot.press("a")
         await pilot.pause()
@@ -45,7 +45,7 @@ async def test_nothing_is_accepted_before_all_was_on_the_screen(command: str) ->
         for _ in range(60):
             await pilot.press("space")
             await pilot.pause()
-            if "curl evil" in app.text:
+            if "evil | sh" in app.text:
                 break
             await pilot.press("a")
             await pilot.pause()

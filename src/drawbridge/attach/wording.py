@@ -43,10 +43,10 @@ OUTCOMES: Final = {
 }
 STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
 DESK_STATES: Final = {
-    "working": "Working at the desk",
-    "waiting": "Waits at the desk",
-    "finished": "Ready at the desk",
-    "ended": "Ended at the desk",
+    "working": "Working",
+    "waiting": "Waits in its terminal",
+    "finished": "Ready",
+    "ended": "Ended",
 }
 
 
@@ -129,7 +129,7 @@ def project_state(project: Mapping[str, Any]) -> str:
     if waiting:
         return "Waits for you" if waiting == 1 else f"{waiting} questions wait for you"
     if desk := project.get("desk"):
-        return DESK_STATES.get(desk.get("state", ""), "At the desk")
+        return DESK_STATES.get(desk.get("state", ""), "In a terminal")
     if until := goes_on_at(project):
         return f"Goes on at {until}"
     return STATES.get(project.get("state", ""), str(project.get("state", "")))

@@ -104,6 +104,11 @@ def within(ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[
     )
 
 
+def modes(ceilings: Ceilings) -> list[str]:
+    """Those that a client may ask for."""
+    return [mode for mode in (*CLIENT_MODES, BYPASS) if _mode_fits(ceilings, mode)]
+
+
 def checked_mode(ceilings: Ceilings, mode: str, field: str = "data.options.permission_mode") -> str:
     """Raises ``ClientError`` (PERMISSION_DENIED)."""
     if not _mode_fits(ceilings, mode):

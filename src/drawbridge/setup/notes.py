@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from drawbridge.own_command import own_command
 from drawbridge.setup import hooks
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.jsonc import Document
@@ -29,10 +30,7 @@ MANAGED = {
 }
 """An administrator's settings: elsewhere, and on macOS."""
 
-NO_MODE = (
-    "Claude Code starts in a mode that asks nothing before it writes, so no change can be shown to you first; --ask-mode "
-    'sets permissions.defaultMode to "default".'
-)
+NO_MODE = "Claude Code starts in auto mode and writes without asking, so you never see a change first."
 
 
 def of(agent: Agent, project: Path | None, settings: Mapping[str, Any], document: Document) -> Iterator[str]:
@@ -45,7 +43,7 @@ def of(agent: Agent, project: Path | None, settings: Mapping[str, Any], document
     if agent.name == "claude":
         yield from _of_claude(others | {here: document}, settings)
         if document.get(hooks.MODE) != hooks.ASKING and not asks(project):
-            yield NO_MODE
+            yield f"{NO_MODE} `{own_command()} setup claude --ask-mode` makes it ask."
     elif agent.name == "gemini":
         yield from _of_gemini(others | {here: document})
     else:

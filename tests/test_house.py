@@ -45,6 +45,8 @@ FLOOR = (
     "private_files",
     "private_socket",
     "privacy",
+    "own_command",
+    "running",
     "settings",
     "site",
     "terminal",

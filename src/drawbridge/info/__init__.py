@@ -12,13 +12,16 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from drawbridge import launcher, settings
+import msgspec
+
+from drawbridge import launcher, running, settings
 from drawbridge.errors import BadSetting
 from drawbridge.guard.agents import NAMES
 from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
+from drawbridge.running import Server
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Report:
     editors: list[Editor]
     sockets: list[Socket]
     bridges: list[Bridge]
-    servers: list[dict[str, Any]]
+    servers: list[Server]
     guard: list[Guard]
     permissions: Permissions
     problems: list[str]
@@ -41,7 +44,7 @@ def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
     """Show it. The exit code: 0, or 3 where something should be mended."""
     found = report(directory, sweep=sweep)
     if as_json:
-        sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_facts(found), indent=2) + "\n")
     else:
         from drawbridge.info import screen
         from drawbridge.terminal import Terminal
@@ -51,15 +54,19 @@ def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
     return 3 if found.problems else 0
 
 
+def _facts(found: Report) -> dict[str, Any]:
+    return asdict(found) | {"servers": [msgspec.to_builtins(server) for server in found.servers]}
+
+
 def report(directory: str | None, *, sweep: bool) -> Report:
     """Raises ``BadSetting`` where ``directory`` is none or the guard's settings can't be used."""
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
-        raise BadSetting(f"{directory} is no directory. Nothing was looked at.")
+        raise BadSetting(f"{directory} is not a directory. Name one that exists.")
     values = settings.load("hook", settings.HOOK, {})
     places = values["socket_dir"]
     unseen = editors.unseen(places)
-    sockets, running = editors.look(here, places, values["deadline"])
+    sockets, there = editors.look(here, places, values["deadline"])
     found = bridges.look()
     swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
     installed = guards.look(here)
@@ -67,10 +74,10 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     return Report(
         directory=here,
         expected={"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"},
-        editors=running,
+        editors=there,
         sockets=[entry for entry in sockets if entry.path not in swept],
         bridges=[bridge for bridge in found if not set(bridge.files.values()) <= set(swept)],
-        servers=[],
+        servers=running.servers(),
         guard=installed,
         permissions=guards.permissions(here),
         problems=[*_guard_problems(installed), *failures.problems(values), *_unseen_problems(unseen)],

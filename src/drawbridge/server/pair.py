@@ -10,12 +10,12 @@ from typing import Final
 
 import segno
 
+from drawbridge import running
 from drawbridge.errors import NoServer
-from drawbridge.server import running
+from drawbridge.running import Running
 from drawbridge.server.access import pairing
 from drawbridge.server.access.audit import Audit
 from drawbridge.server.access.devices import Devices
-from drawbridge.server.running import Running
 from drawbridge.server.tokens import rights
 from drawbridge.terminal import Terminal
 

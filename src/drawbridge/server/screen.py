@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawbridge.server import running
+from drawbridge import running
 from drawbridge.server.access.addresses import bracketed, served
 from drawbridge.server.access.tls import Certificate, authority_of
 from drawbridge.server.clients.site import PATH

@@ -448,7 +448,7 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
 async def test_what_it_can_not_do_is_said(tmp_path: Path) -> None:
     ended, output, errors = await run("info", tmp_path / "missing")
     assert (ended, output) == (2, "")
-    assert errors == f"drawbridge info: {tmp_path / 'missing'} is no directory. Nothing was looked at.\n"
+    assert errors == f"drawbridge info: {tmp_path / 'missing'} is not a directory. Name one that exists.\n"
     ended, output, errors = await run("info", tmp_path, DRAWBRIDGE_HOOK_DEADLINE="soon")
     assert (ended, output) == (2, "")
     assert "DRAWBRIDGE_HOOK_DEADLINE must be a whole number" in errors

@@ -298,7 +298,7 @@ def test_wrong_flags_never_stop_an_agent(guard: Guard, flags: list[str], problem
 def test_neither_does_a_bad_line_of_the_settings_file(guard: Guard, home: Path) -> None:
     file = home / ".config" / "drawbridge" / "config.toml"
     file.parent.mkdir(parents=True)
-    for text, problem in {"[hook]\nfial = 1\n": "[hook] fial is no setting", "[hook\n": "config.toml"}.items():
+    for text, problem in {"[hook]\nfial = 1\n": "[hook] unknown setting fial", "[hook\n": "config.toml"}.items():
         file.write_text(text)
         assert processes.run(processes.command(), edit()).answer == {}
         assert problem in guard.log[-1]

@@ -72,6 +72,8 @@ def _read() -> bytes:
 def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
+    if not data:
+        return agents.NO_OPINION  # no agent calls a hook without a word: a person or a script has tried it
     try:
         if len(data) > LARGEST_INPUT:
             raise agents.Unusable(f"more than {LARGEST_INPUT} bytes")

@@ -55,6 +55,7 @@ def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
         "context": True,
         "ignore": None,
         "execute_code": False,
+        "json": False,
         "log_level": "warning",
         "log_file": None,
     }

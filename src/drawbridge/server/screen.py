@@ -100,12 +100,13 @@ def show(
             label = terminal.paint(f"{name if index == 0 else '':<13}", "dim")
             lines.append(f"  {label}{terminal.plain(text, 'path' if name in ADDRESSES else 'context')}")
     if plan.token_wanted:
-        words = (
-            f"Next: `{own_command()} pair` lets in a browser or a phone; `{own_command()} attach` works in a terminal."
-        )
+        words = [
+            f"Next: `{own_command()} pair` lets in a browser or a phone.",
+            f"`{own_command()} attach` works in a terminal.",
+        ]
     else:
-        words = f"Next: open the page, or run `{own_command()} attach` in a terminal."
-    lines += ["", words, "Ctrl-C stops the server and its agents.", ""]
+        words = [f"Next: open the page, or run `{own_command()} attach` in a terminal."]
+    lines += ["", *words, "Ctrl-C stops the server and its agents.", ""]
     terminal.write("\n".join(lines))
 
 

@@ -27,7 +27,6 @@ def test_all_problems_are_found_at_once() -> None:
         "--agent-path: there is no program /no/gemini",
         "--acp-agent: there is an agent claude already",
         "--acp-agent: 'x has a quotation mark without its other half",
-        "--acp-agent: /no/such is no program",
         "--command-agent: there is an agent goose already",
         "--command-agent: the command is empty",
     ]

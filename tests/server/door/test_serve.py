@@ -65,11 +65,19 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         process = await start(errors, "--port", "0", "--data-dir", data, "--allow", code.parent)
         assert process.stdout is not None
         async with asyncio.timeout(STARTING):
-            shown = (await process.stdout.readuntil(b"Ctrl-C ends")).decode()
+            shown = (await process.stdout.readuntil(b"Ctrl-C stops")).decode()
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(PATIENCE):
             await process.communicate()
-    for expected in ("is ready", "wss://127.0.0.1:", str(data / "token"), "SHA-256", str(code.parent), "codex, demo"):
+    for expected in (
+        "is ready",
+        "wss://127.0.0.1:",
+        str(data / "token"),
+        "SHA-256",
+        str(code.parent),
+        "demo",
+        "pair` lets in a browser or a phone",
+    ):
         assert expected in shown
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))

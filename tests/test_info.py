@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import cli_reference
-from drawbridge import info, launcher
+from drawbridge import info, launcher, running
 from drawbridge.info import bridges, editors, guards
 from drawbridge.info.screen import columns
 from tests import programs
@@ -469,6 +469,7 @@ def test_every_key_of_the_json_is_described() -> None:
         bridges.Bridge,
         guards.Guard,
         guards.Permissions,
+        running.Server,
     ]
     keys = {field.name for kind in types for field in dataclasses.fields(kind)} | {"neovim", "vscode"}
     assert described == keys

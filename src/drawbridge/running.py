@@ -9,6 +9,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Final, Literal
@@ -43,7 +44,8 @@ class Running(Struct, frozen=True, kw_only=True):
     data_dir: str = ""
 
 
-class Server(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Server:
     """An agent server, for ``drawbridge info``. ``state``: "live", or "silent" where it does not answer in time."""
 
     pid: int

@@ -99,7 +99,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     path = put(home / ".gemini" / "settings.json", {"a": 1})
     before = everything_below(home)
     setup = terminal("gemini")
-    setup.wait_for(r"Change .*settings.json: \d+ hooks that call the guard \(.*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
+    setup.wait_for(r"Change .*settings.json:\s+\d+\s+hooks(.|\n)*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
     assert "@@" not in setup.screen, "the lines themselves come only when they are asked for"
     setup.type("d\r")
     setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
@@ -152,13 +152,13 @@ def test_it_can_be_broken_off_at_the_question(terminal: Callable[..., Terminal],
 
 def test_the_mode_of_claude_is_asked_about_once(terminal: Callable[..., Terminal], user: Path) -> None:
     setup = terminal("claude")
-    setup.wait_for(r"writes without asking(.|\n)*Do this\? \[y/a/d/N\]")
+    setup.wait_for(r"writes\s+without\s+asking(.|\n)*Do this\? \[y/a/d/N\]")
     setup.type("y\r")
     assert setup.end() == 0
     assert "writes without asking" not in setup.screen, "it is not told a second time"
     assert "defaultMode" not in user.read_text()
     setup = terminal("claude")
-    setup.wait_for("Already set up(.|\n)*setup claude --ask-mode` makes it ask")
+    setup.wait_for(r"Already set up(.|\n)*setup claude --ask-mode` makes it ask")
     assert setup.end() == 0
     setup = terminal("claude", "--remove", "--yes")
     assert setup.end() == 0

@@ -10,9 +10,6 @@ import json
 import os
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
-
-import msgspec
 
 from drawbridge import launcher, running, settings
 from drawbridge.errors import BadSetting
@@ -44,7 +41,7 @@ def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
     """Show it. The exit code: 0, or 3 where something should be mended."""
     found = report(directory, sweep=sweep)
     if as_json:
-        sys.stdout.write(json.dumps(_facts(found), indent=2) + "\n")
+        sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
     else:
         from drawbridge.info import screen
         from drawbridge.terminal import Terminal
@@ -52,10 +49,6 @@ def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
         terminal = Terminal(sys.stdout)
         terminal.write(screen.draw(found, terminal))
     return 3 if found.problems else 0
-
-
-def _facts(found: Report) -> dict[str, Any]:
-    return asdict(found) | {"servers": [msgspec.to_builtins(server) for server in found.servers]}
 
 
 def report(directory: str | None, *, sweep: bool) -> Report:

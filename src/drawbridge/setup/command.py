@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -88,7 +89,7 @@ def _ask(chosen: Chosen, plan: Plan) -> tuple[Plan, bool]:
     of_claude = chosen.target == "claude" and not chosen.remove
     if of_claude and chosen.ask_mode is None and not notes.asks(project):
         _say("")
-        _say(notes.NO_MODE)
+        _say_wrapped(notes.NO_MODE)
         _say('  a  do this, and make Claude Code ask (permissions.defaultMode = "default")')
         more.insert(0, "a")
     hint = "  (d shows every line)" if "d" in more else ""
@@ -123,7 +124,7 @@ def _summarize(plan: Plan) -> bool:
             _show_lines(lines)
         else:
             long = True
-            _say(f"  {VERBS.get(step.kind, step.kind)} {step.path}{f': {about}' if about else ''}")
+            _say_wrapped(f"{VERBS.get(step.kind, step.kind)} {step.path}{f': {about}' if about else ''}", "  ")
     return long
 
 
@@ -156,6 +157,21 @@ def _report(chosen: Chosen, plan: Plan, said: dict[str, Any], *, unasked: bool) 
         _say("Nothing was changed.")
     for note in plan.notes:
         _say(f"Note: {note}", sys.stderr)
+
+
+def _say_wrapped(text: str, indent: str = "") -> None:
+    """On a terminal broken at words; elsewhere in one line."""
+    terminal = Terminal(sys.stdout)
+    width = terminal.width() if terminal.is_terminal else sys.maxsize
+    lines = textwrap.wrap(
+        harmless(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  " if indent else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    terminal.write("\n".join(lines) + "\n")
 
 
 def _say(line: str, stream: TextIO | None = None) -> None:

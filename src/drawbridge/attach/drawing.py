@@ -167,7 +167,7 @@ class Painter:
         state, colour = (
             ("…", palette.soft)
             if result is None
-            else ("✗ failed", palette.no)
+            else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
             if result.error
             else ("✓ done", palette.yes)
         )

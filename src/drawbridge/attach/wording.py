@@ -190,7 +190,7 @@ def _rule(rule: Mapping[str, Any]) -> str:
 def settled_words(answer: Mapping[str, Any]) -> str:
     """How a question ended, in a line."""
     if "reason" in answer:
-        return one_line(f"Taken back: {answer['reason']}")
+        return one_line(f"Withdrawn: {answer['reason']}")
     if answer.get("decision") == "allow":
         return one_line(f"Accepted by {answer.get('by')}")
     message = answer.get("message")
@@ -200,7 +200,7 @@ def settled_words(answer: Mapping[str, Any]) -> str:
 def first_words(answer: Mapping[str, Any]) -> str:
     """The same, for who was in the midst of an answer."""
     if "reason" in answer:
-        return one_line(f"The question was taken back ({answer['reason']}).")
+        return one_line(f"The question was withdrawn ({answer['reason']}).")
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
 

@@ -163,6 +163,15 @@ async def test_several_files_are_shown_as_differences() -> None:
         assert "oldText" not in app.text
 
 
+async def test_every_field_of_a_question_is_shown() -> None:
+    option = {"label": "Oak", "description": "hard", "preview": "brown\nand heavy"}
+    asked = {"question": "Which wood?", "header": "Wood", "options": [option, {"label": "Ash"}]}
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [asked], "metadata": {"source": "x"}}})
+    async with alone(app):
+        for words in ("Which wood?", "Oak, preview: brown", "and heavy", 'metadata: {"source": "x"}'):
+            assert words in app.text
+
+
 async def test_a_field_of_many_lines_looks_like_no_other_field() -> None:
     app = Alone({"tool_name": "mcp__x__y", "input": {"note": "fine\nforce: false", "force": True}})
     async with alone(app):

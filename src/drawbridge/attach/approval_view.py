@@ -90,7 +90,7 @@ class ApprovalView(Vertical, can_focus=True):
         yield Static(classes="title")
         asked = answers.questions(self.request)
         if asked:
-            yield QuestionForm(asked)
+            yield QuestionForm(asked, self.request["input"])
         else:
             yield LinesView(self._lines)
             yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)

@@ -243,7 +243,7 @@ class TestWhatIsDrawn:
         assert not [f"{ord(character):x}" for character in canvas.plain(every) if drives(character)]
 
     def test_joined_emoji_and_foreign_scripts_are_left_alone(self) -> None:
-        text = "👩‍🚀 نمی‌خواهم ðŸ e\u0301 ️❤️"
+        text = "👩‍🚀 نمی‌خواهم ðŸ e\u0301 ❤️"
         assert Canvas(io.StringIO()).plain(text) == text
 
     def test_strange_characters_are_shown_by_their_numbers(self) -> None:

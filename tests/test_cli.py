@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import pty
 import socket
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from tests import programs
+from tests.e2e.tmux import Tmux
 from tests.ide.processes import run
+from tests.waiting import PATIENCE
 
 
 def lock_files() -> list[Path]:
@@ -52,8 +58,8 @@ async def test_an_editor_or_a_folder_and_not_both(tmp_path: Path) -> None:
 async def test_a_folder_that_is_none_is_said_with_all_others(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     said = await refused("--folder", tmp_path / "missing", "--workspace", tmp_path / "file", "--workspace", tmp_path)
-    assert f"{tmp_path / 'missing'} is no directory" in said
-    assert f"{tmp_path / 'file'} is no directory" in said
+    assert f"{tmp_path / 'missing'} is not a directory" in said
+    assert f"{tmp_path / 'file'} is not a directory" in said
     assert f"{tmp_path} is" not in said
 
 
@@ -92,3 +98,104 @@ async def test_without_a_neovim_at_the_address_one_line_says_so(tmp_path: Path) 
             f"{'a' * 100}:80",
         ]:
             assert f"No Neovim answers at {address}: " in await refused("--nvim", address)
+
+
+async def test_without_a_command_all_of_them_are_described() -> None:
+    code, output, errors = await run()
+    assert (code, output) == (2, "")
+    assert "attach" in errors
+    assert "drawbridge help COMMAND" in errors
+
+
+async def test_help_describes_a_command() -> None:
+    for about, words in {
+        "info": "--sweep",
+        "serve": "examples:",
+        "nvim": "Start Neovim where the guard finds it",
+    }.items():
+        code, output, _ = await run("help", about)
+        assert code == 0
+        assert output.startswith(f"usage: drawbridge {about}")
+        assert words in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["atach"], "drawbridge: error: unknown command: atach. Did you mean attach?"),
+        (["info", "--jsn"], "drawbridge info: error: unrecognized arguments: --jsn. Did you mean --json?"),
+        (["setup", "claud"], "drawbridge setup: error: unknown target: claud. Did you mean claude?"),
+        (
+            ["setup", "claude", "--dryrun"],
+            "drawbridge setup claude: error: unrecognized arguments: --dryrun. Did you mean",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+async def test_a_mistake_is_explained_by_its_command(arguments: list[str], words: str) -> None:
+    code, _, errors = await run(*arguments)
+    assert code == 2
+    assert words in errors
+
+
+@pytest.mark.parametrize(
+    "command", ["completion bash", "--help", "help serve", "info", "setup claude --dry-run", "setup codex --json"]
+)
+def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "drawbridge", *command.split()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stderr is not None
+    program.stdout.close()
+    assert "BrokenPipe" not in program.stderr.read()
+    program.stderr.close()
+    program.wait(PATIENCE)
+
+
+def test_a_hook_typed_by_hand_is_explained() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        said = subprocess.run(
+            [sys.executable, "-m", "drawbridge", "hook"],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert said.returncode == 2
+    assert "The hook is started by an agent, with JSON at its input." in said.stderr
+
+
+async def test_a_hook_without_input_is_no_failure_of_the_guard() -> None:
+    for _ in range(3):
+        assert await run("hook") == (0, "{}\n", "")
+    code, output, _ = await run("info")
+    assert "failed" not in output
+    assert code == 0
+
+
+async def test_settings_that_info_can_not_use_say_nothing_of_a_start(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[hook]\nanswr = 1\n")
+    _, _, errors = await run("info", DRAWBRIDGE_CONFIG=str(config))
+    assert errors == f"drawbridge info: {config}: [hook] unknown setting answr.\n"
+
+
+def test_a_folder_s_bridge_speaks_words_at_a_terminal(tmp_path: Path) -> None:
+    programs.tmux()
+    command = [sys.executable, "-m", "drawbridge", "ide", "--folder", "."]
+    with Tmux.server(columns=100, rows=24) as tmux:
+        pane = tmux.start("ide", command, cwd=tmp_path, environment=os.environ)
+        pane.wait_for("can connect")
+        assert '"event"' not in pane.screen
+        pane.press("C-c")
+        pane.wait_for_exit()

@@ -31,7 +31,7 @@ PURE = (
     *(f"server.access.{name}" for name in ("audited", "rate_limits", "scopes")),
     *(f"server.projects.{name}" for name in ("run", "records")),
     *(f"server.desk.{name}" for name in ("hook_events", "transcript")),
-    *(f"attach.{name}" for name in ("answers", "conversation", "difference", "store", "wording")),
+    *(f"attach.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),
 )
 JOBS = ("ide", "guard", "server", "attach")
 FLOOR = (
@@ -46,6 +46,8 @@ FLOOR = (
     "private_files",
     "private_socket",
     "privacy",
+    "own_command",
+    "running",
     "settings",
     "site",
     "terminal",

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -18,13 +19,14 @@ from typing import Any
 import pytest
 
 import cli_reference
-from drawbridge import info, launcher
+from drawbridge import info, launcher, running
 from drawbridge.info import bridges, editors, guards
 from drawbridge.info.screen import columns
 from tests import programs
 from tests.e2e.tmux import Tmux
 from tests.ide.processes import bridge, run
 from tests.nvim.rig import Person, headless
+from tests.server.processes import serving
 from tests.test_launcher import started
 
 COMMAND = [sys.executable, "-P", "-m", "drawbridge", "info"]
@@ -354,6 +356,42 @@ async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_a
     assert (ours.exists(), other.exists(), broken.exists()) == (False, True, True)
 
 
+# Agent servers
+
+
+async def test_a_running_server_is_shown_wherever_its_data_is(folder: Path, tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        (found,) = (await report(folder))["servers"]
+        assert found == {
+            "pid": server.ready["pid"],
+            "url": server.url,
+            "pages": [server.url.replace("ws", "http", 1).removesuffix("ws")],
+            "data_dir": str(server.data),
+            "state": "live",
+        }
+        line = section(await screen(folder), "Agent servers")[0]
+        assert "●" in line
+        assert f"pid {server.ready['pid']}" in line
+        assert found["pages"][0] in line
+    assert (await report(folder))["servers"] == []
+
+
+async def test_a_server_that_does_not_answer_is_silent(folder: Path, tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        os.kill(server.ready["pid"], signal.SIGSTOP)
+        try:
+            (found,) = (await report(folder))["servers"]
+        finally:
+            os.kill(server.ready["pid"], signal.SIGCONT)
+        assert found["state"] == "silent"
+
+
+async def test_a_killed_server_is_not_shown(folder: Path, tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server:
+        await server.end(signal.SIGKILL)
+        assert (await report(folder))["servers"] == []
+
+
 # The screen
 
 
@@ -363,7 +401,7 @@ async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
     for title, hint in {
         "Editors": "drawbridge nvim",
         "Guard": "drawbridge setup claude",
-        "Agent servers": "none",
+        "Agent servers": "serve` starts one",
     }.items():
         assert hint in section(shown, title)[0]
     assert "To mend" not in shown
@@ -410,7 +448,7 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
 async def test_what_it_can_not_do_is_said(tmp_path: Path) -> None:
     ended, output, errors = await run("info", tmp_path / "missing")
     assert (ended, output) == (2, "")
-    assert errors == f"drawbridge info: {tmp_path / 'missing'} is no directory. Nothing was looked at.\n"
+    assert errors == f"drawbridge info: {tmp_path / 'missing'} is not a directory. Name one that exists.\n"
     ended, output, errors = await run("info", tmp_path, DRAWBRIDGE_HOOK_DEADLINE="soon")
     assert (ended, output) == (2, "")
     assert "DRAWBRIDGE_HOOK_DEADLINE must be a whole number" in errors
@@ -431,6 +469,7 @@ def test_every_key_of_the_json_is_described() -> None:
         bridges.Bridge,
         guards.Guard,
         guards.Permissions,
+        running.Server,
     ]
     keys = {field.name for kind in types for field in dataclasses.fields(kind)} | {"neovim", "vscode"}
     assert described == keys

@@ -55,6 +55,7 @@ def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
         "context": True,
         "ignore": None,
         "execute_code": False,
+        "json": False,
         "log_level": "warning",
         "log_file": None,
     }
@@ -122,7 +123,7 @@ def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
         REJECT="never",
     )
     for expected in [
-        f"{file}: [ide] prot is no setting",
+        f"{file}: [ide] unknown setting prot",
         f"{file}: [ide] port must be a whole number",
         f"{file}: [ide] single_client must be true or false",
         f"{file}: [ide] agent must be one of claude, gemini, not hal",

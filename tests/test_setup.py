@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -161,3 +162,43 @@ def test_an_unknown_verb_shows_the_verbs() -> None:
     answer = subprocess.run([sys.executable, script, "fly"], capture_output=True, text=True, timeout=20, check=False)
     assert answer.returncode == 2
     assert "serve     run the agent server" in answer.stderr
+
+
+OLD_PYTHONS = [name for name in ("python2.7", "python3.6", "python3.8") if shutil.which(name)]
+
+
+@pytest.mark.parametrize("name", OLD_PYTHONS)
+def test_an_old_python_is_told_what_is_missing(name: str, tmp_path: Path) -> None:
+    """Where one that really runs is on PATH."""
+    python = shutil.which(name) or ""
+    found = subprocess.run(
+        [python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        pytest.skip(f"{name} does not run here")
+    script = bootstrap.ROOT / "tools" / "dev.py"
+    answer = subprocess.run(
+        [found.stdout.strip(), script, "setup"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("drawbridge: needs Python 3.11 or newer, and ")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_the_entry_is_a_program_for_the_oldest_pythons() -> None:
+    """What Python 2.7 and 3.6 would stumble over: annotations, f-strings, and imports of what they do not have."""
+    tree = ast.parse((bootstrap.ROOT / "tools" / "dev.py").read_text(), feature_version=(3, 4))
+    new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Starred)
+    assert [node for node in ast.walk(tree) if isinstance(node, new)] == []
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert all(function.returns is None and not function.args.kwonlyargs for function in functions)
+    assert [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names] == [
+        "os",
+        "subprocess",
+        "sys",
+    ]
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))

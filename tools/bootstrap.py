@@ -23,8 +23,8 @@ PYTHON = VENV / "bin" / "python"
 CACHE = ROOT / ".cache"
 LOCK_FILES = {"runtime": ROOT / "requirements.lock", "dev": ROOT / "requirements-dev.lock"}
 
+
 OLDEST = (3, 11)
-NEWER_NAMES = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
 class SetupError(Exception):
@@ -38,13 +38,6 @@ def ensure(kind: str) -> Path:
             if not _is_current(kind):
                 _set_up(kind)
     return PYTHON
-
-
-def python_new_enough() -> str | None:
-    """An interpreter Drawbridge can run on: this one, else a newer one on PATH, else None."""
-    if sys.version_info >= OLDEST:
-        return sys.executable
-    return next(filter(None, map(shutil.which, NEWER_NAMES)), None)
 
 
 def make_venv(directory: Path) -> None:

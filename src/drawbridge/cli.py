@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 from drawbridge import settings
 from drawbridge.errors import BadSetting, DrawbridgeError
@@ -16,7 +18,17 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0 done, 1 a fault of ours, 2 asked wrongly or no editor, 3 the world failed."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _main(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `drawbridge … | head`: who reads it has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _main(given: list[str]) -> int:
     if given[:1] in (["nvim"], ["neovim"]):  # what follows is Neovim's, whatever it looks like
         chosen = argparse.Namespace(command=given[0], run=_nvim, arguments=given[1:])
     else:
@@ -42,11 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All commands. Each ``_add_…`` says what one takes; ``run`` in what was parsed does it."""
-    everything = argparse.ArgumentParser(
-        prog="drawbridge", description="Coding agents propose changes; you decide, wherever you are."
+    everything: argparse.ArgumentParser = _Parser(
+        prog="drawbridge",
+        description="Coding agents propose changes; you decide, wherever you are.",
+        epilog="`drawbridge help COMMAND` describes a command.",
     )
-    everything.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
-    commands = everything.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    everything.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    everything.set_defaults(run=lambda chosen: _help_of_all(everything))
+    commands = everything.add_subparsers(dest="command", metavar="COMMAND")
     _add_ide(commands)
     _add_nvim(commands)
     _add_info(commands)
@@ -58,7 +73,31 @@ def parser() -> argparse.ArgumentParser:
     _add_hook(commands)
     _add_setup(commands)
     _add_completion(commands)
+    _add_help(commands)
     return everything
+
+
+def _help_of_all(everything: argparse.ArgumentParser) -> int:
+    everything.print_help(sys.stderr)
+    return 2
+
+
+def _add_help(commands: Commands) -> None:
+    text = "describe a command"
+    command = commands.add_parser("help", help=text, description=_sentence(text))
+    command.add_argument("about", nargs="?", metavar="COMMAND", choices=[*commands.choices], help="the command")
+
+    def show(chosen: argparse.Namespace) -> int:
+        parser().parse_args([chosen.about, "--help"] if chosen.about not in (None, "nvim", "neovim") else ["--help"])
+        return 0
+
+    def run(chosen: argparse.Namespace) -> int:
+        if chosen.about in ("nvim", "neovim"):
+            print(NVIM_HELP)
+            return 0
+        return show(chosen)
+
+    command.set_defaults(run=run)
 
 
 def _add_ide(commands: Commands) -> None:
@@ -92,7 +131,7 @@ def _nvim(chosen: argparse.Namespace) -> int:
 
 
 def _add_info(commands: Commands) -> None:
-    text = "show who is there, what they have open, and whether the guard stands"
+    text = "show the editors, agent servers and bridges that run, and whether the guard is active"
     command = commands.add_parser("info", help=text, description=_sentence(text))
     command.add_argument("directory", nargs="?", metavar="DIR", help="look from here instead of the current directory")
     command.add_argument("--json", action="store_true", help="for scripts; docs/cli.md has the keys")
@@ -129,6 +168,10 @@ def _hook(chosen: argparse.Namespace) -> int:
         from drawbridge.guard import restore
 
         return restore.run(chosen.restore, settings.load("hook", settings.HOOK, vars(chosen)))
+    if not chosen.print_command and sys.stdin is not None and sys.stdin.isatty():
+        raise BadSetting(
+            "The hook is started by an agent, with JSON at its input. `drawbridge setup AGENT` installs it."
+        )
     if chosen.print_command:
         from drawbridge.setup.installed import print_command
 
@@ -144,15 +187,17 @@ def _hook(chosen: argparse.Namespace) -> int:
 
 
 def _add_setup(commands: Commands) -> None:
-    text = "make Drawbridge known to an agent or an editor, or take that back"
-    more = " What is to be changed is shown first; on a terminal you are asked, elsewhere (and with --yes) it is done."
+    text = "connect Drawbridge to an agent or editor, or undo it"
+    more = " What would change is shown first, and you are asked; without a terminal nothing is changed unless --yes is given."
     command = commands.add_parser("setup", help=text, description=_sentence(text) + more)
     targets = command.add_subparsers(dest="target", required=True, metavar="TARGET")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--remove", action="store_true", help="take back what was set up, and nothing else")
-    common.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    common.add_argument("--remove", action="store_true", help="undo what was set up, and nothing else")
+    common.add_argument("--dry-run", action="store_true", help="only show every line that would change")
     common.add_argument("--yes", action="store_true", help="do not ask")
-    common.add_argument("--json", action="store_true", help="do not ask, and say in one JSON object what was done")
+    common.add_argument(
+        "--json", action="store_true", help="report in one JSON object, without asking; with --yes it is done"
+    )
     guarding = argparse.ArgumentParser(add_help=False)
     where = "for all you do (default), or in this directory"
     guarding.add_argument("--scope", choices=("user", "project"), default="user", help=where)
@@ -163,11 +208,11 @@ def _add_setup(commands: Commands) -> None:
         if name == "claude":
             help = "have Claude Code ask before it writes: set permissions.defaultMode, and disableAutoMode, which keeps it so"
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
-    what = "have the plugin in a plain Neovim, without a plugin manager"
+    what = "install the plugin in Neovim without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)
     what = "run the agent server as a service of yours, started with your session"
     targets.add_parser("serve", parents=[common], help=what, description=_sentence(what) + more)
-    what = "install the extension in VS Code or one of its kin"
+    what = "install the extension in VS Code or a relative of it"
     target = targets.add_parser("vscode", parents=[common], help=what, description=_sentence(what) + more)
     target.add_argument("--program", metavar="PATH", help="the editor's command (default: code, or the like, on PATH)")
     command.set_defaults(run=_setup)
@@ -180,7 +225,7 @@ def _setup(chosen: argparse.Namespace) -> int:
 
 
 def _add_completion(commands: Commands) -> None:
-    text = "print what makes the Tab key know these commands"
+    text = "print the shell completion script"
     command = commands.add_parser("completion", help=text, description=_sentence(text))
     command.add_argument("shell", choices=("bash", "zsh", "fish"))
     command.set_defaults(run=_completion)
@@ -195,10 +240,26 @@ def _completion(chosen: argparse.Namespace) -> int:
 
 def _add_serve(commands: Commands) -> None:
     text = "run coding agents on this machine, steered from anywhere"
-    command = commands.add_parser("serve", help=text, description=_sentence(text))
+    command = commands.add_parser(
+        "serve",
+        usage="drawbridge serve [OPTION ...]",
+        help=text,
+        description=_sentence(text),
+        epilog=SERVE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     command.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the settings file to read")
-    settings.add_flags(command, settings.SERVE)
+    settings.add_flags(command, settings.SERVE, settings.SERVE_GROUPS)
     command.set_defaults(run=_serve)
+
+
+SERVE_EXAMPLES = """\
+examples:
+  drawbridge serve                                      on this machine only
+  drawbridge serve --host 0.0.0.0 --allow ~/src         for the network, projects in ~/src only
+  drawbridge serve --acp-agent "goose=goose acp"        with another agent
+
+Then `drawbridge pair` lets in a browser or a phone, and `drawbridge attach` works in a terminal."""
 
 
 def _serve(chosen: argparse.Namespace) -> int:
@@ -208,7 +269,7 @@ def _serve(chosen: argparse.Namespace) -> int:
 
 
 def _add_token(commands: Commands) -> None:
-    text = "give devices a token each, and take it back"
+    text = "create and revoke device tokens"
     command = commands.add_parser("token", help=text, description=_sentence(text))
     targets = command.add_subparsers(dest="target", required=True, metavar="COMMAND")
     what = "make a token for a device, and show it this once"
@@ -218,7 +279,7 @@ def _add_token(commands: Commands) -> None:
     what = "show which devices have a token"
     target = targets.add_parser("list", parents=[_data_flags()], help=what, description=_sentence(what))
     target.add_argument("--json", action="store_true", help="for scripts: an array, one object a device")
-    what = "take a device's token back; where it is connected it is cut off"
+    what = "revoke a device's token; where it is connected it is disconnected"
     target = targets.add_parser("revoke", parents=[_data_flags()], help=what, description=_sentence(what))
     target.add_argument("name", metavar="NAME", help="the device's name, or its id as in the list")
     command.set_defaults(run=_token)
@@ -231,7 +292,7 @@ def _token(chosen: argparse.Namespace) -> int:
 
 
 def _add_pair(commands: Commands) -> None:
-    text = "show a code, and a picture for a phone's camera, that lets one device in"
+    text = "show a code, also as a QR code, that lets one device in"
     command = commands.add_parser("pair", parents=[_data_flags()], help=text, description=_sentence(text))
     what = "what the device is called, in histories too (default: as it calls itself)"
     command.add_argument("--name", metavar="NAME", help=what)
@@ -258,7 +319,7 @@ def _add_rights(command: argparse.ArgumentParser, scope: str) -> None:
     command.add_argument("--scope", choices=("view", "approve", "run", "admin"), default=scope, help=what)
     what = "it knows only of projects in this directory; repeatable"
     command.add_argument("--project", action="append", metavar="DIR", default=[], help=what)
-    what = "it is good for so long, as 12h, 30d or 8w (default: until it is revoked)"
+    what = "how long it is valid, e.g. 12h, 30d or 8w (default: until it is revoked)"
     command.add_argument("--expires", metavar="TIME", help=what)
 
 
@@ -295,8 +356,35 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+NVIM_HELP = """\
+usage: drawbridge nvim [ARGUMENT ...]
+
+Start Neovim where the guard finds it, with the plugin. All arguments are Neovim's own, --help too."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Each command reports its own mistakes, with its own usage and the nearest name that it knows."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._meant(rest[0], self._option_string_actions)}")
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            name = (action.metavar if isinstance(action.metavar, str) else action.dest).lower()
+            hint = self._meant(str(value), choices) or f" (one of {', '.join(choices)})"
+            raise argparse.ArgumentError(None, f"unknown {name}: {value}{hint}")
+
+    def _meant(self, word: str, known: Iterable[str]) -> str:
+        near = difflib.get_close_matches(word.partition("=")[0], known, 1)
+        return f". Did you mean {near[0]}?" if near else ""
+
+
 class _Version(argparse.Action):
-    """Reading the installed version costs 20 ms; only who asks for it pays."""
+    """Reading the installed version costs 20 ms; only `--version` pays for it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

@@ -18,11 +18,15 @@ from typing import Any, Final
 from drawbridge.errors import BadSetting
 from drawbridge.settings_serve import CLIENT_MODES as CLIENT_MODES
 from drawbridge.settings_serve import SERVE as SERVE
+from drawbridge.settings_serve import SERVE_GROUPS as SERVE_GROUPS
 from drawbridge.settings_serve import SPEC_VARIABLES as SPEC_VARIABLES
 from drawbridge.settings_table import LEVELS as LEVELS
 from drawbridge.settings_table import Setting as Setting
 
 AGENTS: Final = ("claude", "gemini")
+
+STARTING: Final = ("ide", "serve")
+"""Commands that start something which stays."""
 
 IDE: Final = (
     Setting("nvim", "text", None, "the Neovim to serve: its socket, host:port, or stdio", metavar="ADDRESS"),
@@ -33,7 +37,13 @@ IDE: Final = (
         "port", "number", None, "the port to listen on; the next one if it is taken", metavar="N", range=(1, 65_535)
     ),
     Setting("agent", "list", AGENTS, "an agent to serve (default: all)", AGENTS),
-    Setting("host", "list", (), "one more name this machine is asked by, as host.docker.internal", metavar="NAME"),
+    Setting(
+        "host",
+        "list",
+        (),
+        "another name by which agents reach this machine, such as host.docker.internal",
+        metavar="NAME",
+    ),
     Setting("single_client", "switch", False, "one agent at a time: a new connection ends the one before"),
     Setting("mention", "choice", "recent", "who gets what you send: the agent active last, or all", ("recent", "all")),
     Setting(
@@ -46,6 +56,7 @@ IDE: Final = (
     Setting("context", "switch", True, "tell agents nothing of their own accord", flag="--no-context"),
     Setting("ignore", "list", None, "a file pattern kept from agents, instead of the built-in ones", metavar="PATTERN"),
     Setting("execute_code", "switch", False, "offer executeCode; you are asked each time"),
+    Setting("json", "switch", False, "print the ready line on a terminal too, as JSON"),
     Setting("log_level", "choice", "warning", "how much is logged", LEVELS),
     Setting("log_file", "text", None, "log here instead of stderr", metavar="FILE"),
 )
@@ -66,7 +77,7 @@ HOOK: Final = (
         "policy_for",
         "list",
         (),
-        "another policy for one tool, as Write=any or NotebookEdit=visible",
+        "another policy for one tool, such as Write=any or NotebookEdit=visible",
         metavar="TOOL={current,visible,any}",
         pattern=r"\w+=(current|visible|any)",
     ),
@@ -112,11 +123,20 @@ ATTACH: Final = (
 """What ``drawbridge attach`` can be told."""
 
 
-def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
-    """The flags of a table; one that is not given stays out of the parsed namespace.
+def add_flags(
+    parser: argparse.ArgumentParser, table: tuple[Setting, ...], groups: Mapping[str, tuple[str, ...]] | None = None
+) -> None:
+    """The flags of a table; one that is not given stays out of the parsed namespace. ``groups``: headings of the help →
+    names of their settings.
 
     Values stay text: ``load`` checks them with those of the file and the environment, to say all problems at once.
     """
+    places = {
+        name: place
+        for title, names in (groups or {}).items()
+        for place in (parser.add_argument_group(title),)
+        for name in names
+    }
     for setting in table:
         flag = setting.flag or f"--{setting.name.replace('_', '-')}"
         options: dict[str, Any] = {"dest": setting.name, "default": argparse.SUPPRESS, "help": _help(setting)}
@@ -128,7 +148,7 @@ def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> No
             options["metavar"] = f"{{{','.join(setting.choices)}}}"
         elif setting.metavar:
             options["metavar"] = setting.metavar
-        parser.add_argument(flag, **options)
+        places.get(setting.name, parser).add_argument(flag, **options)
 
 
 def defaults(table: tuple[Setting, ...]) -> dict[str, Any]:
@@ -155,7 +175,7 @@ def load(
     path = config_file(environ)
     for name, value in _read_file(path, command, environ, problems).items():
         if name not in known:
-            problems.append(f"{path}: [{command}] {name} is no setting")
+            problems.append(f"{path}: [{command}] unknown setting {name}")
         else:
             values[name] = _checked(known[name], value, f"{path}: [{command}] {name}", problems)
     for setting in table:
@@ -170,7 +190,8 @@ def load(
             values[setting.name] = _checked(setting, value, name, problems)
     problems += more_problems(values) if more_problems is not None else []
     if problems:
-        raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
+        nothing = "Nothing was started. " if command in STARTING else ""
+        raise BadSetting(f"{nothing}{'; '.join(problems)}.")
     return values
 
 
@@ -224,7 +245,7 @@ def _parse(setting: Setting, text: str) -> Any:
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
     expected = {
         "number": "a whole number",
-        "amount": "an amount, as 5 or 0.50",
+        "amount": "an amount, such as 5 or 0.50",
         "switch": "true or false",
         "list": "a list of texts, none empty",
     }.get(setting.kind, "a text that is not empty")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from typing import Final, TextIO
 
 COLOURS: Final = {
@@ -86,19 +87,32 @@ class Terminal:
 
     def plain(self, text: str, style: str = "context") -> str:
         """Text from outside, in one line, with what is strange in it written out as in a string of Python."""
-        pieces = []
+        found = []
         at = 0
-        for found in _STRANGE.finditer(text):
-            pieces.append(self.paint(text[at : found.start()], style))
-            pieces.append(self.paint(_escaped(found[0]), "strange"))
-            at = found.end()
-        pieces.append(self.paint(text[at:], style))
-        return "".join(pieces)
+        for place in strange_places(text):
+            found.append(self.paint(text[at:place], style))
+            found.append(self.paint(_escaped(text[place]), "strange"))
+            at = place + 1
+        found.append(self.paint(text[at:], style))
+        return "".join(found)
 
 
 def harmless(text: str) -> str:
     """Text from outside as ``Terminal.plain`` has it, without colour: what may still be cut or measured."""
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
+
+
+def harmless_pieces(text: str) -> list[str]:
+    """For each character of ``text``, how ``harmless(text)`` shows it."""
+    pieces = list(text)
+    for place in strange_places(text):
+        pieces[place] = _escaped(text[place])
+    return pieces
+
+
+def strange_places(text: str) -> Iterator[int]:
+    """Where the characters are that ``harmless`` writes out, from left to right. Each match is one character."""
+    return (found.start() for found in _STRANGE.finditer(text))
 
 
 def _escaped(character: str) -> str:

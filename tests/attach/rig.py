@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
 from textual.pilot import Pilot
 
+from drawbridge.attach import approval_view
 from drawbridge.attach.app import AttachApp
-from drawbridge.attach.approval_view import ApprovalView
+from drawbridge.attach.approval_view import Answer, ApprovalView
+from drawbridge.attach.approval_words import Standing
 from drawbridge.attach.client import Client
-from drawbridge.attach.colours import DARK, Palette
+from drawbridge.attach.colours import DARK, Palette, theme
 from drawbridge.attach.command import begin
+from drawbridge.attach.drawing import Painter
 from drawbridge.attach.fields import PromptBox
 from drawbridge.attach.history import History
 from drawbridge.attach.place import Finder
@@ -117,13 +121,55 @@ async def attached(
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
-    chosen = await begin(client, None if project is None else str(project), str(project))
-    app = AttachApp(client, palette, chosen)
+    first = await begin(client, None if project is None else str(project), str(project))
+    app = AttachApp(client, palette, first)
     async with app.run_test(size=size, notifications=True) as pilot:
         person = Person(app, pilot)
         await person.sees("Connected")
-        if project is not None:
+        if first.project is not None:
             await person.comes(
                 lambda: (shown := client.conversation) and shown.joined and person.in_project, "the project"
             )
         yield person
+
+
+class Alone(App[None]):
+    """One approval and nothing else. ``given``: the answers that the person gave."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("a", "accept", "as the conversation has it")]
+    CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
+
+    def __init__(self, request: dict[str, Any], agent: str = "Claude", **standing: Any) -> None:
+        super().__init__()
+        self.register_theme(theme(DARK))
+        self.theme = theme(DARK).name
+        self.given: list[Answer] = []
+        self.whole_wanted = 0
+        self.view = ApprovalView({"approval_id": "a", **request}, agent, Painter(DARK), Standing(**standing))
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    def on_approval_view_given(self, event: ApprovalView.Given) -> None:
+        self.given.append(event.answer)
+
+    def on_approval_view_whole_wanted(self) -> None:
+        self.whole_wanted += 1
+
+    def action_accept(self) -> None:
+        self.view.accept()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in shown(self))
+
+
+@contextlib.asynccontextmanager
+async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[Pilot[None]]:
+    """``app`` on a screen of that size, of which the approval may use all; it has the focus."""
+    async with app.run_test(size=(width, height)) as pilot:
+        app.view.fit(height)
+        app.view.look()
+        await pilot.pause()
+        await pilot.pause()
+        yield pilot

@@ -68,7 +68,7 @@ async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: 
     await connects(Finder(), id)
     await connects(Finder(), directory)
     await connects(Finder(), ".", directory)
-    with pytest.raises(BadSetting, match=f"no project nowhere: there are {directory}"):
+    with pytest.raises(BadSetting, match=f"no project nowhere. Its projects are {directory}"):
         await connects(Finder(), "nowhere")
 
 
@@ -192,9 +192,7 @@ async def test_no_other_command_waits_for_textual() -> None:
 async def test_without_a_terminal_nothing_is_drawn() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
-    assert (
-        errors == "drawbridge attach: This is for a person at a terminal, and there is none here. Nothing was done.\n"
-    )
+    assert errors == "drawbridge attach: attach needs a terminal, at its input and its output.\n"
 
 
 async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -> None:

@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from textual.app import App, ComposeResult
 
-from drawbridge.attach import wording
-from drawbridge.attach.approval_view import ApprovalView
-from drawbridge.attach.approval_words import Standing
-from drawbridge.attach.colours import DARK, LIGHT, theme
+from drawbridge.attach.colours import DARK, LIGHT
 from drawbridge.attach.conversation import Item, Kind, Result
 from drawbridge.attach.drawing import Painter
 from drawbridge.attach.fields import pasted
@@ -22,7 +18,7 @@ from drawbridge.terminal import harmless
 from tests.server.processes import Server
 
 from .conftest import make_directory, make_project
-from .rig import attached, shown
+from .rig import Alone, attached, shown
 
 EVIL = "[red]x[/red][/] [@click=app.quit]y[/] $ink \x1b[2J\x1b]52;c;AAAA\x07 \x9b31m \u202egnp.\u202c \0\b\r &#27; &#x202e;"
 """Markup of Rich and of Textual, sequences that terminals obey, controls, references that become such in Markdown."""
@@ -64,21 +60,6 @@ def test_markup_is_shown_as_it_is() -> None:
     assert strips[0].text.rstrip() == "[red]a[/red] [/] $ink"
 
 
-class Alone(App[None]):
-    """A question and nothing else."""
-
-    CSS_PATH = Path(wording.__file__).parent / "attach.tcss"
-
-    def __init__(self, request: dict[str, Any]) -> None:
-        super().__init__()
-        self.register_theme(theme(DARK))
-        self.theme = theme(DARK).name
-        self.view = ApprovalView(request, EVIL, Painter(DARK), Standing())
-
-    def compose(self) -> ComposeResult:
-        yield self.view
-
-
 def questions() -> Iterator[dict[str, Any]]:
     suggestions = [{"type": "setMode", "mode": EVIL}, {"type": "addRules", "rules": [{"toolName": EVIL}]}]
     same: dict[str, Any] = {"approval_id": "a", "suggestions": suggestions}
@@ -94,7 +75,7 @@ def questions() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("request_", list(questions()), ids=lambda one: one["tool_name"][:5])
 async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]) -> None:
-    app = Alone(request_)
+    app = Alone(request_, EVIL)
     async with app.run_test(size=(120, 40)) as pilot:
         app.view.fit(40)
         await pilot.pause()

@@ -36,7 +36,17 @@ class GuardedDesk(Desk):
 
     def set_up(self, agent: str = "claude", *flags: str | Path) -> None:
         """``drawbridge setup``, as a script calls it. Editors have more time than usual: the machine may be busy."""
-        words = ["setup", agent, "--json", "--socket-dir", str(self.sockets), "--deadline", "3000", *map(str, flags)]
+        words = [
+            "setup",
+            agent,
+            "--json",
+            "--yes",
+            "--socket-dir",
+            str(self.sockets),
+            "--deadline",
+            "3000",
+            *map(str, flags),
+        ]
         self.guards[agent] = json.loads(self.drawbridge(*words))["command"]
 
     def drawbridge(self, *words: str) -> str:

@@ -26,7 +26,6 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 
 BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
-    "nothing": (b"", "not JSON: no JSON"),
     "no JSON": (b"hello", "not JSON: no JSON"),
     "half of it": (b'{"hook_event_name": "PreToolUse"', "not JSON"),
     "two": (b"{} {}", "not JSON: more than one JSON text"),
@@ -208,7 +207,7 @@ def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[
     return words
 
 
-@pytest.mark.parametrize("name", ["nothing", "no JSON", "a list", "too much", "nested", "no UTF-8", "another tool"])
+@pytest.mark.parametrize("name", ["no JSON", "a list", "too much", "nested", "no UTF-8", "another tool"])
 def test_a_process_takes_it_as_well(guard: Guard, words: Callable[..., list[str]], name: str) -> None:
     data, problem = BAD[name]
     assert processes.run(words(), data).answer == {}
@@ -218,7 +217,15 @@ def test_a_process_takes_it_as_well(guard: Guard, words: Callable[..., list[str]
 
 def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]) -> None:
     assert processes.run(["/bin/sh", "-c", 'exec "$@" <&-', "-", *words()], b"").answer == {}
-    assert "not JSON" in guard.log[0]
+    assert "started without input: nothing was checked" in guard.log[0]
+
+
+def test_no_input_is_no_failure_of_the_guard(guard: Guard) -> None:
+    """A person or a script has started the hook; with ``fail = "closed"`` it counts as one nevertheless."""
+    assert guard.say(b"") == {}
+    assert "failed" not in "".join(guard.log)
+    decision(guard.say(b"", fail="closed"), "deny")
+    assert guard.log[1].startswith("claude: failed (closed): ")
 
 
 def test_a_closed_stdout_is_nobodys_fault(guard: Guard, words: Callable[..., list[str]]) -> None:
@@ -298,7 +305,7 @@ def test_wrong_flags_never_stop_an_agent(guard: Guard, flags: list[str], problem
 def test_neither_does_a_bad_line_of_the_settings_file(guard: Guard, home: Path) -> None:
     file = home / ".config" / "drawbridge" / "config.toml"
     file.parent.mkdir(parents=True)
-    for text, problem in {"[hook]\nfial = 1\n": "[hook] fial is no setting", "[hook\n": "config.toml"}.items():
+    for text, problem in {"[hook]\nfial = 1\n": "[hook] unknown setting fial", "[hook\n": "config.toml"}.items():
         file.write_text(text)
         assert processes.run(processes.command(), edit()).answer == {}
         assert problem in guard.log[-1]

@@ -304,4 +304,4 @@ class TestTheRealOne:
 
     def test_what_it_refuses_is_said(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
-        editor.says("drawbridge: no bridge: /nowhere is no directory")
+        editor.says("drawbridge: no bridge: /nowhere is not a directory")

@@ -43,14 +43,16 @@ Setup = Callable[..., Said]
 
 @pytest.fixture
 def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path) -> Setup:
-    """``setup("claude", "--remove")``: what the command said, and its exit code. It runs in a project."""
+    """``setup("claude", "--remove")``: what the command said, and its exit code, with ``--yes`` unless ``yes`` is False. It
+    runs in a project."""
     (home / "project").mkdir()
     monkeypatch.chdir(home / "project")
     notes.claude_version.cache_clear()
 
-    def run(*words: str | Path) -> Said:
+    def run(*words: str | Path, yes: bool = True) -> Said:
         capsys.readouterr()
-        code = main(["setup", *map(str, words)])
+        consent = ["--yes"] if yes and "--yes" not in words else []
+        code = main(["setup", *map(str, words), *consent])
         said = capsys.readouterr()
         return Said(code, said.out, said.err)
 

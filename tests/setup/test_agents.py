@@ -67,12 +67,12 @@ def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
     path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
     said = setup(agent, "--scope", scope)
     assert said.code == 0
-    assert f"+++ {path}" in said.output
+    assert f"  Create {path}: {len(AGENTS[agent].events)} hooks that call the guard" in said.output
     assert set(handlers(agent, scope)) == set(AGENTS[agent].events)
     assert path.stat().st_mode & 0o777 == 0o600
     said = setup(agent, "--scope", scope, "--remove")
     assert said.code == 0
-    assert f"--- {path}" in said.output
+    assert f"  Delete {path}: it contains nothing but the guard's hooks" in said.output
     left = everything_below(home)
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 
@@ -102,21 +102,22 @@ def test_a_second_time_there_is_nothing_to_change_and_nothing_is_written(agent: 
     times = {name: path.lstat().st_mtime_ns for name, path in before.items()}
     said = setup(agent)
     assert said.code == 0
-    assert said.output == f"Nothing to change: {AGENTS[agent].title} calls the guard, as {settings_file(agent)} says.\n"
+    assert said.output == f"Already set up: {settings_file(agent)} has {AGENTS[agent].title} call the guard.\n"
     assert {name: (Path.home() / name).lstat().st_mtime_ns for name in everything_below(Path.home())} == times
     setup(agent, "--remove")
     assert setup(agent, "--remove").output.startswith("Nothing to remove: ")
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_a_dry_run_shows_the_same_and_does_nothing(agent: str, setup: Setup) -> None:
+def test_a_dry_run_shows_every_line_and_does_nothing(agent: str, setup: Setup) -> None:
     settings_file(agent).write_text(PERSONS["tabs"])
     before = everything_below(Path.home())
     shown = setup(agent, "--dry-run")
     assert everything_below(Path.home()) == before
     assert shown.code == 0
     assert shown.output.endswith("Nothing was changed.\n")
-    assert setup(agent).output.startswith(shown.output.removesuffix("Nothing was changed.\n"))
+    diff = "".join(step["diff"] + "\n" for step in setup(agent, "--json").facts["files"])
+    assert shown.output == diff.replace("\t", "    ") + "Nothing was changed.\n"
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)

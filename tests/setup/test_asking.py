@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -99,7 +100,10 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     path = put(home / ".gemini" / "settings.json", {"a": 1})
     before = everything_below(home)
     setup = terminal("gemini")
-    setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/N\] $")
+    setup.wait_for(r"Change .*settings.json:\s+\d+\s+hooks(.|\n)*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
+    assert "@@" not in setup.screen, "the lines themselves come only when they are asked for"
+    setup.type("d\r")
+    setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
     assert everything_below(home) == before, "nothing is done before the answer"
     setup.type("n\r")
     setup.wait_for("Nothing was changed")
@@ -108,7 +112,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
     setup.type("y\r")
-    setup.wait_for("Gemini CLI calls the guard")
+    setup.wait_for("Gemini CLI now calls the guard")
     assert setup.end() == 0
     assert "BeforeTool" in path.read_text()
 
@@ -121,6 +125,8 @@ def test_what_a_settings_file_brings_along_does_nothing_to_the_terminal(
     path.write_text('{\n\t// \x1b[2J\u202e\n\t"a": 1\n}')
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
+    setup.type("d\r")
+    setup.wait_for(r"// (.|\n)*Do this\?")
     assert r"     // \x1b[2J\u202e" in re.sub(r"\x1b\[[0-9;]*m", "", setup.screen)
     assert "\x1b[2J" not in setup.screen
 
@@ -132,7 +138,7 @@ def test_no_answer_is_a_no_and_yes_is_not_asked_for(terminal: Callable[..., Term
     assert setup.end() == 0
     assert not (home / ".gemini").exists()
     setup = terminal("gemini", "--yes")
-    setup.wait_for("Gemini CLI calls the guard")
+    setup.wait_for("Gemini CLI now calls the guard")
     assert setup.end() == 0
     assert "Do this?" not in setup.screen
 
@@ -145,25 +151,45 @@ def test_it_can_be_broken_off_at_the_question(terminal: Callable[..., Terminal],
     assert not (home / ".codex").exists()
 
 
-def test_the_mode_of_claude_is_a_question_of_its_own(terminal: Callable[..., Terminal], user: Path) -> None:
+def test_the_mode_of_claude_is_asked_about_once(terminal: Callable[..., Terminal], user: Path) -> None:
     setup = terminal("claude")
-    setup.wait_for(r"asks nothing before it writes(.|\n)*Set it\? \[y/N\] $")
-    setup.type("n\r")
-    setup.wait_for(r"Do this\?")
-    assert "defaultMode" not in setup.screen
+    setup.wait_for(r"writes\s+without\s+asking(.|\n)*Do this\? \[y/a/d/N\]")
     setup.type("y\r")
     assert setup.end() == 0
+    assert "writes without asking" not in setup.screen, "it is not told a second time"
     assert "defaultMode" not in user.read_text()
     setup = terminal("claude")
-    setup.wait_for(r"Set it\?")
-    setup.type("y\r")
-    setup.wait_for(r'"defaultMode": "default"(.|\n)*Do this\?')
-    setup.type("y\r")
+    setup.wait_for(r"Already set up(.|\n)*setup claude --ask-mode` makes it ask")
+    assert setup.end() == 0
+    setup = terminal("claude", "--remove", "--yes")
+    assert setup.end() == 0
+    setup = terminal("claude")
+    setup.wait_for(r"Do this\?")
+    setup.type("a\r")
     assert setup.end() == 0
     assert json.loads(user.read_text())["permissions"] == LASTING
     setup = terminal("claude")
-    setup.wait_for("Nothing to change")
+    setup.wait_for("Already set up")
     assert setup.end() == 0
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("target", ["claude", "codex"])
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["plain", "json"])
+@pytest.mark.parametrize("piped", ["n\n", "y\n"], ids=["n", "y"])
+def test_without_a_terminal_nothing_is_changed(
+    target: str, flags: tuple[str, ...], piped: str, setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    before = everything_below(home)
+    said = setup(target, *flags, yes=False)
+    assert everything_below(home) == before
+    assert said.code == 2
+    assert said.errors.startswith("Nothing was changed: there is no terminal to ask at. Run this again with --yes.\n")
+    if flags:
+        assert (said.facts["changed"], said.facts["applied"]) == (True, False)
+    else:
+        assert "  Create " in said.output
 
 
 @pytest.mark.usefixtures("guard")
@@ -185,7 +211,7 @@ def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: 
     said = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
     assert said.errors == ""
-    assert setup("claude").output.startswith("Nothing to change"), "a later run leaves it"
+    assert setup("claude").output.startswith("Already set up"), "a later run leaves it"
     assert setup("claude", "--no-ask-mode").code == 0
     assert json.loads(user.read_text()).get("permissions") == json.loads(text).get("permissions")
     setup("claude", "--ask-mode")

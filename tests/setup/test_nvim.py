@@ -206,7 +206,7 @@ def test_a_throw_away_environment_without_a_bridge_is_said(
     newest: Path, wheel: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup_nvim, "is_passing", lambda path: True)
-    assert "No `drawbridge` that stays is on PATH" in setup("nvim").errors
+    assert "`drawbridge` is not installed permanently" in setup("nvim").errors
 
 
 def test_without_a_neovim_nothing_is_done(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def site(wheel: Path, tmp_path: Path) -> Path:
 
 
 def setup(site: Path, *words: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "drawbridge", "setup", *words, "--json"]
+    command = [sys.executable, "-P", "-m", "drawbridge", "setup", *words, "--json", "--yes"]
     environment = {**os.environ, "PYTHONPATH": str(site)}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, env=environment)
     facts: dict[str, Any] = json.loads(ended.stdout)

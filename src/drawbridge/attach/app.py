@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from textual.app import App
 
@@ -24,20 +24,27 @@ WARNING_SECONDS: Final = 60.0
 """For what the owner should see to; a click closes it before."""
 
 
+class First(NamedTuple):
+    """What a person wants to see first: a project, by its id, or a directory that may become one; else the list."""
+
+    project: str | None = None
+    directory: str | None = None
+
+
 class AttachApp(App[None]):
-    """``client`` has its first connection; ``project``: the id of the one to begin with."""
+    """``client`` has its first connection; ``first``: what to begin with."""
 
     CSS_PATH = "attach.tcss"
     TITLE = "Drawbridge"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, client: Client, palette: Palette, project: str | None = None) -> None:
+    def __init__(self, client: Client, palette: Palette, first: First | None = None) -> None:
         super().__init__()
         self.client = client
         self.painter = Painter(palette)
         self.register_theme(theme(palette))
         self.theme = theme(palette).name
-        self._first = project
+        self._first = first or First()
         self._projects = ProjectScreen(client)
         self._stale = False
         client.on_change = self._changed
@@ -48,8 +55,8 @@ class AttachApp(App[None]):
 
     async def on_mount(self) -> None:
         self.push_screen(self._projects)
-        if self._first is not None:
-            self._enter(self._first)
+        if self._first.project is not None:
+            self._enter(self._first.project)
         self.run_worker(self.client.connection.run())
 
     def _later(self, act: Callable[[], object]) -> None:
@@ -75,6 +82,7 @@ class AttachApp(App[None]):
         async def begin() -> None:
             try:
                 await self.client.begin()
+                self._offer()
             except RequestError as error:
                 if error.code == "PROJECT_NOT_FOUND":
                     await self._gone()
@@ -82,6 +90,21 @@ class AttachApp(App[None]):
                     self.notify(block(str(error)), severity="error", markup=False)
 
         self.run_worker(begin())
+
+    def _offer(self) -> None:
+        """Once: the directory that the person has named is no project yet."""
+        path, self._first = self._first.directory, First()
+        if path is None:
+            return
+        if self.client.may("project_create"):
+            self._projects.action_new_project(path, "The server has no project in this directory yet.")
+        else:
+            words = f"The server has no project in {path}, and this device may not add one."
+            self.notify(block(words), severity="warning", markup=False)
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C, outside of text fields."""
+        self.notify("q or Ctrl-Q leaves; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation

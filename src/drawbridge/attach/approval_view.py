@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.strip import Strip
 from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.attach import answers, wording
-from drawbridge.attach.approval_words import WAYS, Standing, notice, title, ways
+from drawbridge.attach.approval_words import WAYS, Standing, notice, title, ways, why_not_accepted
+from drawbridge.attach.call_parts import parts
 from drawbridge.attach.code import DiffLines
-from drawbridge.attach.diff_view import LinesView
+from drawbridge.attach.diff_view import Headed, Lines, LinesView
 from drawbridge.attach.difference import Difference, difference
 from drawbridge.attach.drawing import Painter
 from drawbridge.attach.fields import PlainTextArea
@@ -43,6 +44,12 @@ class Answer(NamedTuple):
 
 class ApprovalView(Vertical, can_focus=True):
     """One question. ``Given`` is what the person decides; ``settle`` says that somebody else was quicker."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "more", show=False),
+        Binding("j,down", "scroll(1)", show=False),
+        Binding("k,up", "scroll(-1)", show=False),
+    ]
 
     class Given(Message):
         def __init__(self, view: ApprovalView, answer: Answer) -> None:
@@ -83,10 +90,11 @@ class ApprovalView(Vertical, can_focus=True):
         yield Static(classes="title")
         asked = answers.questions(self.request)
         if asked:
-            yield QuestionForm(asked)
+            yield QuestionForm(asked, self.request["input"])
         else:
             yield LinesView(self._lines)
             yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
+        yield Button("", name="more", classes="more", compact=True)
         yield Static(classes="notice")
         yield Input(placeholder="What should it do instead? (may be left empty)", compact=True, classes="why")
         yield Horizontal(*(Button("", name=name, classes=name, compact=True) for name in WAYS), classes="ways")
@@ -143,8 +151,8 @@ class ApprovalView(Vertical, can_focus=True):
 
     def look(self) -> None:
         """The person comes here."""
-        first = next(iter(self.query("RadioSet, Checkbox, .own")), self)
-        first.focus()
+        first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
+        (first if first.display else self).focus()
 
     def fit(self, height: int) -> None:
         """It may have so many lines in all."""
@@ -186,13 +194,49 @@ class ApprovalView(Vertical, can_focus=True):
     def accept(self) -> None:
         if answers.questions(self.request):
             self._answer_questions()
-        elif self._standing.mode != "reject":
+        elif self._standing.mode != "reject" and self._is_seen():
             changed = None if self._text is None else answers.edited_input(self.request, self._text)
             self._give(Answer(allow=True, input=changed))
 
     def always(self) -> None:
-        if "always" in ways(self.request, self._standing):
+        if "always" in ways(self.request, self._standing) and self._is_seen():
             self._give(Answer(allow=True, remember=True))
+
+    def _is_seen(self) -> bool:
+        """Nothing is accepted that the person has not had on the screen."""
+        self.query_one(LinesView).look()
+        self._note_seen()
+        if not why_not_accepted(self.request, self._standing):
+            return True
+        self._stand(hasty=True)
+        return False
+
+    def page(self, by: int) -> bool:
+        """A page of what is asked; whether there is any."""
+        view = next(iter(self.query(LinesView)), None)
+        if view is None or not view.display or view.max_scroll_y == 0:
+            return False
+        (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
+        return True
+
+    def action_more(self) -> None:
+        if self.request.get("truncated"):
+            self.post_message(self.WholeWanted(self))
+        else:
+            self.page(1)
+
+    def action_scroll(self, by: int) -> None:
+        for view in self.query(LinesView):
+            view.scroll_relative(y=by, animate=False)
+
+    def on_lines_view_seen(self, event: LinesView.Seen) -> None:
+        event.stop()
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        unseen = self.query_one(LinesView).unseen
+        if unseen != self._standing.unseen:
+            self._stand(unseen=unseen)
 
     def edit(self) -> None:
         if self.is_busy or self.is_settled or answers.questions(self.request):
@@ -226,7 +270,7 @@ class ApprovalView(Vertical, can_focus=True):
         elif self.is_begun:
             self._stand(mode="read")
             self._redraw()
-            self.focus()
+            self.look()
         else:
             return False
         return True
@@ -276,7 +320,7 @@ class ApprovalView(Vertical, can_focus=True):
             "reject": self.reject,
             "undo": self.undo,
             "back": self.back,
-            "whole": lambda: self.post_message(self.WholeWanted(self)),
+            "more": self.action_more,
         }
         acts[event.button.name]()
 
@@ -303,7 +347,8 @@ class ApprovalView(Vertical, can_focus=True):
         shown = ways(self.request, standing)
         for button in self.query(Button):
             button.display = button.name in shown
-            button.disabled = standing.busy
+            unread = button.name in ("accept", "always") and why_not_accepted(self.request, standing)
+            button.disabled = standing.busy or bool(unread)
             button.label = shown.get(button.name or "", Content())
             button.refresh(layout=True)
         why = self.query_one(".why", Input)
@@ -336,18 +381,14 @@ class ApprovalView(Vertical, can_focus=True):
         proposed: str = self.request["proposal"]["new_text"]
         return proposed if self._text is None else answers.edited_text(self.request, self._text)
 
-    def _lines(self, width: int) -> Sequence[Strip] | DiffLines:
-        painter, found = self._painter, self._found
-        if found is None:
-            return self._asked(width)
+    def _lines(self, width: int) -> Lines:
+        painter, found, request = self._painter, self._found, self.request
+        proposal = request.get("proposal")
+        above = parts(request["tool_name"], request["input"], proposal, request.get("link_targets"))
+        head = painter.call(above, width)
+        if found is None or proposal is None:
+            return head
         if not found.lines:
-            return painter.plain("No line is different.", width, painter.palette.soft)
-        proposal = self.request["proposal"]
+            return [*head, *painter.plain("No line is different.", width, painter.palette.soft)]
         texts = str(proposal["path"]), proposal["old_text"], self._new_text()
-        return DiffLines(found, texts, painter.palette, width)
-
-    def _asked(self, width: int) -> Sequence[Strip]:
-        given, tool = self.request["input"], self.request["tool_name"]
-        described = given.get("description") if isinstance(given, dict) and tool == "Bash" else None
-        words = self._painter.plain(described, width, self._painter.palette.soft) if isinstance(described, str) else []
-        return [*words, *self._painter.asked(tool, given, width)]
+        return Headed(head, DiffLines(found, texts, painter.palette, width))

@@ -8,16 +8,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from textual.content import Content
 
 from drawbridge.attach import answers, wording
+from drawbridge.attach.call_parts import PLAN, acp_paths
 from drawbridge.attach.difference import Difference
 
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
-WAYS = ("accept", "edit", "reject", "undo", "whole", "back")
-"""The buttons there can be, in their order; and ``always``, on a line of its own."""
+WAYS = ("accept", "edit", "reject", "undo", "back")
+"""The buttons there can be, in their order; ``more`` and ``always`` have lines of their own."""
 
 
 class Standing(NamedTuple):
-    """How a question stands with the person. ``edited``: there is a text of their own. ``settled``: by somebody else."""
+    """How an approval stands with the person. ``edited``: there is a text of their own. ``settled``: by somebody else.
+    ``unseen``: lines that have not been on the screen yet; ``hasty``: the person has tried to accept them nevertheless.
+    """
 
     mode: Mode = "read"
     busy: bool = False
@@ -25,17 +28,26 @@ class Standing(NamedTuple):
     settled: Mapping[str, Any] | None = None
     may_answer: bool = True
     may_remember: bool = True
+    unseen: int = 0
+    hasty: bool = False
 
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
     """``waiting``: how many questions there are."""
     tool = str(request["tool_name"])
     words = wording.TITLES.get(tool, f"wants to use {wording.one_line(tool)}")
-    parts: list[tuple[str, str]] = [(f"{wording.one_line(agent)} {words}", "bold")]
+    named = f"{wording.one_line(agent)}'s plan" if tool == PLAN else f"{wording.one_line(agent)} {words}"
+    parts: list[tuple[str, str]] = [(named, "bold")]
     proposal, given = request.get("proposal"), request["input"]
     path = proposal["path"] if proposal else given.get("file_path") if isinstance(given, dict) else None
-    if path:
-        parts.append((f" {wording.one_line(wording.shown_path(str(path), root))}", "$accent"))
+    paths = [str(path)] if path else acp_paths(given)
+    if len(paths) == 1:
+        parts.append((f" {wording.one_line(wording.shown_path(paths[0], root))}", "$accent"))
+        links = request.get("link_targets")
+        if isinstance(links, Mapping) and paths[0] in links:
+            parts.append((f" → {wording.one_line(links[paths[0]])}", "$no"))
+    elif paths:
+        parts.append((f" {len(paths)} files", "$accent"))
     if found is not None:
         parts += [(f"  +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
     asker = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
@@ -64,18 +76,33 @@ def ways(request: answers.Request, standing: Standing) -> dict[str, Content]:
 
 
 def _ways_of_reading(request: answers.Request, standing: Standing) -> dict[str, Content]:
-    found = {"accept": _label("a", "Accept with my edits" if standing.edited else "Accept")}
+    plan = request["tool_name"] == PLAN
+    accept = "Accept with my edits" if standing.edited else "Approve the plan" if plan else "Accept"
+    found = {"accept": _label("a", accept)}
     if not answers.why_not_edited(request):
         found["edit"] = _label("e", "Edit")
-    found["reject"] = _label("r", "Reject")
+    found["reject"] = _label("r", "Keep planning" if plan else "Reject")
     if standing.edited:
         found["undo"] = Content("Without my edits")
     if request.get("truncated"):
-        found["whole"] = Content(f"Show all ({wording.size(request['truncated']['bytes'])})")
+        found["more"] = _label("Space", f"Show all ({wording.size(request['truncated']['bytes'])})")
+    elif standing.unseen:
+        found["more"] = _label("Space", f"{standing.unseen} more line{'' if standing.unseen == 1 else 's'}")
     always = wording.always_words(request.get("suggestions"))
     if always and standing.may_remember and not standing.edited:
         found["always"] = _label("w", f"Always: {always}")
     return found
+
+
+def why_not_accepted(request: answers.Request, standing: Standing) -> str:
+    """What stands between a key and a yes: it decides only what the person has had on the screen. Empty: nothing."""
+    if request.get("truncated"):
+        return "This is only a part: Space shows all of it. Accept works once you have seen it."
+    if not standing.unseen:
+        return ""
+    if standing.mode == "edit":
+        return "You have not seen all of this change: Esc shows it. Accept works once you have."
+    return "There is more below: Space shows it. Accept works once you have seen all of it."
 
 
 def notice(request: answers.Request, standing: Standing, found: Difference | None) -> str:
@@ -84,8 +111,10 @@ def notice(request: answers.Request, standing: Standing, found: Difference | Non
         return f"{first} What you had written was not used; it stays here until you close this."
     if not standing.may_answer:
         return "This device may look, and not answer."
+    if standing.hasty and (why_not := why_not_accepted(request, standing)):
+        return why_not
     if request.get("truncated"):
-        return "This is too large for one message: long texts are cut."
+        return "This is too large for one message: you see a part of it."
     if standing.mode != "read":
         return ""
     parts = [wording.one_line(request[name]) for name in ("reason", "blocked_path") if request.get(name)]

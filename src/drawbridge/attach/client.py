@@ -48,6 +48,10 @@ class Client:
         self.unsent: list[Unsent] = []
         self.features: frozenset[str] | None = None
         """The types that the server takes from this client; None until it has said so."""
+        self.modes: frozenset[str] | None = None
+        """The permission modes that this server takes; None until it has said so, or where it does not."""
+        self.agents: list[str] = []
+        """Those that a new project can have, the usual one first."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_gone: Callable[[], None] = lambda: None
@@ -82,6 +86,8 @@ class Client:
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
         self.features = frozenset(hello["features"])
+        self.modes = frozenset(hello["modes"]) if "modes" in hello else None
+        self.agents = list(hello["agents"])
         self.name = hello["device"]["name"] or self.name
         await ask("unsubscribe", {"topics": ["stats"]})
         await ask("subscribe", {"topics": ["projects", "approvals"]})
@@ -141,6 +147,12 @@ class Client:
     async def command(self, type: str, data: Message | None = None) -> Message:
         """A command about the project that is shown. Raises ``RequestError``."""
         return await self.connection.ask(type, data, project=self._id)
+
+    async def add_project(self, path: str, agent: str) -> str:
+        """The id of a new project. Raises ``RequestError``."""
+        answer = await self._ask("project_create", {"path": path, "agent": agent})
+        self.projects.take(answer)
+        return str(answer["project_id"])
 
     async def older(self) -> None:
         """One more page of older messages. Raises ``RequestError``."""

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from drawbridge.attach.colours import CodeColours, Palette
 from drawbridge.attach.difference import Difference, Line, Mark
 from drawbridge.attach.wording import TAB
-from drawbridge.terminal import harmless
+from drawbridge.terminal import harmless_pieces
 from drawbridge.text import split
 
 COLOURED: Final = 200_000
@@ -60,8 +60,8 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
         for start, end, style in styles:
             text.stylize(style, start, end)
         return text
-    for character in raw:
-        shown += " " * (TAB - cell_len(shown) % TAB) if character == "\t" else harmless(character)
+    for character, piece in zip(raw, harmless_pieces(raw), strict=True):
+        shown += " " * (TAB - cell_len(shown) % TAB) if character == "\t" else piece
         places.append(len(shown))
     text = Text(shown, no_wrap=True, end="")
     for start, end, style in styles:

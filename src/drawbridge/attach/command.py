@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from drawbridge.attach.app import AttachApp
+from drawbridge.attach.app import AttachApp, First
 from drawbridge.attach.client import Client
 from drawbridge.attach.colours import Palette, of_terminal
-from drawbridge.attach.place import Finder
+from drawbridge.attach.place import Finder, is_here
 from drawbridge.errors import BadSetting
 
 
@@ -19,8 +19,8 @@ def run(project: str | None, values: Mapping[str, Any]) -> int:
     """Blocks until the person leaves; the exit code. ``project``: its name, path or id."""
     finder = Finder(values["url"], values["token_file"], values["ca"], values["fingerprint"])
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadSetting("This is for a person at a terminal, and there is none here. Nothing was done.")
-    directory = os.path.realpath(project or "")
+        raise BadSetting("attach needs a terminal, at its input and its output.")
+    directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
     return 0
 
@@ -28,22 +28,29 @@ def run(project: str | None, values: Mapping[str, Any]) -> int:
 async def attach(finder: Finder, project: str | None, directory: str, palette: Palette) -> None:
     """Raises what the person has to know before anything is drawn."""
     client = Client(finder.find)
-    chosen = await begin(client, project, directory)
-    await AttachApp(client, palette, chosen).run_async()
+    first = await begin(client, project, directory if is_here(finder.find().url) else "")
+    await AttachApp(client, palette, first).run_async()
 
 
-async def begin(client: Client, project: str | None, directory: str) -> str | None:
-    """The first connection, and the id of the project that is meant. Raises ``NoServer`` or ``BadSetting``."""
+async def begin(client: Client, project: str | None, directory: str) -> First:
+    """The first connection, and what is shown first. Raises ``NoServer`` or ``BadSetting``.
+
+    ``directory``: what ``project`` would be as a path on the server's machine; empty where that is another one.
+    """
     await client.connection.open()
     if project is None:
-        return None
+        return First()
     client.projects.take(await client.connection.first("project_list"))
     found = client.projects.named(project, directory)
     if len(found) == 1:
-        return str(found[0]["id"])
+        return First(project=str(found[0]["id"]))
+    if not found and directory:
+        return First(directory=directory)
     await client.connection.close()
     names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
     if found:
-        raise BadSetting(f"More than one project is called {project}: {names}. Nothing was done; name one by its path.")
-    there = f"there are {names}" if names else "there is none yet"
-    raise BadSetting(f"The server has no project {project}: {there}. Nothing was done; a project is added on the page.")
+        raise BadSetting(f"More than one project is called {project}: {names}. Name one by its path.")
+    there = f"Its projects are {names}" if names else "It has none yet"
+    raise BadSetting(
+        f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n, or name its directory."
+    )

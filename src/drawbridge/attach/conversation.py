@@ -235,7 +235,15 @@ class Conversation:
                         self._results[id] = result
                     else:
                         tool.data["result"] = result
+                        tool.data["rejected"] = result.error and self._is_rejected(tool)
                         tool.version += 1
+
+    def _is_rejected(self, tool: Item) -> bool:
+        """Whether a person has said no to this very call, as far as its approval is here."""
+        for question in reversed(self._questions.values()):
+            if question.data["request"].get("input") == tool.data["input"]:
+                return (question.data["answer"] or {}).get("decision") == "deny"
+        return False
 
     def _show_event(self, record: Record, message: Json) -> None:
         data = message.get("message", {})

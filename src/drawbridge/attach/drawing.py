@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import islice
 from typing import Any, Final
 
 from rich.cells import cell_len, chop_cells
@@ -20,11 +20,12 @@ from rich.theme import Theme
 from textual.strip import Strip
 
 from drawbridge.attach import wording
+from drawbridge.attach.call_parts import Part, parts
 from drawbridge.attach.code import COLOURED, LONGEST_COLOURED, DiffLines
 from drawbridge.attach.colours import CodeColours, Palette
 from drawbridge.attach.conversation import Item
 from drawbridge.attach.difference import difference
-from drawbridge.terminal import harmless
+from drawbridge.terminal import harmless, harmless_pieces
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
@@ -113,16 +114,50 @@ class Painter:
             for strip in strips
         ]
 
-    def asked(self, tool: str, given: Any, width: int) -> list[Strip]:
-        """What a call says, where it is no change of a file."""
-        if tool == "Bash" and isinstance(given, dict) and isinstance(given.get("command"), str):
-            return self.code(given["command"], "sh", width)
-        return self.code(json.dumps(given, indent=2, ensure_ascii=False), "json", width)
+    def call(self, found: Iterable[Part], width: int, most: int | None = None) -> list[Strip]:
+        """A tool call, whole. ``most``: lines of a diff."""
+        strips: list[Strip] = []
+        for part in found:
+            strips += self._part(part, width, most)
+        return strips
 
-    def diff(self, proposal: Mapping[str, str], width: int, most: int = DIFF_LINES) -> list[Strip]:
+    def _part(self, part: Part, width: int, most: int | None) -> list[Strip]:
+        palette = self.palette
+        match part.kind:
+            case "words":
+                return self.plain(part.text, width, palette.soft)
+            case "warning":
+                return self.plain(part.text, width, palette.no)
+            case "command":
+                return self.code(part.text, "sh", width)
+            case "json":
+                return self.code(part.text, "json", width)
+            case "markdown":
+                return self.markdown(part.text, width)
+            case "diff":
+                head = self.plain(wording.shown_path(part.name, self.root), width, palette.accent)
+                proposal = {"path": part.name, "old_text": part.old, "new_text": part.text}
+                return [*head, *self.diff(proposal, width, most)]
+        return self._field(part, width)
+
+    def _field(self, part: Part, width: int) -> list[Strip]:
+        """A long value begins on a line of its own and is indented, so that it can't look like another field."""
+        name, danger = f"{harmless(part.name)}: ", part.kind == "danger"
+        colour = self.palette.no if danger else self.palette.ink
+        label = Style(color=self.palette.no if danger else self.palette.soft)
+        value = harmless(part.text) if "\n" not in part.text else ""
+        if value and cell_len(name) + cell_len(value) <= width:
+            return [Strip([Segment(name, label), Segment(value, Style(color=colour))])]
+        indent = Segment("  ")
+        return [
+            *self.plain(name.rstrip(), width, self.palette.no if danger else self.palette.soft),
+            *(Strip([indent, *strip]) for strip in self.plain(part.text, width - 2, colour)),
+        ]
+
+    def diff(self, proposal: Mapping[str, str], width: int, most: int | None = DIFF_LINES) -> list[Strip]:
         texts = str(proposal["path"]), proposal["old_text"], proposal["new_text"]
         lines = DiffLines(difference(*texts[1:]), texts, self.palette, width)
-        strips = list(lines.strips(most))
+        strips = list(lines.strips(len(lines) if most is None else most))
         left = len(lines) - len(strips)
         return strips + (self.plain(f"… {left} more lines", width, self.palette.soft) if left else [])
 
@@ -132,7 +167,7 @@ class Painter:
         state, colour = (
             ("…", palette.soft)
             if result is None
-            else ("✗ failed", palette.no)
+            else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
             if result.error
             else ("✓ done", palette.yes)
         )
@@ -154,14 +189,8 @@ class Painter:
             yield Strip([indent, *strip])
 
     def _tool_body(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
-        given, name, result = data["input"], data["name"], data["result"]
-        new = given.get("new_string", given.get("content"))
-        if name in ("Edit", "Write") and isinstance(new, str):
-            old = given.get("old_string", "") if name == "Edit" else ""
-            proposal = {"path": str(given.get("file_path")), "old_text": str(old), "new_text": new}
-            yield from self.diff(proposal, width)
-        else:
-            yield from self.asked(name, given, width)
+        result = data["result"]
+        yield from self.call(parts(data["name"], data["input"]), width, DIFF_LINES)
         if result is not None:
             text = result.text or "(nothing)"
             yield from self.plain(text[:RESULT_CHARACTERS], width, self.palette.soft)
@@ -213,12 +242,18 @@ class Painter:
         """Character references of Markdown become characters only now: what is drawn is made harmless last."""
         options = self._console.options.update(width=width)
         lines = self._console.render_lines(renderable, options, pad=False)
-        strips = [
-            Strip(Segment(harmless(text), style) for text, style, control in line if not control) for line in lines
-        ]
+        strips = [Strip(_harmless_segments(line)) for line in lines]
         while strips and not strips[-1].text.strip():
             strips.pop()
         return strips
+
+
+def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
+    """What is strange depends on its neighbours, wherever the styles change."""
+    segments = [segment for segment in line if not segment.control]
+    pieces = iter(harmless_pieces("".join(segment.text for segment in segments)))
+    for text, style, _ in segments:
+        yield Segment("".join(islice(pieces, len(text))), style)
 
 
 class _Heading(Heading):

@@ -12,15 +12,20 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
-from drawbridge.terminal import harmless
+from drawbridge.terminal import strange_places
 
 NEW_LINE_KEYS: Final = ("shift+enter", "alt+enter", "ctrl+j")
 
 
 def pasted(text: str) -> str:
     """Without the characters that a terminal would obey or hide."""
-    lines = re.split(r"\r\n|\r|\n", text)
-    return "\n".join("".join(one for one in line if one == "\t" or harmless(one) == one) for line in lines)
+    return "\n".join(map(_without_strange, re.split(r"\r\n|\r|\n", text)))
+
+
+def _without_strange(line: str) -> str:
+    while strange := {place for place in strange_places(line) if line[place] != "\t"}:
+        line = "".join(one for place, one in enumerate(line) if place not in strange)  # neighbours may be strange now
+    return line
 
 
 class PlainTextArea(TextArea):

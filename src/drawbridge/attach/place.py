@@ -53,7 +53,7 @@ class Finder:
         self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
         if ca is not None and fingerprint is not None:
             raise BadSetting("--ca and --fingerprint exclude each other. Nothing was sent.")
-        if self._token_file is None and self._url is not None and not _is_here(self._url):
+        if self._token_file is None and self._url is not None and not is_here(self._url):
             raise BadSetting(
                 f"The server at {self._url} is not on this machine: its token is needed. Nothing was sent; "
                 "name the file that holds it with --token-file."
@@ -81,7 +81,7 @@ class Finder:
             context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before anything is said
             return context
         trusted = Path(self._ca or own["cert"] or data / "tls" / "cert.pem")
-        if self._ca is not None or (_is_here(url) and trusted.exists()):
+        if self._ca is not None or (is_here(url) and trusted.exists()):
             try:
                 context.load_verify_locations(cafile=trusted)
             except (OSError, ssl.SSLError):
@@ -105,7 +105,7 @@ def _checked_url(url: str) -> str:
     if not good:
         raise BadSetting(f"--url {url} is no address of a server, as wss://HOST:8443/ws. Nothing was sent.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
-    if scheme == "ws" and not _is_here(address):
+    if scheme == "ws" and not is_here(address):
         raise BadSetting(f"--url {url} would send the token over the network as it is. Nothing was sent; use wss://.")
     return address
 
@@ -118,7 +118,7 @@ def _checked_fingerprint(given: str) -> str:
     return text
 
 
-def _is_here(url: str) -> bool:
+def is_here(url: str) -> bool:
     return bool(LOOPBACK.fullmatch(urlsplit(url).hostname or ""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,16 +17,27 @@ from drawbridge.attach.wording import block, one_line
 class QuestionForm(VerticalScroll):
     """``asked``: each ``{question, header, multiSelect, options: [{label, description}]}``."""
 
-    def __init__(self, asked: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> None:
+        """``given``: the whole input of the call."""
         super().__init__(classes="questions", can_focus=False)
+        self._more = [*_unknown(given, {"questions", "answers"})]
         self._groups = [_Group(one) for one in asked]
 
     def compose(self) -> ComposeResult:
+        for name, value in self._more:
+            yield Static(Content(block(f"{name}: {value}")), classes="more-words")
         yield from self._groups
 
     def answers(self) -> list[tuple[str, str]]:
         """Each question with what was chosen; an empty text where nothing was."""
         return [(group.question, group.chosen()) for group in self._groups]
+
+
+def _unknown(given: Mapping[str, Any], known: set[str]) -> Iterator[tuple[str, str]]:
+    """Fields that Drawbridge has no place for: they are shown nevertheless."""
+    for name, value in given.items():
+        if name not in known and value not in (None, ""):
+            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class _Group(Vertical):
@@ -43,6 +55,9 @@ class _Group(Vertical):
     def compose(self) -> ComposeResult:
         header = f"{one_line(self._header)}  " if self._header else ""
         yield Static(Content.assemble((header, "$accent bold"), (block(self.question), "bold")))
+        for option in self._options:
+            for name, value in _unknown(option, {"label", "description"}):
+                yield Static(Content(block(f"{option.get('label', '')}, {name}: {value}")), classes="more-words")
         if self._many:
             yield from self._buttons
         elif self._buttons:

@@ -18,6 +18,7 @@ from drawbridge.attach.connection import RequestError
 from drawbridge.attach.conversation import Conversation
 from drawbridge.attach.drawing import Painter
 from drawbridge.attach.fields import PromptBox
+from drawbridge.attach.history import History
 
 STILL_SECONDS: Final = 1.0
 """Without a key, after which a question takes the focus from an empty prompt box."""
@@ -69,7 +70,11 @@ class Questions(Vertical):
     def _take_focus(self) -> None:
         """Not from under a person's hands: what they type next is meant for the field that they are in."""
         card, focused = self.card, self.screen.focused
-        if card is None or not isinstance(focused, PromptBox) or focused.text:
+        if (
+            card is None
+            or not isinstance(focused, PromptBox | History)
+            or (isinstance(focused, PromptBox) and focused.text)
+        ):
             return
         left = STILL_SECONDS - (time.monotonic() - self._last_key)
         if left > 0:
@@ -88,7 +93,8 @@ class Questions(Vertical):
         if card is not self.card:
             return
         if card.has_focus_within:
-            self.screen.query_one(PromptBox).focus()
+            prompt = self.screen.query_one(PromptBox)
+            (prompt if prompt.display else self.screen.query_one(History)).focus()
         card.remove()
         self.card = None
         self.post_message(self.Settled())

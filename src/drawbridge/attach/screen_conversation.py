@@ -44,6 +44,7 @@ class ConversationScreen(Screen[None]):
         Binding("G", "latest", show=False),
         Binding("question_mark", "help", "help"),
         Binding("escape", "back", "back"),
+        Binding("q", "leave", "leave"),
         Binding("ctrl+q", "app.quit", "leave", show=False),
         Binding("pageup", "page(-1)", show=False, priority=True),
         Binding("pagedown", "page(1)", show=False, priority=True),
@@ -95,6 +96,8 @@ class ConversationScreen(Screen[None]):
         prompt = self.query_one(PromptBox)
         prompt.remember(prompts)
         prompt.display = self._client.may_steer
+        if not prompt.display and (prompt.has_focus or self.focused is None):
+            self.query_one(History).focus()  # keys that nobody sees the effect of must not go to a hidden field
         self._questions.show(conversation, self.size.height * 7 // 10)
         self.tick()
         card = self.card
@@ -120,7 +123,12 @@ class ConversationScreen(Screen[None]):
             words, colour = "The last run failed", "$no"
         else:
             words, colour = "Ready", "$soft"
-        parts = [words, _since(run), f"{len(conversation.queue)} queued" if conversation.queue else ""]
+        parts = [
+            words,
+            "in a terminal" if project.get("desk") else "",
+            _since(run),
+            f"{len(conversation.queue)} queued" if conversation.queue else "",
+        ]
         cost = project.get("cost_usd") or conversation.cost
         parts.append(wording.money(cost) if cost else "")
         mode = wording.mode(project, _mode(project))
@@ -213,7 +221,7 @@ class ConversationScreen(Screen[None]):
                 return self._client.may("set_mode") and not desk
             case "prompt":
                 return self._client.may_steer and not self._in_field
-            case "projects" | "help":
+            case "projects" | "help" | "leave":
                 return not self._in_field
             case "back":
                 return self._in_field or (card is not None and card.is_begun)
@@ -241,7 +249,7 @@ class ConversationScreen(Screen[None]):
     def action_mode(self) -> None:
         project = self._client.project
         if project is not None:
-            self.app.push_screen(ModeDialog(_mode(project), project), self._set_mode)
+            self.app.push_screen(ModeDialog(_mode(project), project, self._client.modes), self._set_mode)
 
     def _set_mode(self, mode: str | None) -> None:
         async def set_it() -> None:
@@ -258,10 +266,15 @@ class ConversationScreen(Screen[None]):
     def action_projects(self) -> None:
         self.post_message(self.Left())
 
+    async def action_leave(self) -> None:
+        await self.app.action_quit()
+
     def action_help(self) -> None:
         self.app.push_screen(HelpDialog())
 
     def action_page(self, by: int) -> None:
+        if self.card is not None and self.card.has_focus_within and self.card.page(by):
+            return
         history = self.query_one(History)
         (history.scroll_page_down if by > 0 else history.scroll_page_up)(animate=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -15,19 +16,31 @@ from textual.widgets.option_list import Option
 
 from drawbridge.attach import wording
 from drawbridge.attach.bar import Bar
+from drawbridge.attach.beside import complain
 from drawbridge.attach.client import Client
+from drawbridge.attach.connection import RequestError
+from drawbridge.attach.dialogs import HelpDialog, NewProject, ProjectDialog
 from drawbridge.attach.store import Project
 
-NOTHING = (
-    "No project yet. A project is a directory on the server's machine in which an agent works: add one on the page."
-)
+NOTHING = "No project yet. A project is a directory on the server's machine in which an agent works."
+ADD = "\n\nPress n to add one."
+ASK = "\n\nThis device may not add one; the server's owner can."
+
+
+class ProjectList(OptionList):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "open")]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "select" or self.option_count > 0
 
 
 class ProjectScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "move('down')", show=False),
         Binding("k", "move('up')", show=False),
-        Binding("ctrl+q", "app.quit", "leave"),
+        Binding("n", "new_project", "new project"),
+        Binding("question_mark", "help", "help"),
+        Binding("q,ctrl+q", "app.quit", "leave"),
     ]
 
     class Chosen(Message):
@@ -42,8 +55,8 @@ class ProjectScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Bar()
-        yield OptionList(id="projects")
-        yield Static(Content(NOTHING), id="nothing")
+        yield ProjectList(id="projects")
+        yield Static(id="nothing")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -57,7 +70,11 @@ class ProjectScreen(Screen[None]):
         projects = self._client.projects
         waiting = f"{projects.waiting} waiting" if projects.waiting else ""
         self.query_one(Bar).show("Projects", waiting, self._client.connection)
-        self.query_one("#nothing").display = projects.known and not projects.all
+        nothing = self.query_one("#nothing", Static)
+        nothing.display = projects.known and not projects.all
+        nothing.update(Content(NOTHING + (ADD if self._client.may("project_create") else ASK)))
+        self.query_one(OptionList).display = not nothing.display
+        self.refresh_bindings()
         rows = [(project["id"], _row(project)) for project in projects.sorted()]
         shown = [(id, row.markup) for id, row in rows]
         if shown == self._shown:
@@ -69,11 +86,36 @@ class ProjectScreen(Screen[None]):
         options.clear_options()
         options.add_options(Option(row, id=id) for id, row in rows)
         if rows:
+            if self.focused is None:
+                options.focus()
             options.highlighted = next((at for at, (id, _) in enumerate(rows) if id == chosen), 0)
 
     def action_move(self, where: str) -> None:
         options = self.query_one(OptionList)
         options.action_cursor_down() if where == "down" else options.action_cursor_up()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "new_project" or self._client.may("project_create")
+
+    def action_help(self) -> None:
+        self.app.push_screen(HelpDialog())
+
+    def action_new_project(self, path: str = "", why: str = "") -> None:
+        self.app.push_screen(ProjectDialog(path or os.getcwd(), self._client.agents, why), self._add)
+
+    def _add(self, wanted: NewProject | None) -> None:
+        async def add() -> None:
+            try:
+                id = await self._client.add_project(*wanted) if wanted is not None else ""
+            except RequestError as error:
+                complain(self, error)
+                if wanted is not None:
+                    self.action_new_project(wanted.path)
+            else:
+                self.post_message(self.Chosen(id))
+
+        if wanted is not None:
+            self.run_worker(add())
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
@@ -85,7 +127,8 @@ def _row(project: Project) -> Content:
     waiting = bool(project["approvals"])
     colour = "$wait" if waiting else {"EXECUTING": "$accent", "ERROR": "$no"}.get(project["state"], "$soft")
     cost = wording.money(project["cost_usd"]) if project.get("cost_usd") else ""
-    facts = [project["agent"], cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
+    terminal = "in a terminal" if project.get("desk") else ""
+    facts = [project["agent"], terminal, cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
     return Content.assemble(
         (wording.one_line(wording.base_name(project["path"])), "bold"),
         (f"  ● {wording.project_state(project)}", colour),

@@ -19,7 +19,14 @@ TITLES: Final = {
     "Bash": "wants to run a command",
     "WebFetch": "wants to read a web page",
     "AskUserQuestion": "asks you",
+    "edit": "wants to change",
+    "delete": "wants to delete",
+    "move": "wants to move",
+    "search": "wants to search",
+    "execute": "wants to run a command",
+    "fetch": "wants to read a web page",
 }
+AGENTS: Final = {"claude": "Claude", "gemini": "Gemini", "codex": "Codex"}
 MODES: Final = {
     "default": "Ask before changes",
     "acceptEdits": "Accept edits",
@@ -36,10 +43,10 @@ OUTCOMES: Final = {
 }
 STATES: Final = {"IDLE": "Ready", "EXECUTING": "Working", "ERROR": "Last run failed"}
 DESK_STATES: Final = {
-    "working": "Working at the desk",
-    "waiting": "Waits at the desk",
-    "finished": "Ready at the desk",
-    "ended": "Ended at the desk",
+    "working": "Working",
+    "waiting": "Waits in its terminal",
+    "finished": "Ready",
+    "ended": "Ended",
 }
 
 
@@ -73,7 +80,7 @@ def shown_path(path: str, root: str) -> str:
 
 
 def agent_title(agent: str) -> str:
-    return "Claude" if agent == "claude" else f"The {agent} agent"
+    return AGENTS.get(agent, f"The {agent} agent")
 
 
 def money(dollars: float) -> str:
@@ -133,7 +140,7 @@ def project_state(project: Mapping[str, Any]) -> str:
             return "Continued in the background"
         if desk.get("background_tasks") and desk.get("state") == "working":
             return "Works in the background"
-        return DESK_STATES.get(desk.get("state", ""), "At the desk")
+        return DESK_STATES.get(desk.get("state", ""), "In a terminal")
     if project.get("problem") and project.get("state") != "EXECUTING":
         return harmless(str(project["problem"]))
     if until := goes_on_at(project):
@@ -196,7 +203,7 @@ def _rule(rule: Mapping[str, Any]) -> str:
 def settled_words(answer: Mapping[str, Any]) -> str:
     """How a question ended, in a line."""
     if "reason" in answer:
-        return one_line(f"Taken back: {answer['reason']}")
+        return one_line(f"Withdrawn: {answer['reason']}")
     if answer.get("decision") == "allow":
         return one_line(f"Accepted by {answer.get('by')}")
     message = answer.get("message")
@@ -206,7 +213,7 @@ def settled_words(answer: Mapping[str, Any]) -> str:
 def first_words(answer: Mapping[str, Any]) -> str:
     """The same, for who was in the midst of an answer."""
     if "reason" in answer:
-        return one_line(f"The question was taken back ({answer['reason']}).")
+        return one_line(f"The question was withdrawn ({answer['reason']}).")
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
 

@@ -72,6 +72,8 @@ def _read() -> bytes:
 def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
+    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script has tried the hook
+        return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
             raise agents.Unusable(f"more than {LARGEST_INPUT} bytes")
@@ -84,6 +86,17 @@ def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> b
         return _answer(call, settings, environ)
     except Exception as error:
         return _failed(data, call, error, settings, environ)
+
+
+def _not_called(settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+    """It is logged, and is not a failure of the guard."""
+    try:
+        from drawbridge.guard import state
+
+        state.log(settings, environ, "started without input: nothing was checked")
+    except Exception:
+        return agents.NO_OPINION  # the log can't be written, and there is nothing to report in it
+    return agents.NO_OPINION
 
 
 def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:

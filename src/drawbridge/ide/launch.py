@@ -44,7 +44,7 @@ def launch(values: dict[str, Any]) -> int:
 def _folder(values: dict[str, Any]) -> str | None:
     """The real path of ``--folder``, once all paths among the settings were looked at."""
     problems = [
-        f"{path} is no directory"
+        f"{path} is not a directory"
         for path in [*values["workspace"], values["folder"]]
         if path and not os.path.isdir(path)
     ]

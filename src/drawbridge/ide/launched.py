@@ -71,6 +71,8 @@ class Launched:
         """The ready line: stdout, or stderr where stdout carries RPC."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
+        if self.values["folder"] is not None and sys.stdout.isatty() and not self.values["json"]:
+            return  # a person reads the words that follow
         print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
 
 

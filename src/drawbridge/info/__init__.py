@@ -10,15 +10,15 @@ import json
 import os
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from drawbridge import launcher, settings
+from drawbridge import launcher, running, settings
 from drawbridge.errors import BadSetting
 from drawbridge.guard.agents import NAMES
 from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
+from drawbridge.running import Server
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Report:
     editors: list[Editor]
     sockets: list[Socket]
     bridges: list[Bridge]
-    servers: list[dict[str, Any]]
+    servers: list[Server]
     guard: list[Guard]
     permissions: Permissions
     problems: list[str]
@@ -55,11 +55,11 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     """Raises ``BadSetting`` where ``directory`` is none or the guard's settings can't be used."""
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
-        raise BadSetting(f"{directory} is no directory. Nothing was looked at.")
+        raise BadSetting(f"{directory} is not a directory. Name one that exists.")
     values = settings.load("hook", settings.HOOK, {})
     places = values["socket_dir"]
     unseen = editors.unseen(places)
-    sockets, running = editors.look(here, places, values["deadline"])
+    sockets, there = editors.look(here, places, values["deadline"])
     found = bridges.look()
     swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
     installed = guards.look(here)
@@ -67,10 +67,10 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     return Report(
         directory=here,
         expected={"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"},
-        editors=running,
+        editors=there,
         sockets=[entry for entry in sockets if entry.path not in swept],
         bridges=[bridge for bridge in found if not set(bridge.files.values()) <= set(swept)],
-        servers=[],
+        servers=running.servers(),
         guard=installed,
         permissions=guards.permissions(here),
         problems=[*_guard_problems(installed), *failures.problems(values), *_unseen_problems(unseen)],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
+from drawbridge.own_command import own_command
 from drawbridge.terminal import Terminal, harmless
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def draw(report: Report, terminal: Terminal) -> str:
         ("Guard", _guards(report)),
         ("Approval", _approval(report)),
         ("IDE bridges", _bridges(report)),
-        ("Agent servers", iter([Line("○", "none", "")])),
+        ("Agent servers", _servers(report)),
         ("Sockets", _sockets(report)),
     )
     parts = [
@@ -88,7 +89,7 @@ def _editors(report: Report) -> Iterator[Line]:
         if entry.state == "silent":
             yield Line("✗", "silent", short(entry.path), f"{entry.problem}: not guarded now", "warn")
     if not report.editors and not any(entry.state == "silent" for entry in report.sockets):
-        yield Line("○", "none", "", "`drawbridge nvim` starts one here")
+        yield Line("○", "none", "", f"`{own_command()} nvim` starts one here")
 
 
 def _files(editor: Editor, directory: str) -> Iterator[Line]:
@@ -136,17 +137,26 @@ def _bridge_note(bridge: Bridge, agents: str) -> str:
     return f"{bridge.state}, {agents}" + ("; `--sweep` removes it" if bridge.ours else "")
 
 
+def _servers(report: Report) -> Iterator[Line]:
+    for server in report.servers:
+        live = server.state == "live"
+        page = server.pages[0] if server.pages else server.url
+        yield Line("●" if live else "✗", page, short(server.data_dir), f"pid {server.pid}{'' if live else ', silent'}")
+    if not report.servers:
+        yield Line("○", "none", "", f"`{own_command()} serve` starts one")
+
+
 def _guards(report: Report) -> Iterator[Line]:
     for guard in report.guard:
         path = short(guard.file, report.directory if guard.scope == "project" else "")
         if guard.state == "absent":
-            yield Line("○", guard.agent, "not installed", f"`drawbridge setup {guard.agent}`")
+            yield Line("○", guard.agent, "not installed", f"`{own_command()} setup {guard.agent}`")
         elif guard.state != "works":
-            yield Line("✗", guard.agent, path, "UNREADABLE" if guard.state == "unreadable" else "OFF", "error")
+            yield Line("✗", guard.agent, path, guard.state.upper(), "error")
         elif guard.problem:
             yield Line("●", guard.agent, path, "of another version", "warn")
         else:
-            took = f"answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tried"
+            took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tried"
             yield Line("●", guard.agent, path, took)
 
 
@@ -159,7 +169,7 @@ def _approval(report: Report) -> Iterator[Line]:
         yield Line("●", "claude", f"asks before it edits ({where})")
     else:
         yield Line("○", "claude", f"does not ask before it edits ({where})")
-        yield Line("·", "", "`drawbridge setup claude --ask-mode` lets you see its changes first", deep=True)
+        yield Line("·", "", f"`{own_command()} setup claude --ask-mode` lets you see its changes first", deep=True)
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:

@@ -10,12 +10,12 @@ from typing import Final
 
 import segno
 
+from drawbridge import running
 from drawbridge.errors import NoServer
-from drawbridge.server import running
+from drawbridge.running import Running
 from drawbridge.server.access import pairing
 from drawbridge.server.access.audit import Audit
 from drawbridge.server.access.devices import Devices
-from drawbridge.server.running import Running
 from drawbridge.server.tokens import rights
 from drawbridge.terminal import Terminal
 
@@ -65,7 +65,7 @@ def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
         lines.append(
             f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"
         )
-    lines += ["", "`drawbridge token list` shows it once it is in, `drawbridge token revoke` takes it back.", ""]
+    lines += ["", "`drawbridge token list` shows the device once it is in, `drawbridge token revoke` revokes it.", ""]
     terminal.write("\n".join(lines))
 
 

@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from drawbridge.server import running
+from drawbridge import running
+from drawbridge.own_command import own_command
 from drawbridge.server.access.addresses import bracketed, served
 from drawbridge.server.access.tls import Certificate, authority_of
 from drawbridge.server.clients.site import PATH
@@ -66,7 +67,9 @@ def show(
     agents: Sequence[str],
     projects: int,
     metrics: str | None,
+    missing: Collection[str] = (),
 ) -> None:
+    """``missing``: those of ``agents`` that are not installed."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
@@ -74,16 +77,21 @@ def show(
     programs = address(plan, port)
     rows = [("page", [page(programs)]), ("programs", [programs])]
     if plan.token_wanted:
-        rows.append(("token", [str(plan.data / "token"), "Who has it commands the agents here: keep it to yourself."]))
+        rows.append(
+            ("token", [str(plan.data / "token"), "Anyone who has it can command the agents here. Keep it secret."])
+        )
     else:
-        rows.append(("token", ["none is asked for: whoever is on this machine commands the agents"]))
+        rows.append(("token", ["not needed: anyone on this machine can command the agents"]))
     if certificate is None:
         rows.append(("TLS", ["none: on this machine only"]))
     else:
         made = "given" if plan.certificate else "made here; compare it when a client asks"
         rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))
     where = ", ".join(str(root) for root in plan.roots)
-    rows += [("projects", [f"{projects or 'none yet'}; new ones may lie in {where}"]), ("agents", [", ".join(agents)])]
+    rows += [
+        ("projects", [f"{projects or 'none yet'}; new ones can be in {where}"]),
+        ("agents", _agents(agents, missing)),
+    ]
     if metrics:
         rows.append(("metrics", [metrics]))
     lines = [terminal.paint(f"drawbridge {version} is ready", "agent"), ""]
@@ -91,8 +99,20 @@ def show(
         for index, text in enumerate(texts):
             label = terminal.paint(f"{name if index == 0 else '':<13}", "dim")
             lines.append(f"  {label}{terminal.plain(text, 'path' if name in ADDRESSES else 'context')}")
-    lines += ["", "Ctrl-C ends it: agents are stopped, clients are told.", ""]
+    if plan.token_wanted:
+        words = [
+            f"Next: `{own_command()} pair` lets in a browser or a phone.",
+            f"`{own_command()} attach` works in a terminal.",
+        ]
+    else:
+        words = [f"Next: open the page, or run `{own_command()} attach` in a terminal."]
+    lines += ["", *words, "Ctrl-C stops the server and its agents.", ""]
     terminal.write("\n".join(lines))
+
+
+def _agents(agents: Sequence[str], missing: Collection[str]) -> list[str]:
+    here = ", ".join(name for name in agents if name not in missing)
+    return [here, f"not installed: {', '.join(missing)}"] if missing else [here]
 
 
 def _halves(fingerprint: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from drawbridge.server.access.audit import Audit
 from drawbridge.server.access.devices import Devices
 from drawbridge.server.access.entrance import Entrance
 from drawbridge.server.access.tls import Certificate, own_certificate
-from drawbridge.server.agents.registry import agents, that_see
+from drawbridge.server.agents.registry import agents, missing, that_see
 from drawbridge.server.clients.blobs import Blobs
 from drawbridge.server.clients.core import Core
 from drawbridge.server.clients.dispatch import Dispatch
@@ -118,7 +118,15 @@ async def _serve(
     ):
         port = listener.getsockname()[1]
         with announced(plan, port, certificate):
-            show(plan, port, certificate, number, list(known), len(core.projects), metrics)
+            lacking = missing(plan.agents)
+            for name, program in lacking.items():
+                if program != name:  # the owner has named it: a built-in agent that is not installed needs no warning
+                    logger.warning(
+                        "%s can't run: there is no program %s on PATH. Install it, or correct its setting.",
+                        name,
+                        program,
+                    )
+            show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking)
             async with _beside(
                 monitor.run(site), core.upkeep.run(), site.watch(), _renew(plan, names, certificate, tls)
             ):

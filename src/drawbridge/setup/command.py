@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -17,12 +19,25 @@ from drawbridge.terminal import Terminal, harmless
 
 Chosen: TypeAlias = argparse.Namespace
 
+SHORT = 12
+"""Lines of a change that are shown without being asked for."""
+
+VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
 
 
 def run(chosen: Chosen) -> int:
-    """The exit code. What is wrong is raised before anything was changed."""
-    plan = _plan(chosen)
+    """The exit code: 0, or 2 where there was nobody to ask. What is wrong is raised before anything was changed."""
+    plan = _plan(chosen, getattr(chosen, "ask_mode", None))
+    asked = bool(plan.steps) and _asking(chosen)
+    agreed = chosen.yes
+    if asked:
+        plan, agreed = _ask(chosen, plan)
+    elif not chosen.json:
+        if chosen.dry_run:
+            _show(plan)
+        else:
+            _summarize(plan)
     said = {
         "target": chosen.target,
         "action": "remove" if chosen.remove else "setup",
@@ -32,19 +47,18 @@ def run(chosen: Chosen) -> int:
         "command": plan.command,
         "notes": plan.notes,
     }
-    if not chosen.json:
-        _show(plan)
-    if plan.steps and not chosen.dry_run and (chosen.json or _agreed(chosen)):
+    if plan.steps and agreed and not chosen.dry_run:
         for step, facts in zip(plan.steps, said["files"], strict=True):
             kept = step.apply()
             facts["backup"] = str(kept) if kept else None
         plan.finish()
         said["applied"] = True
-    _report(chosen, plan, said)
-    return 0
+    unasked = bool(plan.steps) and not (asked or agreed or chosen.dry_run)
+    _report(chosen, plan, said, unasked=unasked)
+    return 2 if unasked else 0
 
 
-def _plan(chosen: Chosen) -> Plan:
+def _plan(chosen: Chosen, ask_mode: bool | None) -> Plan:
     if chosen.target in AGENTS:
         try:
             here = Path.cwd()
@@ -54,7 +68,7 @@ def _plan(chosen: Chosen) -> Plan:
         if chosen.remove:
             return guard.plan_removal(chosen.target, project)
         values = settings.load("hook", settings.HOOK, {**vars(chosen), "agent": chosen.target})
-        return guard.plan_setup(chosen.target, project, values, _ask_mode(chosen, project))
+        return guard.plan_setup(chosen.target, project, values, ask_mode)
     if chosen.target == "nvim":
         from drawbridge.setup import nvim
 
@@ -68,17 +82,23 @@ def _plan(chosen: Chosen) -> Plan:
     return vscode.plan(chosen.program, remove=chosen.remove)
 
 
-def _ask_mode(chosen: Chosen, project: Path | None) -> bool | None:
-    """Whether Claude Code shall ask before it writes: as the flag says, else as the person does."""
-    wanted: bool | None = getattr(chosen, "ask_mode", None)
-    if chosen.target != "claude" or wanted is not None or not _asking(chosen) or notes.asks(project):
-        return wanted
-    _say(notes.NO_MODE)
-    return _yes("Set it?") or None
-
-
-def _agreed(chosen: Chosen) -> bool:
-    return not _asking(chosen) or _yes("Do this?")
+def _ask(chosen: Chosen, plan: Plan) -> tuple[Plan, bool]:
+    """What the person chooses, and whether it is to be done."""
+    more = ["d"] if _summarize(plan) else []
+    project = Path.cwd() if getattr(chosen, "scope", "") == "project" else None
+    of_claude = chosen.target == "claude" and not chosen.remove
+    if of_claude and chosen.ask_mode is None and not notes.asks(project):
+        _say("")
+        _say_wrapped(notes.NO_MODE)
+        _say('  a  do this, and make Claude Code ask (permissions.defaultMode = "default", no auto mode)')
+        more.insert(0, "a")
+    hint = "  (d shows every line)" if "d" in more else ""
+    while (answer := _answer(f"Do this? [{'/'.join(['y', *more, 'N'])}]{hint} ")) == "d":
+        _show(plan)
+    if answer == "a" and "a" in more:
+        return _plan(chosen, ask_mode=True), True
+    told = dataclasses.replace(plan, notes=[note for note in plan.notes if not note.startswith(notes.NO_MODE)])
+    return told, answer in ("y", "yes")
 
 
 def _asking(chosen: Chosen) -> bool:
@@ -86,23 +106,43 @@ def _asking(chosen: Chosen) -> bool:
     return interactive and not (chosen.yes or chosen.json or chosen.dry_run)
 
 
-def _yes(question: str) -> bool:
+def _answer(question: str) -> str:
     try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        return input(question).strip().lower()
     except EOFError:
         _say("")
-        return False
+        return ""
+
+
+def _summarize(plan: Plan) -> bool:
+    """What would be done, a long change in one line; whether there was such a one."""
+    long = False
+    for step in plan.steps:
+        lines = step.lines()
+        about = plan.about.get(step.path)
+        if about is None and len(lines) <= SHORT:
+            _show_lines(lines)
+        else:
+            long = True
+            _say_wrapped(f"{VERBS.get(step.kind, step.kind)} {step.path}{f': {about}' if about else ''}", "  ")
+    return long
 
 
 def _show(plan: Plan) -> None:
-    terminal = Terminal(sys.stdout)
     for step in plan.steps:
-        for line in step.lines():
-            style = "context" if line.startswith(("---", "+++")) else STYLES.get(line[:1], "context")
-            terminal.write(terminal.plain(line.replace("\t", "    "), style) + "\n")
+        _show_lines(step.lines())
 
 
-def _report(chosen: Chosen, plan: Plan, said: dict[str, Any]) -> None:
+def _show_lines(lines: list[str]) -> None:
+    terminal = Terminal(sys.stdout)
+    for line in lines:
+        style = "context" if line.startswith(("---", "+++")) else STYLES.get(line[:1], "context")
+        terminal.write(terminal.plain(line.replace("\t", "    "), style) + "\n")
+
+
+def _report(chosen: Chosen, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
+    if unasked:
+        _say("Nothing was changed: there is no terminal to ask at. Run this again with --yes.", sys.stderr)
     if chosen.json:
         _say(json.dumps(said))
         return
@@ -111,12 +151,27 @@ def _report(chosen: Chosen, plan: Plan, said: dict[str, Any]) -> None:
     elif said["applied"]:
         for facts in said["files"]:
             if facts["backup"]:
-                _say(f"As it was before, {facts['path']} is kept in {facts['backup']}.")
+                _say(f"The previous {facts['path']} was saved as {facts['backup']}.")
         _say(plan.done)
-    else:
+    elif not unasked:
         _say("Nothing was changed.")
     for note in plan.notes:
         _say(f"Note: {note}", sys.stderr)
+
+
+def _say_wrapped(text: str, indent: str = "") -> None:
+    """On a terminal broken at words; elsewhere in one line."""
+    terminal = Terminal(sys.stdout)
+    width = terminal.width() if terminal.is_terminal else sys.maxsize
+    lines = textwrap.wrap(
+        harmless(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  " if indent else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    terminal.write("\n".join(lines) + "\n")
 
 
 def _say(line: str, stream: TextIO | None = None) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from drawbridge.own_command import own_command
 from drawbridge.setup import hooks
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.jsonc import Document
@@ -29,11 +30,7 @@ MANAGED = {
 }
 """An administrator's settings: elsewhere, and on macOS."""
 
-NO_MODE = (
-    "Claude Code starts in auto mode, which asks nothing before it writes, so no change can be shown to you first. --ask-mode "
-    'sets permissions.defaultMode to "default" and permissions.disableAutoMode to "disable": Claude Code then does not offer '
-    "auto mode, also not by Shift+Tab, until --remove or --no-ask-mode."
-)
+NO_MODE = "Claude Code starts in auto mode and writes without asking, so you never see a change first."
 
 NOT_KEPT = (
     'At its next start Claude Code asks whether to make auto mode the default, with "Yes" chosen, and stops asking before it '
@@ -51,7 +48,7 @@ def of(agent: Agent, project: Path | None, settings: Mapping[str, Any], document
     if agent.name == "claude":
         yield from _of_claude(others | {here: document}, settings)
         if document.get(hooks.MODE) != hooks.ASKING and not asks(project):
-            yield NO_MODE
+            yield f"{NO_MODE} `{own_command()} setup claude --ask-mode` makes it ask."
         elif not _without_auto(others | {here: document}):
             yield NOT_KEPT
     elif agent.name == "gemini":

@@ -134,7 +134,7 @@ def plan_setup() -> Plan:
         record.save(places.start, new)
         _tidy(places, places.starter.parents[:2])
 
-    done = f"{places.nvim} has the plugin from its next start on; :checkhealth drawbridge says how it is."
+    done = f"Done: {places.nvim} will load the plugin when it next starts; check with :checkhealth drawbridge."
     return Plan(steps, done, f"Nothing to change: {places.link} leads to the plugin.", notes, finish)
 
 
@@ -230,7 +230,9 @@ def _options(wanted: Path, notes: list[str]) -> str:
     if (wanted / ".venv" / "bin" / "drawbridge").exists() or (found and not is_passing(found)):
         return "{}"
     if is_passing(sys.executable):
-        notes.append("No `drawbridge` that stays is on PATH; the plugin needs one: install it, for example with pipx.")
+        notes.append(
+            "`drawbridge` is not installed permanently. The plugin needs it on PATH: install it, for example with pipx."
+        )
         return "{}"
     return f"{{ command = {{ {_lua(sys.executable)}, '-P', '-m', 'drawbridge' }} }}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 
-from drawbridge.server.agents.registry import Named, agents, problems
+from drawbridge.server.agents.registry import Named, agents, missing, problems
 
 PYTHON = shlex.quote(sys.executable)
 
@@ -24,10 +24,16 @@ def test_all_problems_are_found_at_once() -> None:
     )
     assert problems(named) == [
         "--agent-path: no program can be named for hal, only for claude, gemini, codex",
-        "--agent-path: /no/gemini is no program",
+        "--agent-path: there is no program /no/gemini",
         "--acp-agent: there is an agent claude already",
         "--acp-agent: 'x has a quotation mark without its other half",
-        "--acp-agent: /no/such is no program",
         "--command-agent: there is an agent goose already",
-        "--command-agent:    is no program",
+        "--command-agent: the command is empty",
     ]
+
+
+def test_a_missing_program_of_another_agent_is_named() -> None:
+    named = Named((), (f"goose={PYTHON}", "two=/no/such --acp"), ("three=/no/third",))
+    assert problems(named) == []
+    assert missing(named).items() >= {"two": "/no/such", "three": "/no/third"}.items()
+    assert "goose" not in missing(named)

@@ -50,6 +50,7 @@ class Twin:
     """A core in memory: remembers what it was asked, answers as the real one, and can be told to wait or to fail."""
 
     def __init__(self) -> None:
+        self.modes: list[str] = ["default"]
         self.asked: list[say.Command] = []
         self.subscribers: dict[str, Subscriber] = {}
         self.followers: dict[str, set[str]] = {"projects": set(), "approvals": set(), "stats": set()}

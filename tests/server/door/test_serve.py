@@ -67,11 +67,19 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         process = await start(errors, "--port", "0", "--data-dir", data, "--allow", code.parent)
         assert process.stdout is not None
         async with asyncio.timeout(STARTING):
-            shown = (await process.stdout.readuntil(b"Ctrl-C ends")).decode()
+            shown = (await process.stdout.readuntil(b"Ctrl-C stops")).decode()
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(PATIENCE):
             await process.communicate()
-    for expected in ("is ready", "wss://127.0.0.1:", str(data / "token"), "SHA-256", str(code.parent), "codex, demo"):
+    for expected in (
+        "is ready",
+        "wss://127.0.0.1:",
+        str(data / "token"),
+        "SHA-256",
+        str(code.parent),
+        "demo",
+        "pair` lets in a browser or a phone",
+    ):
         assert expected in shown
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
@@ -178,14 +186,14 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     assert said.startswith("drawbridge serve: Nothing was started. ")
     for expected in (
         f"{config}: [serve] log_level must be one of",
-        f"{config}: [serve] prot is no setting",
+        f"{config}: [serve] unknown setting prot",
         "--port must lie between 0 and 65535",
         "DRAWBRIDGE_SERVE_MAX_RUNS must be a whole number",
         "--no-tls goes with a loopback address only, not with 0.0.0.0",
         "--insecure-no-auth goes with a loopback address only, not with 0.0.0.0",
         f"--allow: {tmp_path / 'missing'} is no directory",
         f"--allow: {config} is no directory",
-        "--agent-path: /no/claude is no program",
+        "--agent-path: there is no program /no/claude",
         "--agent-path: no program can be named for hal",
         "--public-host: not a name is no name of a machine",
         "--cert and --key go together",

@@ -48,6 +48,14 @@ def that_see(known: Mapping[str, Agent]) -> list[str]:
     return [name for name, agent in known.items() if not isinstance(agent, TEXT_ALONE)]
 
 
+def missing(named: Named) -> dict[str, str]:
+    """Agents that can't run now → the program that PATH lacks. They can be installed while the server runs."""
+    paths = dict(_parts(given) for given in named.paths)
+    programs = {name: paths.get(name, name) for name in WITH_A_PROGRAM}
+    programs |= {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
+    return {name: program for name, program in programs.items() if shutil.which(program) is None}
+
+
 def problems(named: Named) -> list[str]:
     """What is wrong with them, as settings tell it."""
     found = []
@@ -55,7 +63,7 @@ def problems(named: Named) -> list[str]:
         if name not in WITH_A_PROGRAM:
             found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(WITH_A_PROGRAM)}")
         elif shutil.which(path) is None:
-            found.append(f"--agent-path: {path} is no program")
+            found.append(f"--agent-path: there is no program {path}")
     taken = set(BUILT_IN)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):
@@ -71,7 +79,7 @@ def _command_problems(flag: str, command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError:
         return [f"{flag}: {command} has a quotation mark without its other half"]
-    return [] if words and shutil.which(words[0]) else [f"{flag}: {words[0] if words else command} is no program"]
+    return [] if words else [f"{flag}: the command is empty"]
 
 
 def _parts(given: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from drawbridge.server.desk.desk import Desk
 from drawbridge.server.desk.session import DeskSession
 from drawbridge.server.history.log import FsyncPolicy
 from drawbridge.server.projects import records, sessions
-from drawbridge.server.projects.ceilings import Ceilings, check_allowed, checked_mode, checked_model, within
+from drawbridge.server.projects.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes, within
 from drawbridge.server.projects.git import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House, Limits
 from drawbridge.server.projects.metrics import summary
@@ -296,6 +296,11 @@ class Core:
             return await self._in_place(command.project_id).revert(command.run_id, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error) from None
+
+    @property
+    def modes(self) -> list[str]:
+        """Those that ``set_mode`` takes."""
+        return modes(self.house.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
         project = self.projects.get(command.project_id)

@@ -56,6 +56,9 @@ class Commands(Protocol):
     tell) or raises ``ClientError``. An answer that stands for a record of the history carries its ``seq``.
     """
 
+    @property
+    def modes(self) -> list[str]: ...
+
     async def project_create(self, command: say.ProjectCreate, client: Subscriber) -> Answer: ...
     async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer: ...
     async def project_delete(self, command: say.ProjectDelete, client: Subscriber) -> Answer: ...
@@ -224,6 +227,7 @@ class Dispatch:
                 pictures=self._that_see,
                 features=sorted(name for name, command in say.COMMANDS.items() if identity.may(command)),
                 limits=replies.Limits(),
+                modes=self._core.modes,
             ),
         )
 

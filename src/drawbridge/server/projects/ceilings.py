@@ -116,6 +116,11 @@ def within(
     )
 
 
+def modes(ceilings: Ceilings) -> list[str]:
+    """Those that a client may ask for."""
+    return [mode for mode in (*CLIENT_MODES, BYPASS) if mode_fits(ceilings, mode, own_modes=False)]
+
+
 def checked_mode(
     ceilings: Ceilings, mode: str, field: str = "data.options.permission_mode", *, own_modes: bool = False
 ) -> str:

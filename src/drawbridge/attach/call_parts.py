@@ -1,0 +1,125 @@
+"""A tool call as the parts that a person reads, in order: nothing of its input is left out. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+PLAN: Final = "ExitPlanMode"
+"""The tool with which an agent asks to leave plan mode: what it asks about is the plan."""
+
+OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
+    "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),
+    "MultiEdit": frozenset({"file_path", "edits"}),
+    "Write": frozenset({"file_path", "content"}),
+    "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
+}
+"""Tool → the fields that its proposal shows already."""
+
+ACP_ENVELOPE: Final = frozenset({"toolCallId", "kind", "status", "sessionUpdate", "content", "rawInput", "title"})
+"""Fields of an ACP tool call that are its form, or are shown as parts of their own."""
+
+Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "diff", "field", "danger"]
+
+
+class Part(NamedTuple):
+    """``name``: of a field; of a diff its path. ``old``: the other text of a diff."""
+
+    kind: Kind
+    text: str
+    name: str = ""
+    old: str = ""
+
+
+def parts(tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None) -> list[Part]:
+    """``proposal``: the change that is shown beside them. ``links``: paths that lead through a symbolic link → their ends."""
+    found = [
+        Part("warning", f"{path} leads through a link. The file is {end}.")
+        for path, end in (links.items() if isinstance(links, Mapping) else ())
+    ]
+    if not isinstance(given, Mapping):
+        return [*found, Part("json", _json(given))]
+    if isinstance(given.get("toolCallId"), str):
+        return [*found, *_of_acp(tool, given, proposal)]
+    return [*found, *_of_tool(tool, given, proposal)]
+
+
+def acp_paths(given: Any) -> list[str]:
+    """The files that an ACP tool call would change."""
+    return [path for path, _, _ in _diffs(given)] if isinstance(given, Mapping) else []
+
+
+def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+    if proposal is not None:
+        yield from _fields(given, OF_PROPOSAL.get(tool, frozenset()))
+        return
+    match tool, given:
+        case "Bash", {"command": str(command)}:
+            if isinstance(described := given.get("description"), str):
+                yield Part("words", described)
+            yield from _fields(given, {"command"} | ({"description"} if isinstance(described, str) else set()))
+            yield Part("command", command)
+        case _, {"plan": str(plan)} if tool == PLAN:
+            yield from _fields(given, {"plan"})
+            yield Part("markdown", plan)
+        case "Edit", {"file_path": str(path), "old_string": str(old), "new_string": str(new)}:
+            yield from _fields(given, {"file_path", "old_string", "new_string"})
+            yield Part("diff", new, path, old)
+        case "Write", {"file_path": str(path), "content": str(new)}:
+            yield from _fields(given, {"file_path", "content"})
+            yield Part("diff", new, path)
+        case _:
+            yield from _fields(given, ())
+
+
+def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+    raw = call.get("rawInput")
+    fields = raw if isinstance(raw, Mapping) else {} if raw is None else {"rawInput": raw}
+    diffs = [*_diffs(call)]
+    shown = {text for diff in diffs for text in diff}
+    if proposal is not None:
+        shown |= {text for text in proposal.values() if isinstance(text, str)}
+    title, command = call.get("title"), fields.get("command")
+    if isinstance(title, str) and title not in shown | {command}:
+        yield Part("words" if isinstance(command, str) or tool != "execute" else "command", title)
+    if isinstance(command, str):
+        yield Part("command", command)
+    yield from _fields(
+        fields, {name for name, value in fields.items() if isinstance(value, str) and value in shown | {command}}
+    )
+    yield from _fields(call, ACP_ENVELOPE)
+    content = call.get("content")
+    for one in content if isinstance(content, list) else () if content is None else (content,):
+        match one:
+            case {"type": "content", "content": {"type": "text", "text": str(text)}}:
+                yield Part("markdown" if tool == PLAN else "words", text)
+            case {"type": "diff", "path": str(path), "newText": str(new)}:
+                if proposal is None:
+                    yield Part("diff", new, path, _old(one))
+            case _:
+                yield Part("json", _json(one))
+
+
+def _diffs(call: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    content = call.get("content")
+    for one in content if isinstance(content, list) else ():
+        match one:
+            case {"type": "diff", "path": str(path), "newText": str(new)}:
+                yield path, _old(one), new
+
+
+def _old(diff: Mapping[str, Any]) -> str:
+    old = diff.get("oldText")
+    return old if isinstance(old, str) else ""
+
+
+def _fields(given: Mapping[str, Any], without: Any) -> Iterator[Part]:
+    for name, value in given.items():
+        if name not in without:
+            danger = name.lower().startswith("dangerous") and bool(value)
+            yield Part("danger" if danger else "field", value if isinstance(value, str) else _json(value), name)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2 if isinstance(value, dict | list) and value else None, ensure_ascii=False)

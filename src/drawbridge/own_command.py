@@ -1,0 +1,20 @@
+"""How a person starts this ``drawbridge``: by its name where PATH has it, else by its full path."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import shutil
+import sys
+
+
+@functools.cache
+def own_command() -> str:
+    """ "drawbridge", or a path, quoted for a shell."""
+    if shutil.which("drawbridge"):
+        return "drawbridge"
+    beside = os.path.join(os.path.dirname(sys.executable), "drawbridge")
+    if os.access(beside, os.X_OK):
+        return shlex.quote(beside)
+    return f"{shlex.quote(sys.executable)} -m drawbridge"

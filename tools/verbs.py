@@ -1,0 +1,180 @@
+"""What a developer runs, with nothing but Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
+
+    setup     make .venv with what Drawbridge needs
+    serve     run the agent server; its page is at the address that it shows
+    demo      the same with a throw-away project and a scripted agent: needs no account
+    test      check, then every test but those of the next two
+    thorough  the tests that take real programs seconds each; CI runs them too
+    slow      the long campaigns
+    check     lint, format, types
+    format    put the code into the one format
+    bench     measure
+    vsix      pack the VS Code extension into dist/
+    lock      write the lock files anew from pyproject.toml
+    programs  fetch the real programs that the tests talk to, into .cache/programs
+    clean     remove everything that the verbs above made
+
+What follows the verb is handed on: ``test -k selection``, ``serve --port 12345``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import bootstrap
+from bootstrap import CACHE, ROOT, SetupError
+
+MCP_CLIENT = "2.3.0"
+MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
+
+
+def setup(arguments: list[str]) -> None:
+    python = bootstrap.ensure("dev" if arguments == ["--dev"] else "runtime")
+    bootstrap.say(f"ready: {python.with_name('drawbridge')}")
+
+
+def serve(arguments: list[str]) -> None:
+    python = bootstrap.ensure("runtime")
+    become([python, "-m", "drawbridge", "serve", *arguments])
+
+
+def demo(arguments: list[str]) -> None:
+    python = bootstrap.ensure("runtime")
+    become([python, "-m", "drawbridge", "demo", *arguments])
+
+
+def test(arguments: list[str]) -> None:
+    check([])
+    pytest_in_parallel(arguments)
+
+
+def thorough(arguments: list[str]) -> None:
+    pytest_in_parallel(["-m", "thorough and not slow", *arguments])
+
+
+def pytest_in_parallel(arguments: list[str]) -> None:
+    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs much of their time
+    parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
+    become([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
+
+
+def slow(arguments: list[str]) -> None:
+    become([bootstrap.ensure("dev"), "-m", "pytest", "-m", "slow", *arguments])
+
+
+def check(_arguments: list[str]) -> None:
+    python = str(bootstrap.ensure("dev"))
+    for tool in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
+        step([python, "-m", *tool])
+    node = CACHE / "programs" / "node" / "node"
+    for script in sorted((ROOT / "extensions").rglob("*.js")) if node.exists() else ():
+        step([str(node), "--check", str(script)])
+
+
+def format_code(_arguments: list[str]) -> None:
+    step([str(bootstrap.ensure("dev")), "-m", "ruff", "format"])
+
+
+def bench(arguments: list[str]) -> None:
+    become([bootstrap.ensure("dev"), "-m", "bench", *arguments])
+
+
+def vsix(_arguments: list[str]) -> None:
+    sys.path.insert(0, str(ROOT / "src"))
+    from drawbridge.setup.vsix import pack
+
+    folder = ROOT / "extensions" / "vscode"
+    version = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
+    target = ROOT / "dist" / f"drawbridge-{version}.vsix"
+    pack(folder, target)
+    bootstrap.say(f"packed {target.relative_to(ROOT)}; `code --install-extension` takes it")
+
+
+def lock(arguments: list[str]) -> None:
+    """Hashes of every platform's files, for all supported Pythons, and no address of where they came from."""
+    uv = shutil.which("uv") or _own_uv()
+    compile_ = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
+    compile_ += ["--no-header", "--no-emit-index-url", *arguments, "pyproject.toml"]
+    step([*compile_, "--group", "build", "--output-file", "requirements.lock"])
+    step([*compile_, "--group", "dev", "--constraints", "requirements.lock", "-o", "requirements-dev.lock"])
+
+
+def _own_uv() -> str:
+    directory = CACHE / "uv"
+    if not (directory / "bin" / "uv").exists():
+        bootstrap.make_venv(directory)
+        bootstrap.run([str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"])
+    return str(directory / "bin" / "uv")
+
+
+def programs(_arguments: list[str]) -> None:
+    target = CACHE / "programs"
+    for suite in ("trixie", "forky"):
+        step(["bash", "tools/install-nvim.sh", str(target / f"nvim-{suite}"), suite])
+    for name in ("claude", "codex"):
+        step(["bash", f"tools/install-{name}.sh", str(target / name)])
+    step(["bash", "tools/install-node.sh", str(target / "node")])
+    step(["bash", "tools/install-ws.sh", str(target / "ws")])
+    node = str(target / "node" / "node")
+    for name in ("gemini", "acp", "mcp-conformance"):
+        step(["bash", f"tools/install-{name}.sh", str(target / name), node])
+    _mcp_client(target / "mcp-client")
+    for name in ("browser", "code-server"):
+        step(["bash", f"tools/install-{name}.sh", str(target / name)])
+
+
+def _mcp_client(directory: Path) -> None:
+    """The official one, for Python; in an environment of its own, since it brings some thirty packages along."""
+    python = str(directory / "bin" / "python")
+    probe = f"from importlib.metadata import version; raise SystemExit(version('mcp') != '{MCP_CLIENT}')"
+    if not Path(python).exists() or subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode:
+        bootstrap.make_venv(directory)
+        bootstrap.run([python, "-m", "pip", "install", "--quiet", f"mcp=={MCP_CLIENT}"])
+
+
+def clean(_arguments: list[str]) -> None:
+    for name in MADE_BY_TOOLS:
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+    for folder in ("src", "tests", "tools", "bench"):
+        for cached in (ROOT / folder).rglob("__pycache__"):
+            shutil.rmtree(cached, ignore_errors=True)
+
+
+def step(command: list[str]) -> None:
+    """Runs ``command`` in the project's root and ends with its exit code if it fails."""
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    if code:
+        raise SystemExit(code)
+
+
+def become(command: list[str | Path]) -> None:
+    """Replaces this process, so that signals, the terminal and the exit code are the command's own."""
+    os.chdir(ROOT)
+    sys.stdout.flush()
+    os.execv(command[0], [str(part) for part in command])
+
+
+VERBS = {
+    verb.__name__: verb
+    for verb in (setup, serve, demo, test, thorough, slow, check, bench, vsix, lock, programs, clean)
+}
+VERBS["format"] = format_code
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in VERBS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        VERBS[arguments[0]](arguments[1:])
+    except SetupError as error:
+        bootstrap.say(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

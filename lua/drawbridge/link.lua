@@ -123,6 +123,7 @@ function handlers.attach(params)
     })
   end
   M.detach()
+  require('drawbridge.view_room').prepare()
   bridge = { channel = params.channel, agents = {}, pids = {} }
   watch()
   require('drawbridge.selection').start()

@@ -4,6 +4,7 @@ local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
 local notice = require('drawbridge.view_notice')
 local place = require('drawbridge.view_place')
+local room = require('drawbridge.view_room')
 local text = require('drawbridge.view_text')
 
 local M = {}
@@ -14,16 +15,18 @@ local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- Goes to a window of the tab page that shows a file, if there is one.
+--- Goes to a window of the tab page that shows a file. Returns whether there is one.
 local function to_normal_window()
   if is_normal(0) then
-    return
+    return true
   end
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
     if is_normal(window) then
-      return vim.api.nvim_set_current_win(window)
+      vim.api.nvim_set_current_win(window)
+      return true
     end
   end
+  return false
 end
 
 local function has_diff_window()
@@ -66,13 +69,18 @@ local function close_windows(entry)
   place.quietly(function()
     local with_focus = entry.had_focus or M.is_inside(entry)
     diff.leave(entry)
-    for name, window in pairs(entry.windows) do
-      if name == 'proposed' or not entry.borrowed then
-        close_window(window)
+    room.keep_terminals(function()
+      for name, window in pairs(entry.windows) do
+        if name == 'proposed' or not entry.borrowed then
+          close_window(window)
+        end
       end
-    end
+    end)
     bar.clean()
     place.come_back(entry.place, with_focus, entry.borrowed and entry.windows.old)
+    if entry.tab then
+      room.release_tab_line(entry.id)
+    end
     entry.windows, entry.tab, entry.borrowed = nil, nil, nil
   end)
 end
@@ -81,13 +89,14 @@ local function open_windows(entry)
   local options = require('drawbridge.config').get().diff
   -- Windows in diff mode show one diff together; another one's are left alone.
   local in_tab = options.open_in == 'tab' or (not entry.inline and has_diff_window())
+  -- A terminal is never split: that would change its size.
+  in_tab = not to_normal_window() or in_tab
   local split = options.layout == 'horizontal' and 'rightbelow split' or 'rightbelow vsplit'
   if in_tab then
-    vim.cmd('tab split')
+    room.hold_tab_line(entry.id)
+    room.open_tab()
     entry.tab = vim.api.nvim_get_current_tabpage()
     entry.windows.proposed = vim.api.nvim_get_current_win()
-  else
-    to_normal_window()
   end
   local borrowed = not in_tab and not entry.inline and diff.can_borrow(entry)
   if not in_tab and not borrowed then
@@ -151,7 +160,9 @@ function M.open(entry, closed)
   entry.place = place.remember()
   entry.windows = {}
   local ok, problem = pcall(place.quietly, function()
-    open_windows(entry)
+    room.keep_terminals(function()
+      open_windows(entry)
+    end)
     to_first_change(entry)
   end)
   if not ok then

@@ -1,4 +1,6 @@
 --- A small window in a corner that can't be entered and takes no key.
+local room = require('drawbridge.view_room')
+
 local M = {}
 
 local COLOURS = vim.api.nvim_create_namespace('drawbridge_notice')
@@ -69,7 +71,9 @@ function M.show(lines, window)
   local shown, options = place(lines, window)
   write(buffer, shown)
   options.noautocmd = true
-  local float = vim.api.nvim_open_win(buffer, false, options)
+  local float = room.away_from_terminal(function()
+    return vim.api.nvim_open_win(buffer, false, options)
+  end)
   vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
   local notice = { float = float }
   notice.resized = vim.api.nvim_create_autocmd('VimResized', {

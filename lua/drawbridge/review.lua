@@ -4,6 +4,7 @@ local consent = require('drawbridge.view_consent')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
+local settling = require('drawbridge.view_settle')
 local text = require('drawbridge.view_text')
 local view = require('drawbridge.view')
 local written = require('drawbridge.buffers_written')
@@ -40,6 +41,9 @@ local M = {}
 ---@field decided boolean?
 ---@field told boolean? Whether the person knows that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the person was in the view when they decided.
+---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
+---@field settling boolean? Whether it has just been opened and takes no keys yet.
+---@field reported boolean? Whether edits of the proposed text are reported.
 
 local entries = {} ---@type drawbridge.Entry[] Oldest first.
 local waiting_notice
@@ -96,7 +100,8 @@ local function update_notice()
   local what = first.kind == 'code' and 'wants to run code'
     or ('proposes a change to %s %s'):format(first.name, size(first))
   local more = #waiting > 1 and (' · %d more wait'):format(#waiting - 1) or ''
-  waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), ':DrawbridgeReview opens it' })
+  local how = vim.api.nvim_get_mode().mode == 't' and 'Ctrl-\\ Ctrl-N opens it' or ':DrawbridgeReview opens it'
+  waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), how })
 end
 
 local function event_data(entry, decision)
@@ -107,7 +112,10 @@ local function watch()
   if not watching then
     watching = vim.api.nvim_create_augroup('drawbridge_review', {})
     -- A float stays on its tab page.
-    vim.api.nvim_create_autocmd('TabEnter', { group = watching, callback = vim.schedule_wrap(update_notice) })
+    vim.api.nvim_create_autocmd({ 'TabEnter', 'TermEnter', 'TermLeave' }, {
+      group = watching,
+      callback = vim.schedule_wrap(update_notice),
+    })
     consent.watch(lapsed)
   end
 end
@@ -180,7 +188,31 @@ local function written_by_command(entry)
   end
 end
 
-local function show(entry)
+local show, wait_for_turn
+
+--- Keys that were on their way when the view opened decide nothing: the terminal gets its own back, others do nothing.
+local function settle(entry)
+  local from_terminal = entry.place.in_terminal
+  local keys = settling.wait(function()
+    return entry.windows ~= nil and not entry.decided
+  end, from_terminal)
+  entry.settling = nil
+  if #keys == 0 then
+    return
+  elseif not from_terminal then
+    return say('keys that were typed while the proposal opened did nothing')
+  end
+  local terminal = entry.place.window
+  if entry.windows and not entry.decided then
+    view.hide(entry)
+    wait_for_turn(entry)
+  end
+  if vim.api.nvim_get_current_win() == terminal and vim.bo.buftype == 'terminal' then
+    settling.type(keys)
+  end
+end
+
+function show(entry)
   entry.group = vim.api.nvim_create_augroup('drawbridge_view_' .. entry.id, {})
   local problem = view.open(entry, closed)
   if problem then
@@ -197,7 +229,24 @@ local function show(entry)
     end,
   })
   update_notice()
-  link.fire('DrawbridgeDiffOpened', event_data(entry))
+  entry.settling = true
+  vim.schedule(function()
+    settle(entry)
+  end)
+  if not entry.announced then
+    entry.announced = true
+    link.fire('DrawbridgeDiffOpened', event_data(entry))
+  end
+end
+
+--- Shows the proposal as soon as the person is free.
+function wait_for_turn(entry)
+  focus.when_free(entry.id, function()
+    show(entry)
+  end, function()
+    return not under_cursor()
+  end)
+  update_notice()
 end
 
 --- `:update` writes nothing where nothing was changed, but it is the person's word.
@@ -233,12 +282,7 @@ function M.ready(params)
     return
   end
   text.finish(entry)
-  focus.when_free(entry.id, function()
-    show(entry)
-  end, function()
-    return not under_cursor()
-  end)
-  update_notice()
+  wait_for_turn(entry)
 end
 
 --- The proposed text as the person has made it so far; nothing of it where they left it as it came.
@@ -348,7 +392,7 @@ function M.pending()
         path = entry.path,
         added = entry.added,
         removed = entry.removed,
-        shown = entry.windows ~= nil,
+        shown = entry.windows ~= nil and not entry.settling,
       })
     end
   end

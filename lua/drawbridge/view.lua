@@ -170,7 +170,8 @@ function M.open(entry, closed)
     return problem
   end
   text.colour(entry)
-  if entry.inline and entry.kind == 'change' then
+  if entry.inline and entry.kind == 'change' and not entry.reported then
+    entry.reported = true
     report_edits(entry)
   end
   watch(entry, closed)
@@ -185,6 +186,22 @@ end
 function M.mark(entry, hunks, clear)
   if entry.kind == 'change' then
     inline.mark(entry.proposed, hunks, clear)
+  end
+end
+
+--- Takes the windows away for now; what the person may have made of the proposed text stays.
+---@param entry drawbridge.Entry
+function M.hide(entry)
+  notice.hide(entry.note_notice)
+  pcall(vim.api.nvim_del_augroup_by_id, entry.group)
+  entry.group, entry.had_focus = nil, nil
+  local buffers = { entry.proposed, entry.old }
+  for _, buffer in ipairs(buffers) do
+    vim.bo[buffer].bufhidden = 'hide'
+  end
+  close_windows(entry)
+  for _, buffer in ipairs(buffers) do
+    vim.bo[buffer].bufhidden = 'wipe'
   end
 end
 

@@ -52,6 +52,15 @@ end
 """
 
 
+TAKES_KEYS = """
+for _, proposal in ipairs(require('drawbridge.review').pending()) do
+  if proposal.shown then
+    return true
+  end
+end
+"""
+
+
 class Neovim:
     """One running Neovim. Keys go to its terminal; what is asked of it goes over its socket."""
 
@@ -107,8 +116,9 @@ class Neovim:
             raise AssertionError(f"Neovim {what} in {timeout} s") from None
 
     def wait_for_proposal(self, number: int = 1) -> None:
-        """The ``number``-th proposal of this session is shown, in a window that has the focus."""
+        """The ``number``-th proposal of this session is shown, in a window that has the focus and takes keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
+        self.wait_for(TAKES_KEYS, what=f"took no keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
         """The view of the ``number``-th proposal is gone."""

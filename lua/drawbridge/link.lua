@@ -2,7 +2,7 @@
 local M = {}
 
 --- Of what the two halves say to each other; the same number stands in `editors/neovim.py`. Raise it when that changes.
-M.REVISION = 2
+M.REVISION = 3
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
 
@@ -177,7 +177,11 @@ handlers.folders = folders
 
 function handlers.tell(params)
   -- A second line would end in "Press ENTER".
-  require('drawbridge.say').answer((params.message:gsub('%s*\n%s*', ' ')), params.level)
+  local words = params.message:gsub('%s*\n%s*', ' ')
+  require('drawbridge.say').told(words, params.level, params.level ~= 'info')
+  if params.level ~= 'info' then
+    require('drawbridge.status').remember(words)
+  end
 end
 
 function handlers.selection()
@@ -191,7 +195,7 @@ local MODULES = {
   buffers_save = { 'save' },
   buffers_written = { 'written' },
   prompt_box = { 'paste', 'submit', 'take_back' },
-  review = { 'propose', 'ready', 'mark', 'put_back', 'proposed', 'withdraw' },
+  review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }
 for name, methods in pairs(MODULES) do
   for _, method in ipairs(methods) do

@@ -1,5 +1,6 @@
 --- Proposals: what waits, what is shown, and the one decision of each.
 local bar = require('drawbridge.view_bar')
+local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
@@ -16,7 +17,8 @@ local M = {}
 ---@field agent string
 ---@field title string
 ---@field path string Empty for code.
----@field name string What the person calls the file.
+---@field name string The file as the person knows it: its path below the current directory.
+---@field is_new boolean Whether the file is still to be made.
 ---@field kind 'change'|'code'
 ---@field note string?
 ---@field changes string[] What changes beside the lines.
@@ -169,9 +171,19 @@ local function writing_accepts()
   return require('drawbridge.config').get().allow_w_to_accept
 end
 
---- A window or the buffer of the view has gone; by `ZZ` the person may have meant to write it.
-local function closed(entry)
-  decide(entry, consent.given(entry.proposed) and writing_accepts())
+--- A window or the buffer of the view is gone; by `ZZ` the person may have meant to write it.
+local function closed(entry, window)
+  if entry.decided then
+    return
+  end
+  local accepted = consent.wrote(entry.proposed) and writing_accepts()
+  -- Who closes another window than the proposal's own may not have meant to answer.
+  local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
+  decide(entry, accepted)
+  if not accepted then
+    local why = aside and '; a window of its view was closed' or ''
+    require('drawbridge.say').told(('rejected: %s%s'):format(entry.name, why), 'info', aside)
+  end
 end
 
 local function written_by_command(entry)
@@ -179,7 +191,7 @@ local function written_by_command(entry)
     -- An autosave plugin comes after each change; it is enough to say so once.
     if consent.is_acting() or not entry.told then
       entry.told = true
-      say('that was no :w of yours in this window; :DrawbridgeAccept accepts')
+      say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
     end
   elseif not writing_accepts() then
     say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
@@ -221,7 +233,7 @@ function show(entry)
   end
   vim.api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {
     group = entry.group,
-    pattern = 'drawbridge://*',
+    pattern = buffers.pattern(vim.api.nvim_buf_get_name(entry.proposed)),
     callback = function(args)
       if args.buf == entry.proposed then
         written_by_command(entry)
@@ -266,7 +278,8 @@ function M.propose(params)
   bar.define_highlights()
   watch()
   local entry = params
-  entry.name = params.kind == 'code' and 'code' or vim.fn.fnamemodify(params.path, ':t')
+  entry.name = params.kind == 'code' and 'code' or buffers.shown_path(params.path)
+  entry.is_new = params.kind ~= 'code' and (vim.uv or vim.loop).fs_stat(params.path) == nil
   entry.changes = params.changes or {}
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
   entry.target = written.target(params.path)
@@ -306,6 +319,15 @@ function M.mark(params)
   local entry = find(params.id)
   if entry and (not params.tick or params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed)) then
     view.mark(entry, params.hunks, params.clear)
+  end
+end
+
+--- Takes over how many lines the proposed text adds and removes after an edit.
+function M.count(params)
+  local entry = find(params.id)
+  if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
+    entry.added, entry.removed = params.added, params.removed
+    vim.cmd('redrawstatus!')
   end
 end
 

@@ -23,6 +23,14 @@ function M.pending()
   return type(pending) == 'table' and #pending or pending
 end
 
+local last ---@type {text: string, at: integer}? What the bridge has reported last.
+
+--- Keeps a report of the bridge for `:DrawbridgeStatus`.
+---@param text string
+function M.remember(text)
+  last = { text = text, at = os.time() }
+end
+
 --- "claude-code" and "Claude Code" are both "Claude" to a person; each name once.
 local function short(agents)
   local names, seen = {}, {}
@@ -115,6 +123,7 @@ local function rows(now, guard)
       said[#said + 1] = { label, text }
     end
   end
+  add('last', last and ('%s  %s'):format(os.date('%H:%M', last.at), last.text))
   add('port', now.port and tostring(now.port))
   add('process', now.pid and tostring(now.pid))
   add('lock file', home(now.lock_file))

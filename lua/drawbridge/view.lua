@@ -111,16 +111,25 @@ local function open_windows(entry)
 end
 
 local function watch(entry, closed)
-  local function gone()
-    closed(entry)
-  end
   for _, window in pairs(entry.windows) do
-    vim.api.nvim_create_autocmd('WinClosed', { group = entry.group, pattern = tostring(window), callback = gone })
+    vim.api.nvim_create_autocmd('WinClosed', {
+      group = entry.group,
+      pattern = tostring(window),
+      callback = function()
+        closed(entry, window)
+      end,
+    })
   end
-  vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, { group = entry.group, buffer = entry.proposed, callback = gone })
+  vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
+    group = entry.group,
+    buffer = entry.proposed,
+    callback = function()
+      closed(entry)
+    end,
+  })
 end
 
---- Tells the bridge that the marks are out of date, a moment after the last edit.
+--- Reports to the bridge that counts and marks are out of date, a moment after the last edit.
 local function report_edits(entry)
   local loop = vim.uv or vim.loop
   local timer = loop.new_timer()
@@ -154,7 +163,7 @@ end
 
 --- Opens the view in front of the person. `closed` is called when a part of it goes, by whatever hand.
 ---@param entry drawbridge.Entry
----@param closed fun(entry: drawbridge.Entry)
+---@param closed fun(entry: drawbridge.Entry, window?: integer) With the window that goes, where it is one.
 ---@return string? problem Why it could not be opened; nothing of it is left then.
 function M.open(entry, closed)
   entry.place = place.remember()
@@ -170,7 +179,7 @@ function M.open(entry, closed)
     return problem
   end
   text.colour(entry)
-  if entry.inline and entry.kind == 'change' and not entry.reported then
+  if entry.kind == 'change' and not entry.reported then
     entry.reported = true
     report_edits(entry)
   end

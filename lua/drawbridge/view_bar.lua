@@ -33,16 +33,24 @@ local function proposed_line(entry, with_name, width)
   local code = entry.kind == 'code'
   local who = as('Title', ' ' .. escaped(entry.agent) .. (code and ': Run this code?' or ' proposes'))
   local short = as('Title', code and ' Run this code?' or ' Proposed')
-  local name = with_name and not code and as('Bar', '  ' .. escaped(entry.name)) or ''
+  local new = entry.is_new and '  new file' or ''
+  local name = with_name and not code and as('Bar', '  ' .. escaped(entry.name) .. new) or ''
+  local tail = with_name and not code and as('Bar', '  ' .. escaped(vim.fn.fnamemodify(entry.name, ':t'))) or ''
   local count = code and ''
     or as('Bar', '  ') .. as('Plus', '+' .. entry.added) .. as('Bar', ' ') .. as('Minus', '−' .. entry.removed)
   local beside = #entry.changes > 0 and as('Bar', '  ' .. escaped(table.concat(entry.changes, ', '))) or ''
   local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
-  local answers = '%=' .. as('Hint', ('  %s accepts · :q rejects '):format(accept))
+  -- Once it has been edited, Neovim refuses a plain :q.
+  local reject = vim.bo[entry.proposed].modified and ':q!' or ':q'
+  local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
+  local answers = '%=' .. as('Hint', short_answers .. ' ')
+  local more = '%=' .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · do undoes a hunk' or ''))
   return fitting({
+    who .. name .. count .. beside .. more,
     who .. name .. count .. beside .. answers,
     who .. name .. count .. answers,
     short .. name .. count .. answers,
+    short .. tail .. count .. answers,
     short .. count .. answers,
     short .. answers,
     answers,
@@ -71,7 +79,7 @@ end
 ---@param window integer
 function M.on_old(entry, window)
   lines[window] = function()
-    return as('Bar', ' %<' .. escaped(entry.name)) .. as('Hint', '  now')
+    return as('Bar', ' %<' .. escaped(entry.name)) .. as('Hint', entry.is_new and '  new file' or '  now')
   end
   vim.wo[window][OPTION] = LINE
 end

@@ -149,7 +149,7 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) ->
     gemini.prompt("Shout the second line.")
 
     gemini.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for("Gemini CLI's change touches unsaved work.*poem.txt")
+    neovim.pane.wait_for(r"No diff: Gemini CLI wants to change lines of poem\.txt")
     assert poem.read_text() == POEM
     gemini.pane.press("1")
 

@@ -40,9 +40,7 @@ while True:
 
 
 async def in_terminal(desk: Desk, *command: str) -> None:
-    await desk.person.lua(
-        "vim.cmd('botright new') vim.fn.termopen(...) vim.cmd('startinsert')", list(command)
-    )
+    await desk.person.lua("vim.cmd('botright new') vim.fn.termopen(...) vim.cmd('startinsert')", list(command))
     await desk.person.until(IN_TERMINAL)
 
 

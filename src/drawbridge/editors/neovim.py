@@ -54,7 +54,7 @@ return require('drawbridge.link').REVISION
 """
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
-REVISION: Final = 2
+REVISION: Final = 3
 """Of what the two halves say to each other; the same number stands in ``link.lua``."""
 
 NOT_SHOWN: Final = (

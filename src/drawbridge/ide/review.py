@@ -33,6 +33,8 @@ WRITE_SECONDS: Final = 2.0
 SETTLED_SECONDS: Final = 0.2
 """A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
 
+UNSHOWABLE: Final = "{agent}'s change of {file} can't be shown. Answer in its terminal."
+
 OPEN_LIMIT: Final = 50
 """Proposals that one agent may have open at once; the real CLI opens one at a time."""
 
@@ -90,9 +92,9 @@ class Reviews:
         try:
             return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
-            # The agent's own dialog decides now, and says nothing of why.
-            reason = getattr(error, "notice", "") or "can't be shown"
-            notice = f"{agent}'s change {reason}, decide there: {os.path.basename(path)}"
+            # The agent's own dialog decides now, and does not show why.
+            reason = getattr(error, "notice", "") or UNSHOWABLE
+            notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
             self._spawn(self._editor.tell, notice, "warn")
             raise
 
@@ -222,7 +224,7 @@ class Reviews:
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.",
-                "is one too many",
+                "{agent} has too many proposals open. Answer this one in its terminal.",
             )
         decision = asyncio.get_running_loop().create_future()
         review = _Review(Approval(str(next(self._numbers))), path, decision)

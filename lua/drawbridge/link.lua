@@ -6,7 +6,7 @@ M.REVISION = 3
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
 
-local bridge ---@type {channel: integer, port?: integer, token?: string, agents: string[]}?
+local bridge ---@type {channel: integer, port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
 local state_callbacks = {} ---@type fun()[]
 local alive_timer
 local group
@@ -50,10 +50,9 @@ function M.attached()
 end
 
 --- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
----@return {port?: integer, token?: string, agents: string[], pids: integer[]}?
+---@return {port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
 function M.state()
-  return bridge
-    and { port = bridge.port, token = bridge.token, agents = vim.deepcopy(bridge.agents), pids = vim.deepcopy(bridge.pids) }
+  return bridge and vim.tbl_extend('force', vim.deepcopy(bridge), { channel = nil })
 end
 
 --- Calls `callback` at each change of `state()`.
@@ -124,7 +123,7 @@ function handlers.attach(params)
   end
   M.detach()
   require('drawbridge.view_room').prepare()
-  bridge = { channel = params.channel, agents = {}, pids = {} }
+  bridge = { channel = params.channel, agents = {}, pids = {}, unasked = {} }
   watch()
   require('drawbridge.selection').start()
   require('drawbridge.buffers_save').start()
@@ -164,6 +163,7 @@ end
 function handlers.announce(params)
   local before = bridge.agents
   bridge.port, bridge.token, bridge.agents, bridge.pids = params.port, params.token, params.agents, params.pids or {}
+  bridge.unasked = params.unasked or {}
   for _, agent in ipairs(gained(bridge.agents, before)) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
   end
@@ -193,7 +193,7 @@ local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },
   buffers_save = { 'save' },
-  buffers_written = { 'written' },
+  buffers_written = { 'written', 'overwritten' },
   prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }

@@ -143,7 +143,7 @@ class TestStatus:
     def test_the_guard_is_looked_for_meanwhile(self, editor: Neovim) -> None:
         connect(editor)
         editor.command("DrawbridgeStatus")
-        editor.wait(f"{FLOAT_LINES}:find('guard      Claude Code works, Gemini CLI works ', 1, true)")
+        editor.wait(f"{FLOAT_LINES}:find('guard      on for Claude Code, on for Gemini CLI ', 1, true)")
         assert not editor.is_stuck
 
     @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ class TestStatus:
             ({"guard": []}, "not installed: drawbridge setup claude"),
             (
                 {"editors": []},
-                "Claude Code works, Gemini CLI works, but does not find this Neovim (:checkhealth drawbridge",
+                "on for Claude Code, on for Gemini CLI, but does not find this Neovim (:checkhealth drawbridge",
             ),
-            ({"problems": ["Something."]}, "Claude Code works, Gemini CLI works (:checkhealth drawbridge tells more)"),
+            ({"problems": ["Something."]}, "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge tells more)"),
             ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
         ],
     )

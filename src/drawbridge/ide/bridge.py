@@ -138,6 +138,7 @@ class Bridge:
             await asyncio.gather(self._reviewing, return_exceptions=True)
         if self._announcing is not None:
             self._announcing.cancel()
+        await self.workspace.unasked.stop()
         await self.workspace.reviews.stop()
         await self._editor.close()
 
@@ -178,7 +179,9 @@ class Bridge:
 
     def _agents_changed(self) -> None:
         self._reviewer.changed()
-        state = BridgeState(self._launched.port, self._launched.token, self.agents.names, self.claude.pids)
+        state = BridgeState(
+            self._launched.port, self._launched.token, self.agents.names, self.claude.pids, self.claude.unasked
+        )
         previous = self._announcing
         self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))
 

@@ -80,6 +80,13 @@ class Reviews:
         self._background: set[asyncio.Task[None]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.arbiter: Arbiter | None = None
+        self._asked: set[str] = set()
+
+    def was_asked(self, path: str) -> bool:
+        """Whether a write of ``path`` that is about to come was proposed; one proposal answers for one write."""
+        asked = path in self._asked
+        self._asked.discard(path)
+        return asked
 
     async def review(
         self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
@@ -89,6 +96,7 @@ class Reviews:
         ``key``: what the proposal is known by, where that is not its title. Raises ``UnusableFile`` or ``Refused`` before
         anything is shown, and the editor's errors when it can't be shown.
         """
+        self._asked.add(path)
         try:
             return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
@@ -276,7 +284,7 @@ class Reviews:
 
     def _settle(self, review: _Review, decision: Decision, *, follow: bool) -> None:
         """``follow``: the agent may write the file now."""
-        review.before = _signature(review.path)
+        review.before = signature(review.path)
         if not review.decision.done():
             review.decision.set_result(decision)
         if review.path and follow:
@@ -317,11 +325,11 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
         await asyncio.sleep(FOLLOW_STEPS[min(step, len(FOLLOW_STEPS) - 1)])
         if clock() > deadline:
             break
-        signature = _signature(path)
-        if signature == before:
+        now = signature(path)
+        if now == before:
             continue
-        if signature != seen:
-            seen, seen_at = signature, clock()
+        if now != seen:
+            seen, seen_at = now, clock()
         written = await asyncio.to_thread(_read_if_text, path)
         if written is None:
             continue
@@ -343,9 +351,10 @@ def _read_if_text(path: str) -> str | None:
         return None
 
 
-def _signature(path: str) -> tuple[int, ...] | None:
+def signature(path: str) -> tuple[int, ...] | None:
+    """What changes with each write of a file; None for one that can't be looked at."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # the latter: a NUL in the path
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -59,7 +59,7 @@ local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
   if not program then
-    fault(config.get().command and problem or 'The Python side is missing', {
+    fault(config.get().command and problem or 'The Python half is missing', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
     })

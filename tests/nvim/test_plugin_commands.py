@@ -66,7 +66,7 @@ class TestSaysWhyNot:
         editor.command("help")
         editor.wait("return vim.bo.buftype == 'help'")
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: this buffer is no file, nothing was sent")
+        editor.says(":DrawbridgeSend: this buffer is not a file. Nothing was sent.")
 
 
 class TestLongMessages:
@@ -119,10 +119,15 @@ class TestSending:
         editor.lua(TELL, ["claude"])
         editor.keys("xx")
         editor.command("4DrawbridgeSend")
-        editor.says(":DrawbridgeSend: a.txt line 4 (as last saved)")
+        editor.says(":DrawbridgeSend: a.txt line 4 (without its unsaved changes)")
 
 
 class TestStatus:
+    def test_the_bare_name_shows_it(self, editor: Neovim) -> None:
+        connect(editor)
+        editor.command("Drawbridge")
+        editor.wait(f"{FLOAT_LINES}:find('bridge     listening', 1, true)")
+
     def test_a_stopped_bridge(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStatus")
         shown = editor.wait(FLOAT)

@@ -206,7 +206,7 @@ class TestBoth:
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeGemini")
         started_with("gemini")
-        editor.wait("return vim.fn.bufname():match('gemini') ~= nil")
+        editor.wait("return vim.fn.bufname():match('Gemini') ~= nil")
         wait_for_terminal(editor)
 
     @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ class TestBoth:
         self.both(editor)
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeClaude")
-        editor.wait("return vim.fn.bufname():match('claude') ~= nil")
+        editor.wait("return vim.fn.bufname():match('Claude') ~= nil")
         assert not record_of("claude").exists(), "a second one was started"
         assert editor.lua("return #vim.api.nvim_list_wins()") == 3
 

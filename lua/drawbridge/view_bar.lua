@@ -4,6 +4,22 @@ local M = {}
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
 local LINE = "%{%v:lua.require'drawbridge.view_bar'.line()%}"
 
+-- In place of the default colours of older Neovims, where a change is magenta and red: terminal, then GUI.
+local OLD_DEFAULTS = {
+  dark = {
+    Added = { 22, '#1e3a26' },
+    Removed = { 52, '#4a2226' },
+    ChangedLine = { 236, '#2f3036' },
+    Changed = { 24, '#1f4a63' },
+  },
+  light = {
+    Added = { 194, '#d7f0da' },
+    Removed = { 224, '#f9dada' },
+    ChangedLine = { 255, '#eeeef0' },
+    Changed = { 153, '#bcdcf5' },
+  },
+}
+
 local lines = {} ---@type table<integer, fun(width: integer): string> By window.
 
 local function escaped(text)
@@ -119,6 +135,7 @@ function M.define_highlights()
     Minus = 'Removed',
     Added = 'DiffAdd',
     Changed = 'DiffText',
+    ChangedLine = 'DiffChange',
     Removed = 'DiffDelete',
     Filler = 'NonText',
     Notice = 'NormalFloat',
@@ -131,12 +148,16 @@ function M.define_highlights()
   if vim.fn.has('nvim-0.10') == 0 then
     links.Plus, links.Minus = 'String', 'WarningMsg'
     links.Notice, links.NoticeBorder = 'Normal', 'Normal'
-    -- In the default colours of then DiffDelete is made for lines that are not there.
-    links.Removed = vim.g.colors_name and 'DiffDelete' or 'DiffText'
   end
   if OPTION == 'statusline' then
     for _, name in ipairs({ 'Bar', 'Title', 'Hint', 'Plus', 'Minus' }) do
       links[name] = 'StatusLine'
+    end
+  end
+  if vim.fn.has('nvim-0.10') == 0 and not vim.g.colors_name then
+    for name, colours in pairs(OLD_DEFAULTS[vim.o.background] or OLD_DEFAULTS.dark) do
+      links[name] = nil
+      vim.cmd(('highlight default Drawbridge%s ctermbg=%d guibg=%s'):format(name, unpack(colours)))
     end
   end
   for name, target in pairs(links) do

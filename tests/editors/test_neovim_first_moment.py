@@ -24,7 +24,9 @@ fd = sys.stdin.fileno()
 tty.setraw(fd)
 text, dialog = "", False
 while True:
-    words = "Do you want to make this edit?\\r\\n❯ 1. Yes" if dialog else "{RULE}\\r\\n❯ " + text + " \\b\\r\\n{RULE}\\r\\n  ? for help"
+    words = "{RULE}\\r\\n❯ " + text + " \\b\\r\\n{RULE}\\r\\n  ? for help"
+    if dialog:
+        words = "Do you want to make this edit?\\r\\n❯ 1. Yes"
     print("\\033[2J\\033[H" + words, end="", flush=True)
     key = sys.stdin.read(1)
     if key == "\\x04":

@@ -60,7 +60,7 @@ async def test_a_terminal_keeps_its_size(program: Path, tmp_path: Path, open_in:
         await person.until("return vim.fn.getfsize(...) > 0", str(sizes))
         await person.until("return vim.api.nvim_get_mode().mode == 't'")
         await editor.start(desk.events.append)
-        await desk.options("{ diff = { open_in = '%s' } }" % open_in)
+        await desk.options(f"{{ diff = {{ open_in = '{open_in}' }} }}")
         first = sizes.read_text()
         for number, answer in enumerate([":w<CR>", ":q<CR>", ":DrawbridgeReject<CR>"]):
             await editor.show(proposal(path, OLD, NEW, id=str(number)))

@@ -18,7 +18,7 @@ from tests.programs import each_nvim
 @pytest.mark.parametrize("program", each_nvim())
 async def test_the_counts_follow_edits(program: Path, tmp_path: Path, layout: str) -> None:
     async with screen_desk(program, tmp_path) as (desk, pane):
-        await desk.options("{ diff = { layout = '%s' } }" % layout)
+        await desk.options(f"{{ diff = {{ layout = '{layout}' }} }}")
         await proposes(desk)
         await sees(pane, r"\+2 −1")
         await desk.person.types("Gofive<Esc>")
@@ -93,7 +93,7 @@ async def test_names_are_paths_of_the_project(program: Path, tmp_path: Path, lay
         editor = await Neovim.connect(person.address)
         desk = Desk(person, editor, tmp_path)
         await editor.start(desk.events.append)
-        await desk.options("{ diff = { layout = '%s' } }" % layout)
+        await desk.options(f"{{ diff = {{ layout = '{layout}' }} }}")
         for name in ("a", "b"):
             await desk.shows(proposal(tmp_path / "src" / name / "__init__.py", OLD, NEW, id=name))
             await sees(pane, rf"src/{name}/__init__\.py")

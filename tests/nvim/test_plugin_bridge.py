@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -159,7 +159,10 @@ class TestStatus:
                 {"editors": []},
                 "on for Claude Code, on for Gemini CLI, but does not find this Neovim (:checkhealth drawbridge",
             ),
-            ({"problems": ["Something."]}, "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge tells more)"),
+            (
+                {"problems": ["Something."]},
+                "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge tells more)",
+            ),
             ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
         ],
     )

@@ -67,7 +67,8 @@ class Unasked:
             if now != seen:
                 seen, seen_at = now, clock()
             elif seen != before and clock() - seen_at >= SETTLED_SECONDS:
-                return await self._written(path, agent, found)
+                await self._written(path, agent, found)
+                return
 
     async def _written(self, path: str, agent: str, found: Callable[[], bool]) -> None:
         try:

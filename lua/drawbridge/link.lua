@@ -52,7 +52,11 @@ end
 --- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
 ---@return {port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
 function M.state()
-  return bridge and vim.tbl_extend('force', vim.deepcopy(bridge), { channel = nil })
+  local known = vim.deepcopy(bridge)
+  if known then
+    known.channel = nil
+  end
+  return known
 end
 
 --- Calls `callback` at each change of `state()`.

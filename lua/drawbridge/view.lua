@@ -78,9 +78,7 @@ local function close_windows(entry)
     end)
     bar.clean()
     place.come_back(entry.place, with_focus, entry.borrowed and entry.windows.old)
-    if entry.tab then
-      room.release_tab_line(entry.id)
-    end
+    room.release_tab_line(entry.id)
     entry.windows, entry.tab, entry.borrowed = nil, nil, nil
   end)
 end

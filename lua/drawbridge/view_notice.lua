@@ -8,11 +8,11 @@ local EDGE = 1 -- cells between the text and the border
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice of what waits, which may be below
 
-local function fitted(lines, room)
+local function fitted(lines, width)
   local shown = {}
   for _, line in ipairs(lines) do
-    while vim.fn.strdisplaywidth(line) > room do
-      local part = vim.fn.strcharpart(line, 0, room)
+    while vim.fn.strdisplaywidth(line) > width do
+      local part = vim.fn.strcharpart(line, 0, width)
       local words = part:match('^(.+)%s') or part
       table.insert(shown, words)
       line = vim.trim(line:sub(#words + 1))

@@ -290,9 +290,9 @@ class TestLoading:
     def test_the_commands_are_there_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
-            *("DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeGemini", "DrawbridgeLog", "DrawbridgeReject"),
-            *("DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend", "DrawbridgeStart"),
-            *("DrawbridgeStatus", "DrawbridgeStop"),
+            *("Drawbridge", "DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeGemini", "DrawbridgeInstall"),
+            *("DrawbridgeLog", "DrawbridgeReject", "DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview"),
+            *("DrawbridgeSend", "DrawbridgeStart", "DrawbridgeStatus", "DrawbridgeStop"),
         ]
         assert not editor.lua("return package.loaded.drawbridge ~= nil")
 

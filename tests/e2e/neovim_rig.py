@@ -36,7 +36,10 @@ local windows = {}
 for _, tab in ipairs(vim.api.nvim_list_tabpages()) do
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(tab)) do
     local name = vim.api.nvim_buf_get_name(vim.api.nvim_win_get_buf(window))
-    table.insert(windows, { window, vim.fn.fnamemodify(name, ':t'), vim.api.nvim_win_get_cursor(window) })
+    local config = vim.api.nvim_win_get_config(window)
+    if config.relative == '' or config.focusable then -- not a notice
+      table.insert(windows, { window, vim.fn.fnamemodify(name, ':t'), vim.api.nvim_win_get_cursor(window) })
+    end
   end
 end
 return { current = vim.api.nvim_get_current_win(), windows = windows }

@@ -14,6 +14,8 @@ local function command(name, method, description)
   end, { desc = description })
 end
 
+command('', 'show_status', 'Show how things stand, as :DrawbridgeStatus does')
+command('Install', 'install', 'Install the Python half of the plugin, after a question')
 command('Start', 'start', 'Start the bridge between this Neovim and coding agents')
 command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')

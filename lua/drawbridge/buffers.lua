@@ -42,6 +42,26 @@ function M.find(path)
   end
 end
 
+--- A path as the person knows it: below the current directory of the editor, else below their home.
+---@param path string
+---@return string
+function M.shown_path(path)
+  for _, folder in ipairs({ vim.fn.getcwd(-1, -1), canonical(vim.fn.getcwd(-1, -1)) }) do
+    folder = folder:gsub('/$', '')
+    if vim.startswith(path, folder .. '/') then
+      return path:sub(#folder + 2)
+    end
+  end
+  return vim.fn.fnamemodify(path, ':~')
+end
+
+--- The pattern of autocommands that matches just this name of a buffer.
+---@param name string
+---@return string
+function M.pattern(name)
+  return vim.fn.escape(name, '\\*?[]{},')
+end
+
 --- Whether saving the buffer would write nothing at all: Neovim shows no lines and one empty line alike.
 ---@param buffer integer
 function M.is_empty(buffer)

@@ -99,4 +99,19 @@ function M.written(params)
   read_again(buffer, not same or known.existed)
 end
 
+--- An agent has written the file without a proposal. Unsaved work stays.
+---@param params {path: string}
+---@return 'reloaded'|'unsaved'|nil done nil: the file is not open, or its buffer shows that text already.
+function M.overwritten(params)
+  local buffer = buffers.find(params.path)
+  if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
+    return nil
+  elseif vim.bo[buffer].modified then
+    return 'unsaved'
+  end
+  local before = vim.api.nvim_buf_get_changedtick(buffer)
+  read_again(buffer, true)
+  return vim.api.nvim_buf_get_changedtick(buffer) ~= before and 'reloaded' or nil
+end
+
 return M

@@ -8,6 +8,7 @@ local M = {}
 ---@field token string
 
 ---@class drawbridge.Cli
+---@field name string What people call it; the name of its terminal.
 ---@field command string Its command in Neovim.
 ---@field option string The option that says how it is run.
 ---@field install string What to type where it is missing.
@@ -22,6 +23,12 @@ local LOCAL = { 'localhost', '127.0.0.1', '::1' }
 M.CONTAINER_FILES = { '/.dockerenv', '/run/.containerenv' }
 -- By one of these the CLI knows that its editor is in the container too.
 local SAME_CONTAINER = { 'SSH_CONNECTION', 'REMOTE_CONTAINERS', 'VSCODE_REMOTE_CONTAINERS_SESSION' }
+
+-- Where Gemini CLI has the defaults of a whole machine: on Linux and on macOS.
+local GEMINI_SYSTEM_DEFAULTS = {
+  '/etc/gemini-cli/system-defaults.json',
+  '/Library/Application Support/GeminiCli/system-defaults.json',
+}
 
 local function chooses_mode(words)
   for _, word in ipairs(words) do
@@ -48,9 +55,26 @@ function M.looks_outside()
   return false
 end
 
+--- A file of defaults for a Gemini CLI that is started here, below all settings of the person: it looks for its editor, and
+--- does not ask first whether to connect (its Yes looks for an installer, and there is none for Neovim). nil where the machine
+--- has such defaults already.
+---@return string?
+local function gemini_defaults()
+  if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then
+    return nil
+  end
+  for _, file in ipairs(GEMINI_SYSTEM_DEFAULTS) do
+    if vim.loop.fs_stat(file) then
+      return nil
+    end
+  end
+  return require('drawbridge.program').root() .. '/lua/drawbridge/gemini_defaults.json'
+end
+
 ---@type table<'claude'|'gemini', drawbridge.Cli>
 M.agents = {
   claude = {
+    name = 'Claude Code',
     command = ':DrawbridgeClaude',
     option = 'terminal.command',
     install = 'npm install -g @anthropic-ai/claude-code',
@@ -85,6 +109,7 @@ M.agents = {
     },
   },
   gemini = {
+    name = 'Gemini CLI',
     command = ':DrawbridgeGemini',
     option = 'gemini.command',
     install = 'npm install -g @google/gemini-cli',
@@ -99,6 +124,7 @@ M.agents = {
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,
         REMOTE_CONTAINERS = M.looks_outside() and 'true' or nil,
+        GEMINI_CLI_SYSTEM_DEFAULTS_PATH = gemini_defaults(),
       }
     end,
     flags = {

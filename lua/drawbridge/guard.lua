@@ -85,7 +85,7 @@ function M.line(found, problem)
   local states = {}
   for _, guard in ipairs(found.guards) do
     if guard.state ~= 'absent' then
-      states[#states + 1] = ('%s %s'):format(guard.name, guard.state)
+      states[#states + 1] = ('%s %s'):format(guard.state == 'works' and 'on for' or guard.state .. ' for', guard.name)
     end
   end
   if #states == 0 then

@@ -59,7 +59,7 @@ local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
   if not program then
-    fault(config.get().command and problem or 'The Python side is missing', {
+    fault(config.get().command and problem or 'The Python half is missing', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is needed). Then :DrawbridgeStart.',
       'Or put a `drawbridge` on PATH, or name it: setup{ command = "/path/to/drawbridge" }.',
     })
@@ -164,10 +164,6 @@ local function check_claude()
   end
 end
 
-local function claude_directory()
-  return vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')
-end
-
 local function check_directory()
   local set = vim.env.CLAUDE_CONFIG_DIR
   if set then
@@ -194,28 +190,15 @@ local function check_proxies()
   end
 end
 
---- permissions.defaultMode of the first settings file that has one, and that file.
-local function default_mode()
-  local project = vim.fn.getcwd() .. '/.claude/'
-  local files = { project .. 'settings.local.json', project .. 'settings.json', claude_directory() .. '/settings.json' }
-  for _, file in ipairs(files) do
-    if vim.fn.filereadable(file) == 1 then
-      local read, settings = pcall(vim.json.decode, table.concat(vim.fn.readfile(file), '\n'))
-      if not read or type(settings) ~= 'table' then
-        warn(home(file) .. ' is not valid JSON', { 'The CLI ignores it until that is mended.' })
-      elseif type(settings.permissions) == 'table' and type(settings.permissions.defaultMode) == 'string' then
-        return settings.permissions.defaultMode, file
-      end
-    end
-  end
-end
-
 local function check_mode()
   local advice = {
     ':DrawbridgeClaude starts it with --permission-mode default.',
     'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json of the project or your home.',
   }
-  local chosen, file = default_mode()
+  local settings = require('drawbridge.claude_settings')
+  local chosen, file = settings.default_mode(function(broken)
+    warn(home(broken) .. ' is not valid JSON', { 'Correct it: the CLI ignores the file until then.' })
+  end)
   if not chosen then
     warn('No permissions.defaultMode: newer CLIs start in auto mode, and auto mode shows no diffs', advice)
   elseif chosen == 'default' then

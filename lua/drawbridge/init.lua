@@ -68,6 +68,11 @@ function M.start()
   start_and_say(':DrawbridgeStart')
 end
 
+--- `:DrawbridgeInstall`: asks, then installs the Python half and starts the bridge.
+function M.install()
+  require('drawbridge.install').run()
+end
+
 --- `:DrawbridgeRestart`: same port and token, so that agents connect again by themselves.
 function M.restart()
   local server = require('drawbridge.server')
@@ -102,7 +107,7 @@ end
 function M.send(first, last)
   local path = vim.api.nvim_buf_get_name(0)
   if not require('drawbridge.buffers').is_file(vim.api.nvim_get_current_buf()) then
-    say(':DrawbridgeSend: this buffer is no file, nothing was sent', 'warn')
+    say(':DrawbridgeSend: this buffer is not a file. Nothing was sent.', 'warn')
     return false
   end
   if not require('drawbridge.link').attached() then
@@ -114,7 +119,7 @@ function M.send(first, last)
   if first then
     lines = first == last and (' line %d'):format(first) or (' lines %d-%d'):format(first, last)
   end
-  local unsaved = vim.bo.modified and ' (as last saved)' or ''
+  local unsaved = vim.bo.modified and ' (without its unsaved changes)' or ''
   say((':DrawbridgeSend: %s%s%s'):format(name, lines, unsaved))
   return true
 end

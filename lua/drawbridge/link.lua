@@ -2,11 +2,11 @@
 local M = {}
 
 --- Of what the two halves say to each other; the same number stands in `editors/neovim.py`. Raise it when that changes.
-M.REVISION = 2
+M.REVISION = 3
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
 
-local bridge ---@type {channel: integer, port?: integer, token?: string, agents: string[]}?
+local bridge ---@type {channel: integer, port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
 local state_callbacks = {} ---@type fun()[]
 local alive_timer
 local group
@@ -50,10 +50,13 @@ function M.attached()
 end
 
 --- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
----@return {port?: integer, token?: string, agents: string[], pids: integer[]}?
+---@return {port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
 function M.state()
-  return bridge
-    and { port = bridge.port, token = bridge.token, agents = vim.deepcopy(bridge.agents), pids = vim.deepcopy(bridge.pids) }
+  local known = vim.deepcopy(bridge)
+  if known then
+    known.channel = nil
+  end
+  return known
 end
 
 --- Calls `callback` at each change of `state()`.
@@ -123,7 +126,8 @@ function handlers.attach(params)
     })
   end
   M.detach()
-  bridge = { channel = params.channel, agents = {}, pids = {} }
+  require('drawbridge.view_room').prepare()
+  bridge = { channel = params.channel, agents = {}, pids = {}, unasked = {} }
   watch()
   require('drawbridge.selection').start()
   require('drawbridge.buffers_save').start()
@@ -163,6 +167,7 @@ end
 function handlers.announce(params)
   local before = bridge.agents
   bridge.port, bridge.token, bridge.agents, bridge.pids = params.port, params.token, params.agents, params.pids or {}
+  bridge.unasked = params.unasked or {}
   for _, agent in ipairs(gained(bridge.agents, before)) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
   end
@@ -176,7 +181,11 @@ handlers.folders = folders
 
 function handlers.tell(params)
   -- A second line would end in "Press ENTER".
-  require('drawbridge.say').answer((params.message:gsub('%s*\n%s*', ' ')), params.level)
+  local words = params.message:gsub('%s*\n%s*', ' ')
+  require('drawbridge.say').told(words, params.level, params.level ~= 'info')
+  if params.level ~= 'info' then
+    require('drawbridge.status').remember(words)
+  end
 end
 
 function handlers.selection()
@@ -188,9 +197,9 @@ local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },
   buffers_save = { 'save' },
-  buffers_written = { 'written' },
+  buffers_written = { 'written', 'overwritten' },
   prompt_box = { 'paste', 'submit', 'take_back' },
-  review = { 'propose', 'ready', 'mark', 'put_back', 'proposed', 'withdraw' },
+  review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }
 for name, methods in pairs(MODULES) do
   for _, method in ipairs(methods) do

@@ -29,14 +29,14 @@ function M.find()
       return { candidate }
     end
   end
-  return nil, 'no Python side: see :checkhealth drawbridge'
+  return nil, 'the Python half is missing (:DrawbridgeInstall)'
 end
 
 --- What to do where the Python side is missing: too long for a message.
 function M.remedy()
   local script = M.root() .. '/tools/dev.py'
   if vim.fn.filereadable(script) == 1 then
-    return ('run: python3 %s setup'):format(vim.fn.fnamemodify(script, ':~'))
+    return ('run :DrawbridgeInstall, or in a shell: python3 %s setup'):format(vim.fn.fnamemodify(script, ':~'))
   end
   return 'put a drawbridge on PATH'
 end

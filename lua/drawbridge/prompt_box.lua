@@ -29,9 +29,9 @@ local function harmless(text)
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
 end
 
---- What stands in the box, squeezed, and whether the person has typed it. nil: the CLI shows no box, or is at work.
-local function content(buffer)
-  local lines = vim.api.nvim_buf_get_lines(buffer, -LOOKED_AT - 1, -1, false)
+--- The prompt box of Claude Code: what stands in it, squeezed, whether the person has typed it, and the lines below. nil
+--- where the screen has none.
+local function claude_box(lines)
   local rules = {}
   for number, line in ipairs(lines) do
     if vim.startswith(line, '───') then
@@ -43,11 +43,58 @@ local function content(buffer)
     return nil
   end
   local below = table.concat(lines, '\n', bottom + 1)
-  if below:find('❯', 1, true) or below:find('esc to interrupt', 1, true) then
-    return nil -- the choices of a dialog; a turn that goes on
+  if below:find('❯', 1, true) then
+    return nil -- the choices of a dialog
   end
   local shown = squeezed((table.concat(lines, '', top + 1, bottom - 1):gsub('^❯', '')))
-  return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' ')
+  return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' '), below
+end
+
+--- The same of Gemini CLI 0.61: between two bars, with > before its first line.
+local function gemini_box(lines)
+  for number = #lines, 1, -1 do
+    local line = lines[number]
+    if line:find('╭', 1, true) then
+      return nil -- a dialog
+    elseif line:find('^%s*▀▀▀') then
+      for top = number - 1, 1, -1 do
+        if lines[top]:find('^%s*▄▄▄') then
+          local text = table.concat(lines, '', top + 1, number - 1)
+          local shown = text:match('^%s*[>!*]%s*(.-)%s*$')
+          return shown, shown and shown ~= '' and not vim.startswith(shown, 'Type your message')
+        end
+      end
+    end
+  end
+end
+
+local function lines_of(buffer)
+  return vim.api.nvim_buf_get_lines(buffer, -LOOKED_AT - 1, -1, false)
+end
+
+--- What stands in the box, squeezed, and whether the person has typed it. nil: the CLI shows no box, or is at work.
+local function content(buffer)
+  local shown, typed, below = claude_box(lines_of(buffer))
+  if not shown or below:find('esc to interrupt', 1, true) then
+    return nil
+  end
+  return shown, typed
+end
+
+--- How the prompt box of the agent in a terminal is: "unclear" where a suggestion of the CLI looks as if it had been typed.
+---@param buffer integer
+---@return 'empty'|'typed'|'unclear'|nil state nil: there is no box on the screen.
+function M.state(buffer)
+  local lines = lines_of(buffer)
+  local shown, typed = claude_box(lines)
+  local unclear = shown and CUTS_BLANKS
+  if not shown then
+    shown, typed = gemini_box(lines)
+  end
+  if not shown then
+    return nil
+  end
+  return not typed and 'empty' or (unclear and 'unclear' or 'typed')
 end
 
 local function session_of(pid)

@@ -1,9 +1,11 @@
 --- Proposals: what waits, what is shown, and the one decision of each.
 local bar = require('drawbridge.view_bar')
+local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
+local settling = require('drawbridge.view_settle')
 local text = require('drawbridge.view_text')
 local view = require('drawbridge.view')
 local written = require('drawbridge.buffers_written')
@@ -15,7 +17,8 @@ local M = {}
 ---@field agent string
 ---@field title string
 ---@field path string Empty for code.
----@field name string What the person calls the file.
+---@field name string The file as the person knows it: its path below the current directory.
+---@field is_new boolean Whether the file is still to be made.
 ---@field kind 'change'|'code'
 ---@field note string?
 ---@field changes string[] What changes beside the lines.
@@ -40,6 +43,9 @@ local M = {}
 ---@field decided boolean?
 ---@field told boolean? Whether the person knows that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the person was in the view when they decided.
+---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
+---@field settling boolean? Whether it has just been opened and takes no keys yet.
+---@field reported boolean? Whether edits of the proposed text are reported.
 
 local entries = {} ---@type drawbridge.Entry[] Oldest first.
 local waiting_notice
@@ -96,7 +102,8 @@ local function update_notice()
   local what = first.kind == 'code' and 'wants to run code'
     or ('proposes a change to %s %s'):format(first.name, size(first))
   local more = #waiting > 1 and (' · %d more wait'):format(#waiting - 1) or ''
-  waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), ':DrawbridgeReview opens it' })
+  local how = vim.api.nvim_get_mode().mode == 't' and 'Ctrl-\\ Ctrl-N opens it' or ':DrawbridgeReview opens it'
+  waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), how })
 end
 
 local function event_data(entry, decision)
@@ -107,7 +114,10 @@ local function watch()
   if not watching then
     watching = vim.api.nvim_create_augroup('drawbridge_review', {})
     -- A float stays on its tab page.
-    vim.api.nvim_create_autocmd('TabEnter', { group = watching, callback = vim.schedule_wrap(update_notice) })
+    vim.api.nvim_create_autocmd({ 'TabEnter', 'TermEnter', 'TermLeave' }, {
+      group = watching,
+      callback = vim.schedule_wrap(update_notice),
+    })
     consent.watch(lapsed)
   end
 end
@@ -161,9 +171,19 @@ local function writing_accepts()
   return require('drawbridge.config').get().allow_w_to_accept
 end
 
---- A window or the buffer of the view has gone; by `ZZ` the person may have meant to write it.
-local function closed(entry)
-  decide(entry, consent.given(entry.proposed) and writing_accepts())
+--- A window or the buffer of the view is gone; by `ZZ` the person may have meant to write it.
+local function closed(entry, window)
+  if entry.decided then
+    return
+  end
+  local accepted = consent.wrote(entry.proposed) and writing_accepts()
+  -- Who closes another window than the proposal's own may not have meant to answer.
+  local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
+  decide(entry, accepted)
+  if not accepted then
+    local why = aside and '; a window of its view was closed' or ''
+    require('drawbridge.say').told(('rejected: %s%s'):format(entry.name, why), 'info', aside)
+  end
 end
 
 local function written_by_command(entry)
@@ -171,7 +191,7 @@ local function written_by_command(entry)
     -- An autosave plugin comes after each change; it is enough to say so once.
     if consent.is_acting() or not entry.told then
       entry.told = true
-      say('that was no :w of yours in this window; :DrawbridgeAccept accepts')
+      say('not accepted: use :w in the window of the proposal, or :DrawbridgeAccept')
     end
   elseif not writing_accepts() then
     say(':w does not accept here (allow_w_to_accept); :DrawbridgeAccept does')
@@ -180,7 +200,31 @@ local function written_by_command(entry)
   end
 end
 
-local function show(entry)
+local show, wait_for_turn
+
+--- Keys that were on their way when the view opened decide nothing: the terminal gets its own back, others do nothing.
+local function settle(entry)
+  local from_terminal = entry.place.in_terminal
+  local keys = settling.wait(function()
+    return entry.windows ~= nil and not entry.decided
+  end, from_terminal)
+  entry.settling = nil
+  if #keys == 0 then
+    return
+  elseif not from_terminal then
+    return say('keys that were typed while the proposal opened did nothing')
+  end
+  local terminal = entry.place.window
+  if entry.windows and not entry.decided then
+    view.hide(entry)
+    wait_for_turn(entry)
+  end
+  if vim.api.nvim_get_current_win() == terminal and vim.bo.buftype == 'terminal' then
+    settling.type(keys)
+  end
+end
+
+function show(entry)
   entry.group = vim.api.nvim_create_augroup('drawbridge_view_' .. entry.id, {})
   local problem = view.open(entry, closed)
   if problem then
@@ -189,7 +233,7 @@ local function show(entry)
   end
   vim.api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {
     group = entry.group,
-    pattern = 'drawbridge://*',
+    pattern = buffers.pattern(vim.api.nvim_buf_get_name(entry.proposed)),
     callback = function(args)
       if args.buf == entry.proposed then
         written_by_command(entry)
@@ -197,7 +241,24 @@ local function show(entry)
     end,
   })
   update_notice()
-  link.fire('DrawbridgeDiffOpened', event_data(entry))
+  entry.settling = true
+  vim.schedule(function()
+    settle(entry)
+  end)
+  if not entry.announced then
+    entry.announced = true
+    link.fire('DrawbridgeDiffOpened', event_data(entry))
+  end
+end
+
+--- Shows the proposal as soon as the person is free.
+function wait_for_turn(entry)
+  focus.when_free(entry.id, function()
+    show(entry)
+  end, function()
+    return not under_cursor()
+  end)
+  update_notice()
 end
 
 --- `:update` writes nothing where nothing was changed, but it is the person's word.
@@ -217,7 +278,8 @@ function M.propose(params)
   bar.define_highlights()
   watch()
   local entry = params
-  entry.name = params.kind == 'code' and 'code' or vim.fn.fnamemodify(params.path, ':t')
+  entry.name = params.kind == 'code' and 'code' or buffers.shown_path(params.path)
+  entry.is_new = params.kind ~= 'code' and (vim.uv or vim.loop).fs_stat(params.path) == nil
   entry.changes = params.changes or {}
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
   entry.target = written.target(params.path)
@@ -233,12 +295,7 @@ function M.ready(params)
     return
   end
   text.finish(entry)
-  focus.when_free(entry.id, function()
-    show(entry)
-  end, function()
-    return not under_cursor()
-  end)
-  update_notice()
+  wait_for_turn(entry)
 end
 
 --- The proposed text as the person has made it so far; nothing of it where they left it as it came.
@@ -262,6 +319,15 @@ function M.mark(params)
   local entry = find(params.id)
   if entry and (not params.tick or params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed)) then
     view.mark(entry, params.hunks, params.clear)
+  end
+end
+
+--- Takes over how many lines the proposed text adds and removes after an edit.
+function M.count(params)
+  local entry = find(params.id)
+  if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
+    entry.added, entry.removed = params.added, params.removed
+    vim.cmd('redrawstatus!')
   end
 end
 
@@ -348,7 +414,7 @@ function M.pending()
         path = entry.path,
         added = entry.added,
         removed = entry.removed,
-        shown = entry.windows ~= nil,
+        shown = entry.windows ~= nil and not entry.settling,
       })
     end
   end

@@ -50,6 +50,20 @@ function M.notice(text, level)
   end
 end
 
+--- Something that happened to the person's work without a command of theirs: always shown. With `in_front` also in a small
+--- window for some seconds, since in a terminal and under a message that follows nobody sees the last line.
+---@param text string
+---@param level 'info'|'warn'|'error'
+---@param in_front boolean
+function M.told(text, level, in_front)
+  notify('drawbridge: ' .. text, level)
+  if in_front then
+    vim.schedule(function()
+      require('drawbridge.view_notice').flash(text)
+    end)
+  end
+end
+
 --- Several problems in one line: the whole text of a single one, the first words of many; each is in the log.
 ---@param where string What they are problems of.
 ---@param problems string[] Each begins with a name.

@@ -15,12 +15,49 @@ function M.agents()
   return state and state.agents or {}
 end
 
+--- The names of the connected agents that write files without asking.
+---@return string[]
+function M.unasked()
+  local link = loaded('link')
+  local state = link and link.attached() and link.state()
+  return state and state.unasked or {}
+end
+
+--- Whether changes are asked about, in words; nil while no Claude Code is connected. Its mode is not reported to editors: it
+--- shows in what it does, and before that in how it was started.
+---@return string?
+function M.asking()
+  if #M.unasked() > 0 then
+    return 'no: ' .. M.unasked()[1] .. ' writes without asking (Shift+Tab in its terminal changes its mode)'
+  elseif not vim.tbl_contains(M.agents(), 'Claude Code') then
+    return nil
+  end
+  local state, terminal = loaded('link').state(), loaded('terminal')
+  local elsewhere = vim.tbl_filter(function(pid)
+    return not (terminal and terminal.session_of(pid))
+  end, state.pids)
+  local mode = require('drawbridge.claude_settings').default_mode()
+  if #elsewhere == 0 or mode == 'default' then
+    return 'yes'
+  end
+  local why = mode and ('its settings start it in mode "%s"'):format(mode) or 'without permissions.defaultMode it starts in auto mode'
+  return ('perhaps not: %s; its footer names its mode'):format(why)
+end
+
 --- How many proposals wait for the person.
 ---@return integer
 function M.pending()
   local review = loaded('review')
   local pending = review and review.pending() or 0
   return type(pending) == 'table' and #pending or pending
+end
+
+local last ---@type {text: string, at: integer}? What the bridge has reported last.
+
+--- Keeps a report of the bridge for `:DrawbridgeStatus`.
+---@param text string
+function M.remember(text)
+  last = { text = text, at = os.time() }
 end
 
 --- "claude-code" and "Claude Code" are both "Claude" to a person; each name once.
@@ -62,6 +99,9 @@ local function line()
     return ''
   end
   local text = word == 'connected' and '◆ ' .. short(M.agents()) or '◇'
+  if #M.unasked() > 0 then
+    text = text .. ' (not asking)'
+  end
   local pending = M.pending()
   return pending > 0 and ('%s ▲%d'):format(text, pending) or text
 end
@@ -108,13 +148,15 @@ local function rows(now, guard)
     { 'bridge', now.state .. (now.problem and (': ' .. now.problem) or '') },
     { 'agents', #now.agents > 0 and table.concat(now.agents, ', ') or 'none' },
     { 'proposals', now.pending > 0 and ('%d wait (:DrawbridgeReview)'):format(now.pending) or 'none' },
-    { 'guard', guard },
   }
   local function add(label, text)
     if text then
       said[#said + 1] = { label, text }
     end
   end
+  add('asks', M.asking())
+  add('guard', guard)
+  add('last', last and ('%s  %s'):format(os.date('%H:%M', last.at), last.text))
   add('port', now.port and tostring(now.port))
   add('process', now.pid and tostring(now.pid))
   add('lock file', home(now.lock_file))

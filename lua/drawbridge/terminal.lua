@@ -123,6 +123,17 @@ local function ended(agent, buffer, code)
   end
 end
 
+--- Names the terminal for people: "term://~/project//4711:/usr/bin/claude" fills a status line and says little.
+local function rename(buffer, name)
+  local before = vim.api.nvim_buf_get_name(buffer)
+  require('drawbridge.view_text').name(buffer, name)
+  -- Neovim keeps the name of before in a buffer of its own.
+  local left = vim.fn.bufnr('^' .. vim.fn.escape(before, '\\[]{}*?,^$~.') .. '$')
+  if left ~= -1 and left ~= buffer then
+    pcall(vim.api.nvim_buf_delete, left, { force = true })
+  end
+end
+
 local function run(agent, words, bridge)
   local buffer = vim.api.nvim_create_buf(false, false)
   open_window(buffer)
@@ -144,6 +155,7 @@ local function run(agent, words, bridge)
     return say.answer(('%s: %s: %s'):format(cli.agents[agent].command, words[1], reason), 'error')
   end
   vim.bo[buffer].bufhidden = 'hide'
+  rename(buffer, cli.agents[agent].name)
   sessions[agent] = { buffer = buffer, job = job, pid = vim.fn.jobpid(job) }
   M.report()
   enter()

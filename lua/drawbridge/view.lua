@@ -4,6 +4,7 @@ local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
 local notice = require('drawbridge.view_notice')
 local place = require('drawbridge.view_place')
+local room = require('drawbridge.view_room')
 local text = require('drawbridge.view_text')
 
 local M = {}
@@ -14,16 +15,18 @@ local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- Goes to a window of the tab page that shows a file, if there is one.
+--- Goes to a window of the tab page that shows a file. Returns whether there is one.
 local function to_normal_window()
   if is_normal(0) then
-    return
+    return true
   end
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
     if is_normal(window) then
-      return vim.api.nvim_set_current_win(window)
+      vim.api.nvim_set_current_win(window)
+      return true
     end
   end
+  return false
 end
 
 local function has_diff_window()
@@ -66,13 +69,16 @@ local function close_windows(entry)
   place.quietly(function()
     local with_focus = entry.had_focus or M.is_inside(entry)
     diff.leave(entry)
-    for name, window in pairs(entry.windows) do
-      if name == 'proposed' or not entry.borrowed then
-        close_window(window)
+    room.keep_terminals(function()
+      for name, window in pairs(entry.windows) do
+        if name == 'proposed' or not entry.borrowed then
+          close_window(window)
+        end
       end
-    end
+    end)
     bar.clean()
     place.come_back(entry.place, with_focus, entry.borrowed and entry.windows.old)
+    room.release_tab_line(entry.id)
     entry.windows, entry.tab, entry.borrowed = nil, nil, nil
   end)
 end
@@ -81,13 +87,14 @@ local function open_windows(entry)
   local options = require('drawbridge.config').get().diff
   -- Windows in diff mode show one diff together; another one's are left alone.
   local in_tab = options.open_in == 'tab' or (not entry.inline and has_diff_window())
+  -- A terminal is never split: that would change its size.
+  in_tab = not to_normal_window() or in_tab
   local split = options.layout == 'horizontal' and 'rightbelow split' or 'rightbelow vsplit'
   if in_tab then
-    vim.cmd('tab split')
+    room.hold_tab_line(entry.id)
+    room.open_tab()
     entry.tab = vim.api.nvim_get_current_tabpage()
     entry.windows.proposed = vim.api.nvim_get_current_win()
-  else
-    to_normal_window()
   end
   local borrowed = not in_tab and not entry.inline and diff.can_borrow(entry)
   if not in_tab and not borrowed then
@@ -102,16 +109,25 @@ local function open_windows(entry)
 end
 
 local function watch(entry, closed)
-  local function gone()
-    closed(entry)
-  end
   for _, window in pairs(entry.windows) do
-    vim.api.nvim_create_autocmd('WinClosed', { group = entry.group, pattern = tostring(window), callback = gone })
+    vim.api.nvim_create_autocmd('WinClosed', {
+      group = entry.group,
+      pattern = tostring(window),
+      callback = function()
+        closed(entry, window)
+      end,
+    })
   end
-  vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, { group = entry.group, buffer = entry.proposed, callback = gone })
+  vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
+    group = entry.group,
+    buffer = entry.proposed,
+    callback = function()
+      closed(entry)
+    end,
+  })
 end
 
---- Tells the bridge that the marks are out of date, a moment after the last edit.
+--- Reports to the bridge that counts and marks are out of date, a moment after the last edit.
 local function report_edits(entry)
   local loop = vim.uv or vim.loop
   local timer = loop.new_timer()
@@ -145,13 +161,15 @@ end
 
 --- Opens the view in front of the person. `closed` is called when a part of it goes, by whatever hand.
 ---@param entry drawbridge.Entry
----@param closed fun(entry: drawbridge.Entry)
+---@param closed fun(entry: drawbridge.Entry, window?: integer) With the window that goes, where it is one.
 ---@return string? problem Why it could not be opened; nothing of it is left then.
 function M.open(entry, closed)
   entry.place = place.remember()
   entry.windows = {}
   local ok, problem = pcall(place.quietly, function()
-    open_windows(entry)
+    room.keep_terminals(function()
+      open_windows(entry)
+    end)
     to_first_change(entry)
   end)
   if not ok then
@@ -159,7 +177,8 @@ function M.open(entry, closed)
     return problem
   end
   text.colour(entry)
-  if entry.inline and entry.kind == 'change' then
+  if entry.kind == 'change' and not entry.reported then
+    entry.reported = true
     report_edits(entry)
   end
   watch(entry, closed)
@@ -174,6 +193,22 @@ end
 function M.mark(entry, hunks, clear)
   if entry.kind == 'change' then
     inline.mark(entry.proposed, hunks, clear)
+  end
+end
+
+--- Takes the windows away for now; what the person may have made of the proposed text stays.
+---@param entry drawbridge.Entry
+function M.hide(entry)
+  notice.hide(entry.note_notice)
+  pcall(vim.api.nvim_del_augroup_by_id, entry.group)
+  entry.group, entry.had_focus = nil, nil
+  local buffers = { entry.proposed, entry.old }
+  for _, buffer in ipairs(buffers) do
+    vim.bo[buffer].bufhidden = 'hide'
+  end
+  close_windows(entry)
+  for _, buffer in ipairs(buffers) do
+    vim.bo[buffer].bufhidden = 'wipe'
   end
 end
 

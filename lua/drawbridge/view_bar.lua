@@ -4,6 +4,22 @@ local M = {}
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
 local LINE = "%{%v:lua.require'drawbridge.view_bar'.line()%}"
 
+-- In place of the default colours of older Neovims, where a change is magenta and red: terminal, then GUI.
+local OLD_DEFAULTS = {
+  dark = {
+    Added = { 22, '#1e3a26' },
+    Removed = { 52, '#4a2226' },
+    ChangedLine = { 236, '#2f3036' },
+    Changed = { 24, '#1f4a63' },
+  },
+  light = {
+    Added = { 194, '#d7f0da' },
+    Removed = { 224, '#f9dada' },
+    ChangedLine = { 255, '#eeeef0' },
+    Changed = { 153, '#bcdcf5' },
+  },
+}
+
 local lines = {} ---@type table<integer, fun(width: integer): string> By window.
 
 local function escaped(text)
@@ -33,16 +49,24 @@ local function proposed_line(entry, with_name, width)
   local code = entry.kind == 'code'
   local who = as('Title', ' ' .. escaped(entry.agent) .. (code and ': Run this code?' or ' proposes'))
   local short = as('Title', code and ' Run this code?' or ' Proposed')
-  local name = with_name and not code and as('Bar', '  ' .. escaped(entry.name)) or ''
+  local new = entry.is_new and '  new file' or ''
+  local name = with_name and not code and as('Bar', '  ' .. escaped(entry.name) .. new) or ''
+  local tail = with_name and not code and as('Bar', '  ' .. escaped(vim.fn.fnamemodify(entry.name, ':t'))) or ''
   local count = code and ''
     or as('Bar', '  ') .. as('Plus', '+' .. entry.added) .. as('Bar', ' ') .. as('Minus', '−' .. entry.removed)
   local beside = #entry.changes > 0 and as('Bar', '  ' .. escaped(table.concat(entry.changes, ', '))) or ''
   local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
-  local answers = '%=' .. as('Hint', ('  %s accepts · :q rejects '):format(accept))
+  -- Once it has been edited, Neovim refuses a plain :q.
+  local reject = vim.bo[entry.proposed].modified and ':q!' or ':q'
+  local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
+  local answers = '%=' .. as('Hint', short_answers .. ' ')
+  local more = '%=' .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · do undoes a hunk' or ''))
   return fitting({
+    who .. name .. count .. beside .. more,
     who .. name .. count .. beside .. answers,
     who .. name .. count .. answers,
     short .. name .. count .. answers,
+    short .. tail .. count .. answers,
     short .. count .. answers,
     short .. answers,
     answers,
@@ -71,7 +95,7 @@ end
 ---@param window integer
 function M.on_old(entry, window)
   lines[window] = function()
-    return as('Bar', ' %<' .. escaped(entry.name)) .. as('Hint', '  now')
+    return as('Bar', ' %<' .. escaped(entry.name)) .. as('Hint', entry.is_new and '  new file' or '  now')
   end
   vim.wo[window][OPTION] = LINE
 end
@@ -111,6 +135,7 @@ function M.define_highlights()
     Minus = 'Removed',
     Added = 'DiffAdd',
     Changed = 'DiffText',
+    ChangedLine = 'DiffChange',
     Removed = 'DiffDelete',
     Filler = 'NonText',
     Notice = 'NormalFloat',
@@ -123,12 +148,16 @@ function M.define_highlights()
   if vim.fn.has('nvim-0.10') == 0 then
     links.Plus, links.Minus = 'String', 'WarningMsg'
     links.Notice, links.NoticeBorder = 'Normal', 'Normal'
-    -- In the default colours of then DiffDelete is made for lines that are not there.
-    links.Removed = vim.g.colors_name and 'DiffDelete' or 'DiffText'
   end
   if OPTION == 'statusline' then
     for _, name in ipairs({ 'Bar', 'Title', 'Hint', 'Plus', 'Minus' }) do
       links[name] = 'StatusLine'
+    end
+  end
+  if vim.fn.has('nvim-0.10') == 0 and not vim.g.colors_name then
+    for name, colours in pairs(OLD_DEFAULTS[vim.o.background] or OLD_DEFAULTS.dark) do
+      links[name] = nil
+      vim.cmd(('highlight default Drawbridge%s ctermbg=%d guibg=%s'):format(name, unpack(colours)))
     end
   end
   for name, target in pairs(links) do

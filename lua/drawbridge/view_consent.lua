@@ -4,6 +4,9 @@ local M = {}
 
 -- Each command's shortest form and its full one.
 local COMMANDS = { w = 'write', up = 'update', x = 'xit', exi = 'exit', wq = 'wq' }
+local QUITS = { q = 'quit', clo = 'close', tabc = 'tabclose', bd = 'bdelete', bw = 'bwipeout' }
+
+local ASKED_AGAIN = 20 -- ms between two looks whether a question was answered
 
 local armed ---@type {buffer: integer, command: string}?
 local acting = false -- Whether a command or mapping of the person runs.
@@ -13,32 +16,43 @@ local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
 local LUA_KEY = '\128\253g' -- what a mapping to a Lua function presses
 local group
 
---- The command in full if `line` is a plain write of the current buffer.
----@param line string
----@return string?
-local function plain_write(line)
-  local word = line:gsub('^[%s:]+', ''):gsub('^sil%a*!?%s+', ''):match('^(%a+)!?%s*$')
-  if not word then
-    return nil
-  end
-  for short, long in pairs(COMMANDS) do
-    if #word >= #short and long:sub(1, #word) == word then
+local function among(commands, word)
+  for short, long in pairs(commands) do
+    if word and #word >= #short and long:sub(1, #word) == word then
       return long
     end
   end
 end
 
+--- The command in full if `line` is a plain write of the current buffer, or closes it and may ask whether to write it.
+---@param line string
+---@return string?
+local function command_of(line)
+  local words, confirms = line:gsub('^[%s:]+', ''):gsub('^sil%a*!?%s+', ''):gsub('^conf%a*%s+', '')
+  local word, bang = words:match('^(%a+)(!?)%s*$')
+  if confirms == 0 and not vim.o.confirm then
+    return among(COMMANDS, word)
+  end
+  -- 'autowriteall' writes before it asks: that is no Yes.
+  local asks = bang == '' and not vim.o.autowriteall
+  return among(COMMANDS, word) or (asks and among(QUITS, word) or nil)
+end
+
 local function arm(command)
   local consent = command and { buffer = vim.api.nvim_get_current_buf(), command = command }
   armed, acting = consent, true
-  -- It covers what the key itself does, nothing that the event loop does later.
-  vim.schedule(function()
+  -- It covers what the key itself does, and the answer to a question that follows, nothing that the event loop does later.
+  local function lapse()
+    if vim.api.nvim_get_mode().mode:sub(1, 1) == 'r' then
+      return vim.defer_fn(lapse, ASKED_AGAIN)
+    end
     acting = false
     if consent and armed == consent then
       M.lapsed(consent)
       armed = nil
     end
-  end)
+  end
+  vim.schedule(lapse)
 end
 
 --- The command behind a `<Cmd>` mapping, where Neovim says which keys were typed (0.10 and newer).
@@ -53,12 +67,14 @@ end
 
 local function key(pressed, typed)
   if pressed == COMMAND_KEY then
-    arm(plain_write(mapped_command(typed) or ''))
+    arm(command_of(mapped_command(typed) or ''))
   elseif pressed == LUA_KEY then
     arm(nil)
   elseif pressed == 'Z' and before == 'Z' and vim.api.nvim_get_mode().mode == 'n' then
     arm('xit')
     pressed = nil
+  elseif before == '\23' and (pressed == 'q' or pressed == 'c') and vim.api.nvim_get_mode().mode == 'n' then
+    arm(command_of(pressed == 'q' and 'quit' or 'close'))
   end
   before = pressed
 end
@@ -75,7 +91,7 @@ function M.watch(lapsed)
     group = group,
     pattern = ':',
     callback = function()
-      arm(not vim.v.event.abort and plain_write(vim.fn.getcmdline()) or nil)
+      arm(not vim.v.event.abort and command_of(vim.fn.getcmdline()) or nil)
     end,
   })
 end
@@ -95,15 +111,32 @@ function M.renew(consent)
   armed = consent
 end
 
+--- Whether a write that Neovim does now comes from its own question and not from a plugin in the same command. Neovim 0.7
+--- can't tell.
+local function answers_a_question()
+  return vim.startswith(vim.fn.expand('<stack>'), 'BufWriteCmd ')
+end
+
 --- Whether the person has just asked to write `buffer`. Answers yes once for each time they did.
 ---@param buffer integer
 ---@return boolean
 function M.given(buffer)
   local given = armed ~= nil and armed.buffer == buffer
+  if given and vim.tbl_contains(vim.tbl_values(QUITS), armed.command) then
+    given = answers_a_question()
+  end
   if given then
     armed = nil
   end
   return given
+end
+
+--- Whether the command that closes a window of `buffer` writes it, as `ZZ` does: closing alone does not.
+---@param buffer integer
+---@return boolean
+function M.wrote(buffer)
+  local is_write = armed ~= nil and vim.tbl_contains(vim.tbl_values(COMMANDS), armed.command)
+  return is_write and M.given(buffer)
 end
 
 return M

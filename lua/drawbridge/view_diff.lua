@@ -6,10 +6,12 @@ local M = {}
 -- What diff mode sets in a window; `:diffoff` does not put all of it back.
 local OPTIONS = { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
 
+local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
+
 -- To diff mode a line that the other side lacks is an added one, on both sides.
 local COLOURS = {
-  old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller',
-  proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller',
+  old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller' .. CHANGED,
+  proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller' .. CHANGED,
 }
 
 local function options_of(window)

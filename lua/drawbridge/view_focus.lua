@@ -1,4 +1,6 @@
 --- When something may come in front of the person: never while they type.
+local draft = require('drawbridge.terminal_draft')
+
 local M = {}
 
 local loop = vim.uv or vim.loop
@@ -16,8 +18,11 @@ end
 
 --- Starts to note when keys are typed.
 function M.watch()
-  vim.on_key(function()
+  vim.on_key(function(pressed)
     last_key = now()
+    if vim.api.nvim_get_mode().mode == 't' then
+      pcall(draft.key, vim.api.nvim_get_current_buf(), pressed)
+    end
   end, namespace)
 end
 
@@ -42,6 +47,7 @@ function M.is_free()
     and vim.fn.reg_recording() == ''
     and vim.fn.reg_executing() == ''
     and not in_float()
+    and not (mode.mode == 't' and draft.is_open(vim.api.nvim_get_current_buf()))
 end
 
 local function next_one()

@@ -1,14 +1,18 @@
 --- A small window in a corner that can't be entered and takes no key.
+local room = require('drawbridge.view_room')
+
 local M = {}
 
 local COLOURS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
+local FLASH = 8000 -- ms
+local FLASH_ROWS = 4 -- rows of the notice of what waits, which may be below
 
-local function fitted(lines, room)
+local function fitted(lines, width)
   local shown = {}
   for _, line in ipairs(lines) do
-    while vim.fn.strdisplaywidth(line) > room do
-      local part = vim.fn.strcharpart(line, 0, room)
+    while vim.fn.strdisplaywidth(line) > width do
+      local part = vim.fn.strcharpart(line, 0, width)
       local words = part:match('^(.+)%s') or part
       table.insert(shown, words)
       line = vim.trim(line:sub(#words + 1))
@@ -18,7 +22,7 @@ local function fitted(lines, room)
   return shown
 end
 
-local function place(lines, window)
+local function place(lines, window, above)
   local columns = window and vim.api.nvim_win_get_width(window) or vim.o.columns
   local rows = window and vim.api.nvim_win_get_height(window) or (vim.o.lines - vim.o.cmdheight - 1)
   local shown = fitted(lines, math.max(columns - 6, 10))
@@ -31,7 +35,7 @@ local function place(lines, window)
       relative = window and 'win' or 'editor',
       win = window,
       anchor = 'SE',
-      row = rows,
+      row = math.max(rows - (above or 0), 0),
       col = columns,
       width = width + 2 * EDGE,
       height = #shown,
@@ -62,20 +66,23 @@ end
 --- Shows `lines` in the bottom right corner of the editor, or of `window`. Long ones are wrapped.
 ---@param lines string[]
 ---@param window integer?
+---@param above integer? Rows to leave free below it.
 ---@return table notice For `hide`.
-function M.show(lines, window)
+function M.show(lines, window, above)
   local buffer = vim.api.nvim_create_buf(false, true)
   vim.bo[buffer].bufhidden = 'wipe'
-  local shown, options = place(lines, window)
+  local shown, options = place(lines, window, above)
   write(buffer, shown)
   options.noautocmd = true
-  local float = vim.api.nvim_open_win(buffer, false, options)
+  local float = room.away_from_terminal(function()
+    return vim.api.nvim_open_win(buffer, false, options)
+  end)
   vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
   local notice = { float = float }
   notice.resized = vim.api.nvim_create_autocmd('VimResized', {
     callback = function()
       if vim.api.nvim_win_is_valid(float) and (not window or vim.api.nvim_win_is_valid(window)) then
-        local again, moved = place(lines, window)
+        local again, moved = place(lines, window, above)
         write(buffer, again)
         vim.api.nvim_win_set_config(float, moved)
       end
@@ -83,6 +90,24 @@ function M.show(lines, window)
   })
   draw()
   return notice
+end
+
+local flashed, timer
+
+--- Shows a sentence for some seconds, above what `show` has in that corner; the next one replaces it.
+---@param text string
+function M.flash(text)
+  M.hide(flashed)
+  flashed = M.show({ text }, nil, FLASH_ROWS)
+  timer = timer or (vim.uv or vim.loop).new_timer()
+  timer:start(
+    FLASH,
+    0,
+    vim.schedule_wrap(function()
+      M.hide(flashed)
+      flashed = nil
+    end)
+  )
 end
 
 ---@param notice table? As from `show`.

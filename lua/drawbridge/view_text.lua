@@ -7,25 +7,37 @@ local M = {}
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
 local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colours would make Neovim slow
 
-local function new_buffer(name, kind)
-  local buffer = vim.api.nvim_create_buf(false, true)
-  -- A restored session may hold a buffer of this name.
-  if not pcall(vim.api.nvim_buf_set_name, buffer, name) then
-    vim.api.nvim_buf_set_name(buffer, ('%s (%d)'):format(name, buffer))
+--- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on.
+---@param buffer integer
+---@param name string
+---@param kind string?
+function M.name(buffer, name, kind)
+  name = name:gsub('%c', '?')
+  for number = 1, 100 do
+    local words = vim.trim(('%s%s'):format(kind and kind .. ' ' or '', number > 1 and number or ''))
+    local full = words == '' and name or ('%s (%s)'):format(name, words)
+    -- A restored session may have a buffer of this name.
+    if pcall(vim.api.nvim_buf_set_name, buffer, full) then
+      return
+    end
   end
+end
+
+local function new_buffer(name, kind, buftype)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  M.name(buffer, name, kind)
   local options = vim.bo[buffer]
-  options.buftype, options.swapfile, options.undolevels = kind, false, -1
+  options.buftype, options.swapfile, options.undolevels = buftype, false, -1
   return buffer
 end
 
 --- Makes the buffers that the text is filled into.
 ---@param entry drawbridge.Entry
 function M.create(entry)
-  local id, name = entry.id:gsub('[^%w-]', ''):sub(1, 8), entry.name:gsub('%c', '?')
   place.quietly(function()
-    entry.proposed = new_buffer(('drawbridge://%s/%s'):format(id, name), 'acwrite')
+    entry.proposed = new_buffer(entry.name, entry.kind == 'code' and 'to run' or 'proposal', 'acwrite')
     if not entry.inline then
-      entry.old = new_buffer(('drawbridge://%s/now/%s'):format(id, name), 'nofile')
+      entry.old = new_buffer(entry.name, entry.is_new and 'empty' or 'now', 'nofile')
     end
   end)
 end

@@ -63,7 +63,9 @@ class UnusableFile(CallerError):
 
 
 class Refused(CallerError):
-    """``notice``: what a change does that it is refused for, in a few words for a line in the editor, where there is one."""
+    """``notice``: sentences for the person in the editor, where there are some: why a change is not shown, and what to do.
+    ``{agent}`` and ``{file}`` in it are filled in.
+    """
 
     code = "REFUSED"
 

@@ -36,7 +36,10 @@ local windows = {}
 for _, tab in ipairs(vim.api.nvim_list_tabpages()) do
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(tab)) do
     local name = vim.api.nvim_buf_get_name(vim.api.nvim_win_get_buf(window))
-    table.insert(windows, { window, vim.fn.fnamemodify(name, ':t'), vim.api.nvim_win_get_cursor(window) })
+    local config = vim.api.nvim_win_get_config(window)
+    if config.relative == '' or config.focusable then -- not a notice
+      table.insert(windows, { window, vim.fn.fnamemodify(name, ':t'), vim.api.nvim_win_get_cursor(window) })
+    end
   end
 end
 return { current = vim.api.nvim_get_current_win(), windows = windows }
@@ -47,6 +50,15 @@ LINES = """
 for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
   if vim.api.nvim_buf_get_name(buffer) == ... then
     return vim.api.nvim_buf_get_lines(buffer, 0, -1, true)
+  end
+end
+"""
+
+
+TAKES_KEYS = """
+for _, proposal in ipairs(require('drawbridge.review').pending()) do
+  if proposal.shown then
+    return true
   end
 end
 """
@@ -107,8 +119,9 @@ class Neovim:
             raise AssertionError(f"Neovim {what} in {timeout} s") from None
 
     def wait_for_proposal(self, number: int = 1) -> None:
-        """The ``number``-th proposal of this session is shown, in a window that has the focus."""
+        """The ``number``-th proposal of this session is shown, in a window that has the focus and takes keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
+        self.wait_for(TAKES_KEYS, what=f"took no keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
         """The view of the ``number``-th proposal is gone."""

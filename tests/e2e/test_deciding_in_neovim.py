@@ -119,3 +119,20 @@ def test_two_edits_come_one_after_the_other(desk: Desk) -> None:
     claude.pane.wait_for("Rejected update")
     neovim.wait_until_closed(2)
     assert poem.read_text() == "ONE\ntwo\nthree\n"
+
+
+def test_a_write_that_nobody_was_asked_about_is_shown(desk: Desk) -> None:
+    """A mode of the CLI that does not ask: the file is reloaded, and Neovim says why no diff opened."""
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem)
+    claude = desk.claude()
+    claude.pane.press("BTab")
+    claude.pane.wait_for("accept edits on")
+    desk.model.will_say(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    claude.prompt("Shout the second line.")
+
+    neovim.pane.wait_for(r"Claude Code wrote poem\.txt without asking")
+    neovim.wait_for_buffer(poem, ["one", "TWO", "three"])
+    neovim.command("DrawbridgeStatus")
+    neovim.pane.wait_for(r"asks +no: Claude Code writes without asking")
+    assert "(not asking)" in neovim.lua("return require('drawbridge').statusline()")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
+
+from tests import programs
 
 from .desk import Desk
 from .gemini_rig import EDIT_DIALOG
@@ -149,7 +155,7 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(desk: Desk) ->
     gemini.prompt("Shout the second line.")
 
     gemini.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for("Gemini CLI's change touches unsaved work.*poem.txt")
+    neovim.pane.wait_for(r"No diff: Gemini CLI wants to change lines of poem\.txt")
     assert poem.read_text() == POEM
     gemini.pane.press("1")
 
@@ -179,3 +185,19 @@ def test_line_ends_and_final_newline_stay(desk: Desk, before: bytes, after: byte
     assert poem.read_bytes() == after
     neovim.wait_until_closed()
     assert not neovim.modified(poem)
+
+
+def test_a_first_start_in_neovim_is_connected_without_a_question(desk: Desk) -> None:
+    """Gemini CLI's own question, whether to connect, looks for an installer that does not exist for Neovim."""
+    settings = Path(os.environ["HOME"]) / ".gemini" / "settings.json"
+    first = json.loads(settings.read_text())
+    del first["ide"]
+    settings.write_text(json.dumps(first))
+    poem = desk.file("poem.txt", POEM)
+    neovim = desk.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
+
+    neovim.command("DrawbridgeGemini")
+
+    neovim.wait_for_agents(timeout=60)
+    assert "Do you want to connect" not in neovim.pane.screen
+    assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"

@@ -62,6 +62,7 @@ async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenDesk) -> N
     await proposes(desk)
     await sees(pane, r"Claude Code proposes  \+2 −1|Proposed  \+2 −1", r":w accepts · :q rejects", "TWO", "two")
     assert "E" not in await desk.person.messages()
+    await desk.person.until(SHOWN)
     await desk.person.types(":w<CR>")
     assert await desk.decided() == Accepted(NEW)
 
@@ -119,7 +120,7 @@ async def test_review_opens_what_waits_at_once(screen: ScreenDesk) -> None:
     await proposes(desk)
     await sees(pane, NOTICE)
     await desk.person.lua("require('drawbridge.review').open()")
-    assert await desk.person.lua(SHOWN) is True
+    await desk.person.until(SHOWN)
     await asyncio.to_thread(pane.wait_until_gone, NOTICE, timeout=15)
     await desk.person.types(":q<CR>")
     assert await desk.decided() == Rejected()
@@ -142,8 +143,9 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     desk, pane = screen
     await desk.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
     await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
-    await asyncio.to_thread(pane.type, "before-")
-    await sees(pane, "before-")
+    await asyncio.to_thread(pane.type, "before")
+    await asyncio.to_thread(pane.press, "Enter")
+    await sees(pane, r"before\s+before")
     before = await desk.picture()
     await proposes(desk)
     await desk.person.until(SHOWN)
@@ -153,7 +155,7 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenDesk) -> None:
     assert await desk.decided() == Accepted(NEW)
     await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
     await asyncio.to_thread(pane.type, "after")
-    await sees(pane, "before-after")
+    await sees(pane, r"before\s+before\s+after")
     after = await desk.picture()
     assert {name for name in after if after[name] != before.get(name)} <= {
         name
@@ -167,10 +169,12 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> Non
     await desk.options("{ diff = { layout = 'inline' } }")
     await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, "two\nthree\n"))
     await sees(pane, r"(?m)^one *\n *two *\n *three")
+    await desk.person.until(SHOWN)
     await desk.person.types(":q<CR>")
     assert await desk.decided() == Rejected()
     await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, OLD + "four\n"))
     await sees(pane, "four")
+    await desk.person.until(SHOWN)
     await desk.person.types("ggdd")
     await asyncio.to_thread(pane.wait_until_gone, r"(?m)^one", timeout=15)
     await sees(pane, r"(?m)^one *\n *two *\n *three *\n *four")
@@ -256,7 +260,7 @@ async def test_a_view_that_has_no_room_says_so_and_stays_waiting(screen: ScreenD
     assert await desk.person.lua(SHOWN) is False
     assert await desk.picture() != {}
     await desk.person.lua("vim.o.winwidth, vim.o.winminwidth = 20, 1 require('drawbridge.review').open()")
-    assert await desk.person.lua(SHOWN) is True
+    await desk.person.until(SHOWN)
     await desk.person.types(":q<CR>")
     assert await desk.decided() == Rejected()
     assert await desk.picture() == before

@@ -167,6 +167,7 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
         "token": "token",
         "agents": ["Claude Code", "Claude Code"],
         "pids": [812],
+        "unasked": [],
     }
     await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
     assert await desk.person.lua("return Heard") == [

@@ -146,6 +146,7 @@ class Desk:
             client.closed(1001)
         await asyncio.sleep(0)
         await until(lambda: not self.workspace.reviews._open)
+        await self.workspace.unasked.stop()
         await self.workspace.reviews.stop()
         await self.editor.close()
 

@@ -108,6 +108,17 @@ def cursor(line: int = 0, end: int = 0) -> Range:
     return Range(Position(line, 0), Position(line, end))
 
 
+async def test_a_second_editor_of_a_folder_has_a_name_of_its_own(folder: Path) -> None:
+    async with open_house(folder) as first:
+        one, other = Memory([str(folder)]), Memory([str(folder)])
+        one.select(str(folder / "poem.txt"), cursor())
+        async with open_house(folder, one) as second, open_house(folder, other) as third:
+            names = [house.lock["ideName"] for house in (first, second, third)]
+            assert names == ["Memory", "Memory (poem.txt)", f"Memory ({other.pid})"]
+    async with open_house(folder) as alone:
+        assert alone.lock["ideName"] == "Memory"
+
+
 async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Path, tmp_path: Path) -> None:
     async with open_house(folder) as house:
         before = house.lock

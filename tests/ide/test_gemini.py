@@ -258,8 +258,8 @@ async def test_what_can_not_be_shown_leaves_the_clis_own_dialog_and_tells_the_pe
         await cli.open_diff(house.path(name), text)
         await until(lambda: house.editor.told, "the notice")
         [(message, level)] = house.editor.told
-        assert message.startswith("Gemini CLI's change ")
-        assert ", decide there: " in message
+        assert message.startswith("No diff: Gemini CLI's change of ")
+        assert message.endswith("Answer in its terminal.")
         assert level == "warn"
         assert await cli.body("closeDiff", filePath=house.path(name)) == {}
         house.editor.decide(await propose(house, cli), Rejected())
@@ -283,7 +283,7 @@ async def test_a_proposal_on_unsaved_work_is_not_shown_and_the_work_stays(house:
     async with connected(house) as (cli, _):
         await cli.open_diff(house.path(), "ONE\ntwo\n")
         await until(lambda: house.editor.told)
-        assert "unsaved work" in house.editor.told[0][0]
+        assert "that you have not saved" in house.editor.told[0][0]
         assert house.editor.shown == {}
         assert house.editor.buffers[house.path()].text == "uno\ntwo\n"
 
@@ -330,7 +330,7 @@ async def test_more_proposals_than_one_agent_may_have_are_not_shown(house: House
             await cli.open_diff(house.path(f"{number}.txt"), "x\n")
         await house.shown(50)
         await until(lambda: house.editor.told)
-        assert "one too many" in house.editor.told[0][0]
+        assert "too many proposals open" in house.editor.told[0][0]
 
 
 # a real process

@@ -235,10 +235,20 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 PICTURE = """
-local picture = { tabs = {}, buffers = vim.api.nvim_list_bufs(), window = vim.api.nvim_get_current_win() }
+local picture = { tabs = {}, buffers = {}, window = vim.api.nvim_get_current_win() }
+local function is_notice(window)
+  local config = vim.api.nvim_win_get_config(window)
+  return config.relative ~= '' and not config.focusable
+end
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  local window = vim.fn.win_findbuf(buffer)[1]
+  if not (window and is_notice(window)) then
+    table.insert(picture.buffers, buffer)
+  end
+end
 for _, tab in ipairs(vim.api.nvim_list_tabpages()) do
   local windows = {}
-  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(tab)) do
+  for _, window in ipairs(vim.tbl_filter(function(one) return not is_notice(one) end, vim.api.nvim_tabpage_list_wins(tab))) do
     local options = {}
     for _, name in ipairs({ 'diff', 'scrollbind', 'cursorbind', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn',
                             'wrap', 'number', 'statusline' }) do

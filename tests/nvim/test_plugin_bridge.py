@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,28 @@ class TestStarting:
         assert starts()[0]["cwd"] == str(tmp_path)
 
 
+INSTALLER = f"""
+import os
+os.makedirs('.venv/bin')
+with open('.venv/bin/drawbridge', 'w') as program:
+    program.write('#!/bin/sh\\nexec {sys.executable} -m drawbridge "$@"\\n')
+os.chmod('.venv/bin/drawbridge', 0o755)
+"""
+"""In the place of the script that installs the real thing."""
+
+
+def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
+    """A copy of the plugin without a .venv, and a PATH with nothing but Python."""
+    root = Path(__file__).resolve().parents[2]
+    for part in ("lua/drawbridge", "tools", "bin"):
+        (folder / part).mkdir(parents=True)
+    for module in (root / "lua" / "drawbridge").iterdir():
+        (folder / "lua" / "drawbridge" / module.name).write_bytes(module.read_bytes())
+    (folder / "tools" / "dev.py").write_text(installer)
+    (folder / "bin" / "python3").symlink_to(sys.executable)
+    editor.lua("vim.opt.runtimepath:prepend(...) vim.env.PATH = ... .. '/bin'", str(folder))
+
+
 class TestWithoutThePythonSide:
     def test_a_command_that_is_not_there_is_said_once(self, editor: Neovim) -> None:
         assert editor.setup("{ command = '/nowhere/drawbridge' }")
@@ -106,25 +129,38 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeStart")
         editor.says(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
 
-    def test_a_missing_python_side_says_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
-        # A copy of the plugin without a .venv, and a PATH without drawbridge.
-        root = Path(__file__).resolve().parents[2]
-        (tmp_path / "lua").mkdir()
-        (tmp_path / "lua" / "drawbridge").mkdir()
-        for module in (root / "lua" / "drawbridge").glob("*.lua"):
-            (tmp_path / "lua" / "drawbridge" / module.name).write_bytes(module.read_bytes())
-        (tmp_path / "tools").mkdir()
-        (tmp_path / "tools" / "dev.py").touch()
-        editor.lua("vim.opt.runtimepath:prepend(...) vim.env.PATH = '/nowhere'", str(tmp_path))
+    def test_a_missing_python_half_says_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
+        plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
-        editor.says("drawbridge: no Python side: see :checkhealth drawbridge")
+        editor.says("drawbridge: the Python half is missing (:DrawbridgeInstall)")
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: no Python side: see :checkhealth drawbridge")
-        assert (
-            editor.lua("return require('drawbridge.program').remedy()") == f"run: python3 {tmp_path}/tools/dev.py setup"
-        )
+        editor.says(":DrawbridgeStart: the Python half is missing (:DrawbridgeInstall)")
+        remedy = f"run :DrawbridgeInstall, or in a shell: python3 {tmp_path}/tools/dev.py setup"
+        assert editor.lua("return require('drawbridge.program').remedy()") == remedy
         (tmp_path / "tools" / "dev.py").unlink()
         assert editor.lua("return require('drawbridge.program').remedy()") == "put a drawbridge on PATH"
+
+    def test_install_asks_and_then_starts_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
+        plugin_alone(editor, tmp_path, INSTALLER)
+        assert editor.setup("{ auto_start = false }")
+        editor.keys(":DrawbridgeInstall<CR>")
+        wait_until(lambda: editor.is_stuck, "the question")
+        editor.keys("n")
+        editor.says(":DrawbridgeInstall: nothing was installed")
+        assert not (tmp_path / ".venv").exists()
+        editor.keys(":DrawbridgeInstall<CR>")
+        wait_until(lambda: editor.is_stuck, "the question")
+        editor.keys("y")
+        editor.says(":DrawbridgeInstall: installed")
+        editor.says(":DrawbridgeStart: the bridge listens on port")
+        editor.command("DrawbridgeInstall")
+        editor.says(":DrawbridgeInstall: the Python half is there already")
+
+    def test_an_installation_that_fails_says_why(self, editor: Neovim, tmp_path: Path) -> None:
+        plugin_alone(editor, tmp_path, "raise SystemExit('needs Python 3.11')")
+        editor.lua("vim.fn.confirm = function() return 1 end")
+        editor.command("DrawbridgeInstall")
+        editor.says(":DrawbridgeInstall: not installed: needs Python 3.11")
 
     def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))

@@ -66,7 +66,7 @@ class TestSaysWhyNot:
         editor.command("help")
         editor.wait("return vim.bo.buftype == 'help'")
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: this buffer is no file, nothing was sent")
+        editor.says(":DrawbridgeSend: this buffer is not a file. Nothing was sent.")
 
 
 class TestLongMessages:
@@ -119,10 +119,15 @@ class TestSending:
         editor.lua(TELL, ["claude"])
         editor.keys("xx")
         editor.command("4DrawbridgeSend")
-        editor.says(":DrawbridgeSend: a.txt line 4 (as last saved)")
+        editor.says(":DrawbridgeSend: a.txt line 4 (without its unsaved changes)")
 
 
 class TestStatus:
+    def test_the_bare_name_shows_it(self, editor: Neovim) -> None:
+        connect(editor)
+        editor.command("Drawbridge")
+        editor.wait(f"{FLOAT_LINES}:find('bridge     listening', 1, true)")
+
     def test_a_stopped_bridge(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStatus")
         shown = editor.wait(FLOAT)
@@ -143,7 +148,7 @@ class TestStatus:
     def test_the_guard_is_looked_for_meanwhile(self, editor: Neovim) -> None:
         connect(editor)
         editor.command("DrawbridgeStatus")
-        editor.wait(f"{FLOAT_LINES}:find('guard      Claude Code works, Gemini CLI works ', 1, true)")
+        editor.wait(f"{FLOAT_LINES}:find('guard      on for Claude Code, on for Gemini CLI ', 1, true)")
         assert not editor.is_stuck
 
     @pytest.mark.parametrize(
@@ -152,9 +157,12 @@ class TestStatus:
             ({"guard": []}, "not installed: drawbridge setup claude"),
             (
                 {"editors": []},
-                "Claude Code works, Gemini CLI works, but does not find this Neovim (:checkhealth drawbridge",
+                "on for Claude Code, on for Gemini CLI, but does not find this Neovim (:checkhealth drawbridge",
             ),
-            ({"problems": ["Something."]}, "Claude Code works, Gemini CLI works (:checkhealth drawbridge tells more)"),
+            (
+                {"problems": ["Something."]},
+                "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge tells more)",
+            ),
             ({"guard": "nonsense"}, "not known: `drawbridge info` ended with code 0"),
         ],
     )
@@ -282,9 +290,9 @@ class TestLoading:
     def test_the_commands_are_there_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
-            *("DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeGemini", "DrawbridgeLog", "DrawbridgeReject"),
-            *("DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend", "DrawbridgeStart"),
-            *("DrawbridgeStatus", "DrawbridgeStop"),
+            *("Drawbridge", "DrawbridgeAccept", "DrawbridgeClaude", "DrawbridgeGemini", "DrawbridgeInstall"),
+            *("DrawbridgeLog", "DrawbridgeReject", "DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview"),
+            *("DrawbridgeSend", "DrawbridgeStart", "DrawbridgeStatus", "DrawbridgeStop"),
         ]
         assert not editor.lua("return package.loaded.drawbridge ~= nil")
 

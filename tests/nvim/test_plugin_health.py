@@ -98,7 +98,7 @@ def test_a_missing_python_side_is_an_error_with_the_command_to_run(editor: Neovi
     report = health(editor)
     assert "ERROR" in report
     assert "command: /nowhere/drawbridge can't be run" in report
-    assert "Run: python3 " in report
+    assert "Run :DrawbridgeInstall, or in a shell: python3 " in report
     assert "/tools/dev.py setup (Python 3.11 or newer is needed). Then :DrawbridgeStart" in report
     assert "The bridge does not run: command: /nowhere/drawbridge can't be run" in report
 

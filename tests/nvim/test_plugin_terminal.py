@@ -81,6 +81,14 @@ def wait_for_terminal(editor: Neovim) -> None:
 
 
 class TestStarting:
+    def test_the_terminal_has_a_name_for_people(self, editor: Neovim) -> None:
+        start(editor)
+        editor.command("DrawbridgeClaude")
+        wait_for_terminal(editor)
+        assert editor.lua("return vim.fn.bufname()") == "Claude Code"
+        names = editor.lua("return vim.tbl_map(vim.api.nvim_buf_get_name, vim.api.nvim_list_bufs())")
+        assert [name for name in names if name.startswith("term://")] == []
+
     def test_the_cli_finds_the_bridge(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
@@ -206,7 +214,7 @@ class TestBoth:
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeGemini")
         started_with("gemini")
-        editor.wait("return vim.fn.bufname():match('gemini') ~= nil")
+        editor.wait("return vim.fn.bufname():match('Gemini') ~= nil")
         wait_for_terminal(editor)
 
     @pytest.mark.parametrize(
@@ -233,7 +241,7 @@ class TestBoth:
         self.both(editor)
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeClaude")
-        editor.wait("return vim.fn.bufname():match('claude') ~= nil")
+        editor.wait("return vim.fn.bufname():match('Claude') ~= nil")
         assert not record_of("claude").exists(), "a second one was started"
         assert editor.lua("return #vim.api.nvim_list_wins()") == 3
 

@@ -30,6 +30,7 @@ from drawbridge.editors.port import (
     Listener,
     OpenedFile,
     OpenRequest,
+    Overwritten,
     Proposal,
     Rejected,
     Selection,
@@ -158,6 +159,9 @@ class Folder:
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         self._say(f"{self._shown(path)} is written.", "dim")
+
+    async def overwritten(self, path: str) -> Overwritten | None:
+        return None
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("There is no terminal here in which an agent runs. Nothing was typed.")

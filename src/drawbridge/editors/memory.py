@@ -32,6 +32,7 @@ from drawbridge.editors.port import (
     Mentioned,
     OpenedFile,
     OpenRequest,
+    Overwritten,
     Position,
     Proposal,
     Range,
@@ -222,6 +223,16 @@ class Memory:
         buffer = self.buffers.get(path)
         if buffer is not None and (not buffer.modified or self._before.get(proposal_id) == buffer.text):
             buffer.text = buffer.saved = text
+
+    async def overwritten(self, path: str) -> Overwritten | None:
+        self._answer()
+        buffer, now = self.buffers.get(path), files.read_text(path)
+        if buffer is None or now is None or now == buffer.saved:
+            return None
+        if buffer.modified:
+            return "unsaved"
+        buffer.text = buffer.saved = now
+        return "reloaded"
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         self._answer()

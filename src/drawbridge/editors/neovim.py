@@ -31,6 +31,7 @@ from drawbridge.editors.port import (
     Mentioned,
     OpenedFile,
     OpenRequest,
+    Overwritten,
     Position,
     Proposal,
     Range,
@@ -54,7 +55,7 @@ return require('drawbridge.link').REVISION
 """
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
 
-REVISION: Final = 2
+REVISION: Final = 3
 """Of what the two halves say to each other; the same number stands in ``link.lua``."""
 
 NOT_SHOWN: Final = (
@@ -133,7 +134,9 @@ class Neovim:
         self._session.close()
 
     async def announce(self, state: BridgeState) -> None:
-        await self._ask("announce", port=state.port, token=state.token, agents=state.agents, pids=state.pids)
+        await self._ask(
+            "announce", port=state.port, token=state.token, agents=state.agents, pids=state.pids, unasked=state.unasked
+        )
 
     async def folders(self) -> tuple[str, ...]:
         return tuple(await self._ask("folders"))
@@ -190,6 +193,10 @@ class Neovim:
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         await self._ask("written", path=path, id=proposal_id)
+
+    async def overwritten(self, path: str) -> Overwritten | None:
+        found: Overwritten | None = await self._ask("overwritten", path=path)
+        return found
 
     async def tell(self, message: str, level: Level = "info") -> None:
         await self._ask("tell", message=message, level=level)

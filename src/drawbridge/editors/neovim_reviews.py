@@ -16,6 +16,7 @@ from drawbridge.editors.neovim_rpc import NeovimError, Session
 from drawbridge.editors.port import Accepted, Decided, Proposal, Rejected
 from drawbridge.errors import DrawbridgeError, UnusableFile
 from drawbridge.text import hunks
+from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
@@ -107,8 +108,7 @@ class NeovimReviews:
             kind=proposal.kind,
             note=proposal.note,
             changes=text.format_changes(old_form, form) if proposal.old_text else None,
-            added=sum(hunk.new_count for hunk in proposal.hunks),
-            removed=sum(hunk.old_count for hunk in proposal.hunks),
+            **_counts(proposal.hunks),
             first=proposal.hunks[0].new_start if proposal.hunks else 0,
             diff=neovim_marks.fits_diff_mode(proposal, shown.old_lines, new_lines),
             dos=form.eol == "\r\n",
@@ -140,14 +140,16 @@ class NeovimReviews:
             clear = False
 
     async def _mark_again(self, shown: _Shown) -> None:
-        """After edits. What is typed meanwhile makes another round, and at most one."""
+        """After edits: the counts, and the marks of the inline view. What is typed meanwhile makes one more round."""
         shown.marking = True
         try:
             while shown.edited:
                 shown.edited = False
                 lines, tick = await self._current(shown)
                 found = await asyncio.to_thread(hunks.diff, shown.old_lines, lines)
-                await self._mark(shown, neovim_marks.portions(found, shown.old_lines, lines), clear=True, tick=tick)
+                await self._ask("count", id=shown.proposal.id, tick=tick, **_counts(found))
+                if shown.inline:
+                    await self._mark(shown, neovim_marks.portions(found, shown.old_lines, lines), clear=True, tick=tick)
         finally:
             shown.marking = False
 
@@ -202,6 +204,10 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
     except DrawbridgeError as error:
         # The view was closed meanwhile, or Neovim is busy: the person sees that nothing happened and asks again.
         logger.info("A view was not brought up to date: %s", error)
+
+
+def _counts(found: Sequence[Hunk]) -> dict[str, int]:
+    return {"added": sum(hunk.new_count for hunk in found), "removed": sum(hunk.old_count for hunk in found)}
 
 
 def _check(proposal: Proposal) -> None:

@@ -84,12 +84,14 @@ class BridgeState(Struct, frozen=True):
 
     ``token`` lets the editor hand the same one to a restarted bridge, so that agents reconnect by themselves. ``pids``
     are the processes of those agents that tell theirs: the guard asks for them, lest an agent hears a thing twice.
+    ``unasked`` are the agents that have written a file without a proposal since the last one that they made.
     """
 
     port: int
     token: str
     agents: tuple[str, ...] = ()
     pids: tuple[int, ...] = ()
+    unasked: tuple[str, ...] = ()
 
 
 class OpenRequest(Struct, frozen=True):
@@ -150,6 +152,9 @@ class Withdrawn(Struct, frozen=True, tag=True):
 
     reason: str
 
+
+Overwritten: TypeAlias = Literal["reloaded", "unsaved"]
+"""What an editor did with a file that an agent wrote: it reads it again, or keeps the person's unsaved changes."""
 
 Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
@@ -270,6 +275,13 @@ class Editor(Protocol):
 
         An unmodified buffer is reloaded. A buffer with unsaved changes takes ``text`` over only if it is still what it
         was when the proposal was shown (whose ``new_text`` contained those changes); otherwise it is left alone.
+        """
+        ...
+
+    async def overwritten(self, path: str) -> Overwritten | None:
+        """An agent wrote ``path`` without a proposal: show the file as it is on disk where nothing is unsaved.
+
+        None where the file is not open, or the editor has shown just this text before.
         """
         ...
 

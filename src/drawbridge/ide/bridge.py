@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from importlib.metadata import version
 from typing import Any
@@ -25,6 +26,7 @@ from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.desk import Workspace
+from drawbridge.ide.discovery import has_company, lock_directory
 from drawbridge.ide.gemini_site import GeminiSessions
 from drawbridge.ide.launched import SIGNALS, Launched
 from drawbridge.ide.reviewer import Reviewer
@@ -83,6 +85,7 @@ class Bridge:
         self._launched = launched
         self._editor = editor
         self._stop = stop
+        self._ide_name = editor.name
         self._fixed_folders = bool(values["workspace"])
         self._terminals: tuple[int, ...] = ()
         patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
@@ -123,10 +126,11 @@ class Bridge:
         await self._editor.start(self._on_event)
         if not self._fixed_folders:
             self.workspace.folders = await self._editor.folders() or self.workspace.folders
-        self._write_files()
         selection = await self._editor.selection()
         if selection is not None and not self.workspace.privacy.hides(selection.path):
             self.workspace.selection = selection
+        self._ide_name = self._distinct_name()
+        self._write_files()
         self._context.changed()
         self._agents_changed()
         self._reviewing = asyncio.get_running_loop().create_task(self._reviewer.run())
@@ -138,6 +142,7 @@ class Bridge:
             await asyncio.gather(self._reviewing, return_exceptions=True)
         if self._announcing is not None:
             self._announcing.cancel()
+        await self.workspace.unasked.stop()
         await self.workspace.reviews.stop()
         await self._editor.close()
 
@@ -167,9 +172,17 @@ class Bridge:
         if not self.claude.mention(event):
             self._tell("No Claude is connected yet; it is delivered when one connects.")
 
+    def _distinct_name(self) -> str:
+        """By which agents list this editor. A second one in a folder is told apart by its file, else by its process."""
+        name, port = self._editor.name, self._launched.port
+        if not has_company(lock_directory(), port, self.workspace.folders, name):
+            return name
+        selection = self.workspace.selection
+        return f"{name} ({os.path.basename(selection.path) if selection else self._editor.pid})"
+
     def _write_files(self) -> None:
         try:
-            problems = self._launched.write_files(self._editor.pid, self._editor.name, self.workspace.folders)
+            problems = self._launched.write_files(self._editor.pid, self._ide_name, self.workspace.folders)
         except DrawbridgeError as error:
             problems = [str(error)]
         for problem in problems:
@@ -178,7 +191,9 @@ class Bridge:
 
     def _agents_changed(self) -> None:
         self._reviewer.changed()
-        state = BridgeState(self._launched.port, self._launched.token, self.agents.names, self.claude.pids)
+        state = BridgeState(
+            self._launched.port, self._launched.token, self.agents.names, self.claude.pids, self.claude.unasked
+        )
         previous = self._announcing
         self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))
 

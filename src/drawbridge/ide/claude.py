@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -98,6 +99,10 @@ class ClaudeClients:
     def pids(self) -> tuple[int, ...]:
         return tuple(client.pid for client in self._clients if client.ready and client.pid is not None)
 
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        return tuple(client.name for client in self._clients if client.ready and client.unasked)
+
     def select(self, selection: Selection) -> None:
         for client in self._clients:
             client.select(selection)
@@ -151,6 +156,7 @@ class ClaudeClient:
         self.pid: int | None = None
         self.ready = False
         self.hears = False
+        self.unasked = False
         self._clients = clients
         self._mcp = mcp.McpServer("drawbridge", clients.version, clients.toolbox.listing)
         self._desk = AgentDesk(clients.workspace, self, self.name)
@@ -245,9 +251,28 @@ class ClaudeClient:
         elif len(self._calls) >= CALL_LIMIT:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"{CALL_LIMIT} calls of this client are unanswered already.")
         else:
+            self._note_mode(call)
             task = self._calls[call.id] = asyncio.get_running_loop().create_task(self._run(tool, call))
             # Not at the end of ``_run``: a call that is cancelled in the same breath never begins.
             task.add_done_callback(lambda _: self._calls.pop(call.id))
+
+    def _note_mode(self, call: mcp.Call) -> None:
+        """Whether the CLI asks before it writes shows in what it calls."""
+        uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
+        if call.tool == "openDiff":
+            self._set_unasked(False)
+        elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
+            workspace = self._clients.workspace
+            with contextlib.suppress(DrawbridgeError, ValueError):  # what is not a path is not written either
+                workspace.unasked.may_write(workspace.resolve(uri), self.name, lambda: self._set_unasked(True))
+
+    def _set_unasked(self, unasked: bool) -> bool:
+        """Returns whether that is new."""
+        if self.unasked == unasked:
+            return False
+        self.unasked = unasked
+        self._clients.on_change()
+        return True
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
         """The one boundary between errors and the wire."""

@@ -15,6 +15,7 @@ from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
 from drawbridge.errors import Refused
 from drawbridge.ide.review import Reviews
+from drawbridge.ide.unasked import Unasked
 from drawbridge.privacy import Privacy
 
 CODE_SECONDS: Final = 120.0
@@ -30,6 +31,7 @@ class Workspace:
         self.folders = tuple(folders)
         self.privacy = privacy
         self.reviews = Reviews(editor)
+        self.unasked = Unasked(editor, self.reviews)
         self.selection: Selection | None = None
 
     def resolve(self, path_or_uri: str) -> str:

@@ -168,6 +168,29 @@ def sweep(directory: str) -> list[str]:
     return swept
 
 
+def has_company(directory: str, own_port: int, folders: Sequence[str], ide_name: str) -> bool:
+    """Whether another living editor of that name has announced itself for one of ``folders``."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    for name in names:
+        found = LOCK_NAME.fullmatch(name)
+        if found and int(found[1]) != own_port and _is_of(os.path.join(directory, name), folders, ide_name):
+            return True
+    return False
+
+
+def _is_of(path: str, folders: Sequence[str], ide_name: str) -> bool:
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            content = json.loads(file.read(65_536))
+        shared = set(folders).intersection(content["workspaceFolders"])
+        return bool(shared) and content["ideName"] == ide_name and process_alive(content["pid"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+
+
 class _Said(NamedTuple):
     pid: int
     port: int

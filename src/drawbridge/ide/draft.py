@@ -48,12 +48,13 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
             raise Refused(
                 f"The proposal changes lines that hold unsaved work in the editor ({where}). Nothing was changed. "
                 "Save or undo that work first, or decide in the agent's own dialog.",
-                "touches unsaved work",
+                "{agent} wants to change lines of {file} that you have not saved. "
+                "Answer in its terminal, or refuse there, save, and ask again.",
             )
         raise Refused(
             f"The file has changed in the same lines since the agent proposed this ({where}). Nothing was changed. "
             "Decide in the agent's own dialog.",
-            "touches lines that changed meanwhile",
+            "{agent} wants to change lines of {file} that have changed since it read them. Answer in its terminal.",
         )
     form = text.Format(
         eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,

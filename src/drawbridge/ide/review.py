@@ -33,6 +33,8 @@ WRITE_SECONDS: Final = 2.0
 SETTLED_SECONDS: Final = 0.2
 """A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
 
+UNSHOWABLE: Final = "{agent}'s change of {file} can't be shown. Answer in its terminal."
+
 OPEN_LIMIT: Final = 50
 """Proposals that one agent may have open at once; the real CLI opens one at a time."""
 
@@ -78,6 +80,13 @@ class Reviews:
         self._background: set[asyncio.Task[None]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.arbiter: Arbiter | None = None
+        self._asked: set[str] = set()
+
+    def was_asked(self, path: str) -> bool:
+        """Whether a write of ``path`` that is about to come was proposed; one proposal answers for one write."""
+        asked = path in self._asked
+        self._asked.discard(path)
+        return asked
 
     async def review(
         self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
@@ -87,12 +96,13 @@ class Reviews:
         ``key``: what the proposal is known by, where that is not its title. Raises ``UnusableFile`` or ``Refused`` before
         anything is shown, and the editor's errors when it can't be shown.
         """
+        self._asked.add(path)
         try:
             return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
-            # The agent's own dialog decides now, and says nothing of why.
-            reason = getattr(error, "notice", "") or "can't be shown"
-            notice = f"{agent}'s change {reason}, decide there: {os.path.basename(path)}"
+            # The agent's own dialog decides now, and does not show why.
+            reason = getattr(error, "notice", "") or UNSHOWABLE
+            notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
             self._spawn(self._editor.tell, notice, "warn")
             raise
 
@@ -222,7 +232,7 @@ class Reviews:
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.",
-                "is one too many",
+                "{agent} has too many proposals open. Answer this one in its terminal.",
             )
         decision = asyncio.get_running_loop().create_future()
         review = _Review(Approval(str(next(self._numbers))), path, decision)
@@ -274,7 +284,7 @@ class Reviews:
 
     def _settle(self, review: _Review, decision: Decision, *, follow: bool) -> None:
         """``follow``: the agent may write the file now."""
-        review.before = _signature(review.path)
+        review.before = signature(review.path)
         if not review.decision.done():
             review.decision.set_result(decision)
         if review.path and follow:
@@ -315,11 +325,11 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
         await asyncio.sleep(FOLLOW_STEPS[min(step, len(FOLLOW_STEPS) - 1)])
         if clock() > deadline:
             break
-        signature = _signature(path)
-        if signature == before:
+        now = signature(path)
+        if now == before:
             continue
-        if signature != seen:
-            seen, seen_at = signature, clock()
+        if now != seen:
+            seen, seen_at = now, clock()
         written = await asyncio.to_thread(_read_if_text, path)
         if written is None:
             continue
@@ -341,9 +351,10 @@ def _read_if_text(path: str) -> str | None:
         return None
 
 
-def _signature(path: str) -> tuple[int, ...] | None:
+def signature(path: str) -> tuple[int, ...] | None:
+    """What changes with each write of a file; None for one that can't be looked at."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # the latter: a NUL in the path
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

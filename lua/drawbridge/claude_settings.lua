@@ -1,0 +1,30 @@
+--- What Claude Code's own settings files say about the permission mode that it starts in.
+local M = {}
+
+---@return string
+local function directory()
+  return vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')
+end
+
+--- permissions.defaultMode of the first settings file that has one, and that file.
+---@param broken? fun(file: string) Called for each file that is not JSON.
+---@return string? mode
+---@return string? file
+function M.default_mode(broken)
+  local project = vim.fn.getcwd(-1, -1) .. '/.claude/'
+  local files = { project .. 'settings.local.json', project .. 'settings.json', directory() .. '/settings.json' }
+  for _, file in ipairs(files) do
+    if vim.fn.filereadable(file) == 1 then
+      local read, settings = pcall(vim.json.decode, table.concat(vim.fn.readfile(file), '\n'))
+      if not read or type(settings) ~= 'table' then
+        if broken then
+          broken(file)
+        end
+      elseif type(settings.permissions) == 'table' and type(settings.permissions.defaultMode) == 'string' then
+        return settings.permissions.defaultMode, file
+      end
+    end
+  end
+end
+
+return M

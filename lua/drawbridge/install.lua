@@ -1,0 +1,76 @@
+--- `:DrawbridgeInstall`: the Python half of the plugin, in the plugin's own `.venv`.
+local log = require('drawbridge.log')
+local program = require('drawbridge.program')
+local say = require('drawbridge.say')
+
+local M = {}
+
+local running = false
+
+--- The interpreter that begins; the script looks for a newer one where it is too old.
+local function python()
+  for _, name in ipairs({ 'python3', 'python' }) do
+    if vim.fn.executable(name) == 1 then
+      return name
+    end
+  end
+end
+
+local function finished(code, last)
+  running = false
+  if code ~= 0 then
+    return say.answer((':DrawbridgeInstall: not installed: %s'):format(last or ('exit code %d'):format(code)), 'error')
+  end
+  say.answer(':DrawbridgeInstall: installed')
+  require('drawbridge').start()
+end
+
+local function install(words)
+  local last
+  local function collect(_, lines)
+    for _, line in ipairs(lines) do
+      if line:find('%S') then
+        last = line
+        log.add(line)
+      end
+    end
+  end
+  local started, job = pcall(vim.fn.jobstart, words, {
+    cwd = program.root(),
+    on_stdout = collect,
+    on_stderr = collect,
+    on_exit = vim.schedule_wrap(function(_, code)
+      finished(code, last)
+    end),
+  })
+  if not started or job <= 0 then
+    return say.answer((":DrawbridgeInstall: %s can't be run"):format(words[1]), 'error')
+  end
+  running = true
+  pcall(vim.fn.chanclose, job, 'stdin')
+  say.answer(':DrawbridgeInstall: installing; :DrawbridgeLog shows how far it is')
+end
+
+--- Asks and installs, without blocking Neovim.
+function M.run()
+  local script = program.root() .. '/tools/dev.py'
+  if running then
+    return say.answer(':DrawbridgeInstall: it is being installed already')
+  elseif program.find() then
+    return say.answer(':DrawbridgeInstall: the Python half is there already')
+  elseif vim.fn.filereadable(script) == 0 or not python() then
+    local missing = python() and script or 'python3'
+    return say.answer((':DrawbridgeInstall: %s is missing. Put a `drawbridge` on PATH instead.'):format(missing), 'error')
+  end
+  local words = { python(), script, 'setup' }
+  local question = ('Install the Python half of Drawbridge into %s/.venv? It is downloaded with pip.'):format(
+    vim.fn.fnamemodify(program.root(), ':~')
+  )
+  if vim.fn.confirm(question, '&Yes\n&No', 2) == 1 then
+    install(words)
+  else
+    say.answer(':DrawbridgeInstall: nothing was installed')
+  end
+end
+
+return M

@@ -1,0 +1,128 @@
+--- Where the room for a view comes from: never from a terminal. A program that is told of another size draws its screen
+--- again, and Claude Code leaves parts of the old one on it.
+local M = {}
+
+-- Older ones refresh a terminal that is on another tab page through a window as wide as the screen, and tell its program so.
+local REFRESHES_WIDE = vim.fn.has('nvim-0.10') == 0
+
+local holders = {} ---@type table<string, boolean> Views in a tab page of their own, by the proposal's id.
+local shown_before ---@type integer? 'showtabline' before the first of them.
+
+local function is_terminal(window)
+  return vim.bo[vim.api.nvim_win_get_buf(window)].buftype == 'terminal'
+end
+
+local function is_float(window)
+  return vim.api.nvim_win_get_config(window).relative ~= ''
+end
+
+--- A window of one cell that nobody sees or enters.
+local function speck(buffer)
+  return vim.api.nvim_open_win(buffer, false, {
+    relative = 'editor',
+    row = 0,
+    col = 0,
+    width = 1,
+    height = 1,
+    style = 'minimal',
+    focusable = false,
+    zindex = 1,
+    noautocmd = true,
+  })
+end
+
+--- A window that shows something else than a terminal, if there is one: in this tab page, else in another.
+local function other_window()
+  local windows = vim.list_extend(vim.api.nvim_tabpage_list_wins(0), vim.api.nvim_list_wins())
+  for _, window in ipairs(windows) do
+    if not is_terminal(window) and not is_float(window) then
+      return window
+    end
+  end
+end
+
+--- Runs `run` where the current window is not a terminal's. Neovim makes a new window, its own for autocommands too, with the
+--- current buffer first and in another size, and that counts as the terminal's.
+---@param run fun(): any
+function M.away_from_terminal(run)
+  local window = is_terminal(0) and other_window()
+  if window then
+    return vim.api.nvim_win_call(window, run)
+  end
+  return run()
+end
+
+--- Has Neovim make the window in which it runs autocommands of buffers that are not shown: it keeps it from then on.
+function M.prepare()
+  M.away_from_terminal(function()
+    local buffer = vim.api.nvim_create_buf(false, true)
+    vim.api.nvim_buf_call(buffer, function() end)
+    vim.api.nvim_buf_delete(buffer, { force = true })
+  end)
+end
+
+--- Opens a tab page with the current buffer and goes there.
+function M.open_tab()
+  local terminals = {}
+  for _, window in ipairs(REFRESHES_WIDE and vim.api.nvim_tabpage_list_wins(0) or {}) do
+    if is_terminal(window) then
+      terminals[vim.api.nvim_win_get_buf(window)] = true
+    end
+  end
+  local new
+  M.away_from_terminal(function()
+    vim.cmd('tab split')
+    new = vim.api.nvim_get_current_tabpage()
+    for terminal in pairs(terminals) do
+      -- A window of its own on this tab page is what the refresh uses then.
+      local window = speck(terminal)
+      vim.wo[window].wrap, vim.wo[window].winblend = false, 100
+    end
+  end)
+  vim.api.nvim_set_current_tabpage(new)
+end
+
+--- Runs `run`, which opens or closes windows, and gives no room of a terminal in this tab page away.
+---@param run fun()
+function M.keep_terminals(run)
+  local fixed = {}
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    if is_terminal(window) and not is_float(window) then
+      fixed[window] = { vim.wo[window].winfixwidth, vim.wo[window].winfixheight }
+      vim.wo[window].winfixwidth, vim.wo[window].winfixheight = true, true
+    end
+  end
+  local ok, problem = pcall(run)
+  for window, before in pairs(fixed) do
+    if vim.api.nvim_win_is_valid(window) then
+      vim.wo[window].winfixwidth, vim.wo[window].winfixheight = before[1], before[2]
+    end
+  end
+  if not ok then
+    error(problem, 0)
+  end
+end
+
+--- A second tab page would show the tab line, which takes a line from every tab page: it stays hidden until the view closes.
+---@param id string
+function M.hold_tab_line(id)
+  if next(holders) == nil and vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() == 1 then
+    shown_before = vim.o.showtabline
+    vim.o.showtabline = 0
+  end
+  holders[id] = true
+end
+
+---@param id string
+function M.release_tab_line(id)
+  holders[id] = nil
+  if next(holders) == nil and shown_before then
+    -- What the person has set meanwhile stays.
+    if vim.o.showtabline == 0 then
+      vim.o.showtabline = shown_before
+    end
+    shown_before = nil
+  end
+end
+
+return M

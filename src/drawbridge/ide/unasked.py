@@ -1,0 +1,80 @@
+"""Files that an agent writes without a proposal: they are shown as they are on disk, and the person learns why no diff opened.
+
+Claude Code asks for the diagnostics of a file just before it writes it, in every permission mode (2.1.329).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+from drawbridge.editors.port import Editor
+from drawbridge.errors import DrawbridgeError
+from drawbridge.ide.review import Reviews, signature
+
+WRITE_SECONDS: Final = 5.0
+"""From the request for diagnostics to the write: well under one second with the real CLI."""
+
+LOOK_SECONDS: Final = 0.05
+
+SETTLED_SECONDS: Final = 0.2
+"""A file that has not changed for so long has been written completely."""
+
+WATCH_LIMIT: Final = 20
+"""Files that are watched at once."""
+
+WHY: Final = (
+    "{agent} wrote {file} without asking, so no diff opened. Its permission mode does not ask: "
+    "Shift+Tab in its terminal changes that. {then}"
+)
+THEN: Final = {
+    "reloaded": "The file was reloaded; u undoes that.",
+    "unsaved": "Your unsaved changes are kept: compare them with the file before you save.",
+}
+
+logger = logging.getLogger("drawbridge.unasked")
+
+
+class Unasked:
+    def __init__(self, editor: Editor, reviews: Reviews) -> None:
+        self._editor = editor
+        self._reviews = reviews
+        self._watched: dict[str, asyncio.Task[None]] = {}
+
+    def may_write(self, path: str, agent: str, found: Callable[[], bool]) -> None:
+        """``path`` may be written now. ``found`` is called when it was; whether the person is to be told."""
+        if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
+            return
+        task = asyncio.get_running_loop().create_task(self._watch(path, signature(path), agent, found))
+        self._watched[path] = task
+        task.add_done_callback(lambda _: self._watched.pop(path, None))
+
+    async def stop(self) -> None:
+        tasks = list(self._watched.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, path: str, before: tuple[int, ...] | None, agent: str, found: Callable[[], bool]) -> None:
+        clock = asyncio.get_running_loop().time
+        began, seen, seen_at = clock(), before, clock()
+        while seen != before or clock() - began < WRITE_SECONDS:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = signature(path)
+            if now != seen:
+                seen, seen_at = now, clock()
+            elif seen != before and clock() - seen_at >= SETTLED_SECONDS:
+                await self._written(path, agent, found)
+                return
+
+    async def _written(self, path: str, agent: str, found: Callable[[], bool]) -> None:
+        try:
+            done = await self._editor.overwritten(path)
+            if done is not None and found():
+                words = WHY.format(agent=agent, file=os.path.basename(path), then=THEN[done])
+                await self._editor.tell(words, "warn")
+        except DrawbridgeError as error:
+            logger.warning("%s: %s", error.code, error)

@@ -1,0 +1,155 @@
+"""Words for the agent's terminal never land in a proposal: half a prompt holds it back, and its first moment takes no keys."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from drawbridge.editors.port import Accepted, Rejected
+from tests.e2e.tmux import Pane
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, proposes, screen_desk, sees
+from tests.nvim.rig import Desk
+from tests.programs import each_nvim
+
+ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"
+IN_TERMINAL = "return vim.api.nvim_get_mode().mode == 't'"
+RULE = "─" * 30
+
+BOX = f"""
+import sys, termios, tty
+fd = sys.stdin.fileno()
+tty.setraw(fd)
+text, dialog = "", False
+while True:
+    words = "{RULE}\\r\\n❯ " + text + " \\b\\r\\n{RULE}\\r\\n  ? for help"
+    if dialog:
+        words = "Do you want to make this edit?\\r\\n❯ 1. Yes"
+    print("\\033[2J\\033[H" + words, end="", flush=True)
+    key = sys.stdin.read(1)
+    if key == "\\x04":
+        dialog = not dialog
+    elif key == "\\r":
+        text = ""
+    elif key == "\\x7f":
+        text = text[:-1]
+    elif not dialog:
+        text += key
+"""
+"""A prompt box as Claude Code draws it; Ctrl-D puts a dialog in its place and takes it away again."""
+
+
+async def in_terminal(desk: Desk, *command: str) -> None:
+    await desk.person.lua("vim.cmd('botright new') vim.fn.termopen(...) vim.cmd('startinsert')", list(command))
+    await desk.person.until(IN_TERMINAL)
+
+
+async def types(pane: Pane, words: str) -> None:
+    await asyncio.to_thread(pane.type, words)
+
+
+async def presses(pane: Pane, key: str) -> None:
+    await asyncio.to_thread(pane.press, key)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_half_a_prompt_holds_a_view_back(program: Path, tmp_path: Path) -> None:
+    async with screen_desk(program, tmp_path) as (desk, pane):
+        await in_terminal(desk, sys.executable, "-c", BOX)
+        await sees(pane, "for help")
+        await types(pane, "and then")
+        await sees(pane, "❯ and then")
+        await proposes(desk)
+        await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
+        await presses(pane, "C-d")
+        await sees(pane, "Do you want")
+        await asyncio.sleep(0.3)  # nothing is to happen, though the box is out of sight and no key is typed
+        assert await desk.person.lua(SHOWN) is False
+        await presses(pane, "C-d")
+        await types(pane, " stop")
+        await sees(pane, "❯ and then stop")
+        await presses(pane, "Enter")
+        await desk.person.until(SHOWN)
+        assert await desk.person.lines() == NEW.splitlines()
+        await types(pane, ":w")
+        await presses(pane, "Enter")
+        assert await desk.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: Path) -> None:
+    async with screen_desk(program, tmp_path) as (desk, pane):
+        await in_terminal(desk, sys.executable, "-c", BOX)
+        await sees(pane, "for help")
+        await types(pane, "go")
+        await sees(pane, "❯ go")
+        await presses(pane, "Enter")
+        await asyncio.to_thread(pane.wait_until_gone, "❯ go", timeout=15)
+        await presses(pane, "C-d")
+        await sees(pane, "Do you want")
+        await types(pane, "1")
+        await proposes(desk)
+        await desk.person.until(SHOWN)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_leaving_the_terminal_opens_what_waits(program: Path, tmp_path: Path) -> None:
+    async with screen_desk(program, tmp_path) as (desk, pane):
+        await in_terminal(desk, "cat")
+        await types(pane, "half a")
+        await proposes(desk)
+        await sees(pane, r"Ctrl-\\ Ctrl-N opens it")
+        await presses(pane, "C-\\")
+        await presses(pane, "C-n")
+        await desk.person.until(SHOWN)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_terminal_gets_the_first_keys_back(program: Path, tmp_path: Path) -> None:
+    async with screen_desk(program, tmp_path) as (desk, pane):
+        await desk.options("{ idle_ms = 500 }")
+        await in_terminal(desk, "cat")
+        await proposes(desk)
+        await desk.person.until(ON_SCREEN)
+        await types(pane, "dd undo :w ü")
+        await desk.person.until(IN_TERMINAL)
+        await sees(pane, "dd undo :w ü", r"proposes a change to hello\.txt")
+        assert desk.decisions == []
+        await presses(pane, "Enter")
+        await desk.person.until(SHOWN)
+        assert await desk.person.lines() == NEW.splitlines()
+        await types(pane, ":w")
+        await presses(pane, "Enter")
+        assert await desk.decided() == Accepted(NEW)
+        await desk.person.until(IN_TERMINAL)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("keys", [":w\r", ":q!\r", "ZZ", "ZQ", "dd", "iwords", ":%d\r:w\r"])
+async def test_the_first_keys_change_and_decide_nothing(program: Path, tmp_path: Path, keys: str) -> None:
+    async with screen_desk(program, tmp_path) as (desk, pane):
+        await desk.options("{ idle_ms = 500 }")
+        await proposes(desk)
+        await desk.person.until(ON_SCREEN)
+        await types(pane, keys)
+        await desk.person.until(SHOWN)
+        assert desk.decisions == []
+        assert await desk.person.lines() == NEW.splitlines()
+        assert (await desk.person.call("nvim_get_mode"))["mode"] == "n"
+        assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1, '$')") == OLD.splitlines()
+        await types(pane, ":q\r")
+        assert await desk.decided() == Rejected()
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_view_may_be_withdrawn_in_its_first_moment(program: Path, tmp_path: Path) -> None:
+    async with screen_desk(program, tmp_path) as (desk, _):
+        await desk.options("{ idle_ms = 500 }")
+        await proposes(desk)
+        await desk.person.until(ON_SCREEN)
+        await desk.editor.withdraw("1")
+        await desk.person.until("return #vim.api.nvim_list_tabpages() == 1")
+        await desk.person.types("x")
+        await desk.person.until("return vim.fn.getline(1) == 'ne'")

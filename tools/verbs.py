@@ -27,6 +27,7 @@ import sys
 from pathlib import Path
 
 import bootstrap
+import checks
 from bootstrap import CACHE, ROOT, SetupError
 
 MCP_CLIENT = "2.3.0"
@@ -71,13 +72,12 @@ def check(_arguments: list[str]) -> None:
     python = str(bootstrap.ensure("dev"))
     for tool in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
         step([python, "-m", *tool])
-    node = CACHE / "programs" / "node" / "node"
-    for script in sorted((ROOT / "extensions").rglob("*.js")) if node.exists() else ():
-        step([str(node), "--check", str(script)])
+    checks.check()
 
 
 def format_code(_arguments: list[str]) -> None:
     step([str(bootstrap.ensure("dev")), "-m", "ruff", "format"])
+    checks.format_code()
 
 
 def bench(arguments: list[str]) -> None:
@@ -124,7 +124,7 @@ def programs(_arguments: list[str]) -> None:
     for name in ("gemini", "acp", "mcp-conformance"):
         step(["bash", f"tools/install-{name}.sh", str(target / name), node])
     _mcp_client(target / "mcp-client")
-    for name in ("browser", "code-server"):
+    for name in ("browser", "code-server", "checkers"):
         step(["bash", f"tools/install-{name}.sh", str(target / name)])
 
 

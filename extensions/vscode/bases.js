@@ -2,8 +2,8 @@
 // anew that changed under a document without unsaved changes, so what that replaces has to be known beforehand.
 'use strict';
 
-const fs = require('fs/promises');
-const { dirname } = require('path');
+const fs = require('node:fs/promises');
+const { dirname } = require('node:path');
 
 const { stampOf } = require('./paths');
 
@@ -23,20 +23,24 @@ const LOOK_EVERY = 100;
 const KEPT_FOR = 10 * 60 * 1000;
 
 /**
+ * @typedef {import('vscode').TextDocument | import('vscode').NotebookDocument} Document
+ */
+
+/**
  * @typedef {Object} Base
- * @property {?string} stamp of the file on disk; null where it is not known
- * @property {?string} text of the file; null where it is not known or too large
- * @property {?{text: string, at: number}} replaced what the document held before VS Code read the file anew
+ * @property {string | null} stamp of the file on disk; null where it is not known
+ * @property {string | null} text of the file; null where it is not known or too large
+ * @property {{text: string, at: number} | null} replaced what the document held before VS Code read the file anew
  * @property {boolean} merged whether what is on disk has come in by a merge, of which VS Code does not know
- * @property {?NodeJS.Timeout} settling
- * @property {?string} unread the stamp of a file that VS Code was waited for in vain to read
- * @property {?Object} watcher of a file outside the workspace's folders: VS Code itself watches that only while it is visible
+ * @property {NodeJS.Timeout | null} settling
+ * @property {string | null} unread the stamp of a file that VS Code was waited for in vain to read
+ * @property {import('vscode').Disposable | null} watcher of a file outside the workspace's folders: VS Code itself watches that only while it is visible
  */
 
 class Bases {
   /**
-   * @param {Object} vscode the API
-   * @param {function(Object): ?string} pathOf the path that a URI names on this machine
+   * @param {typeof import('vscode')} vscode the API
+   * @param {import('./paths').PathOf} pathOf the path that a URI names on this machine
    */
   constructor(vscode, pathOf) {
     this._vscode = vscode;
@@ -46,8 +50,13 @@ class Bases {
     /** Those who wait for a document to change. */
     this._waiting = new Set();
     const { workspace, window } = vscode;
+    /** @param {Document} document */
     const agree = (document) => this.agree(document);
-    const forget = (document) => this._forget(pathOf(document.uri));
+    /** @param {Document} document */
+    const forget = (document) => {
+      const path = pathOf(document.uri);
+      if (path !== null) this._forget(path);
+    };
     this._listeners = [
       workspace.onDidOpenTextDocument(agree),
       workspace.onDidSaveTextDocument(agree),
@@ -68,16 +77,24 @@ class Bases {
     for (const path of [...this._bases.keys()]) this._forget(path);
   }
 
-  /** @returns {Base} */
+  /**
+   * @param {string} path
+   * @returns {Base}
+   */
   of(path) {
-    if (!this._bases.has(path)) {
-      const nothing = { stamp: null, text: null, replaced: null, settling: null, unread: null, watcher: null };
-      this._bases.set(path, { ...nothing, merged: false });
+    let base = this._bases.get(path);
+    if (!base) {
+      base = { stamp: null, text: null, replaced: null, merged: false, settling: null, unread: null, watcher: null };
+      this._bases.set(path, base);
     }
-    return this._bases.get(path);
+    return base;
   }
 
-  /** The document and the disk hold the same now: it was just opened or saved. Restored unsaved changes have no known base. */
+  /**
+   * The document and the disk hold the same now: it was just opened or saved. Restored unsaved changes have no known base.
+   *
+   * @param {Document} document
+   */
   async agree(document) {
     const path = this._pathOf(document.uri);
     if (path === null) return;
@@ -88,24 +105,46 @@ class Bases {
     base.stamp = await stampOf(path);
   }
 
-  /** What is on disk (`stamp` was its) has come into the document's unsaved changes. */
+  /**
+   * What is on disk (`stamp` was its) has come into the document's unsaved changes.
+   *
+   * @param {string} path
+   * @param {Document} document
+   * @param {string | null} stamp
+   */
   async rebase(path, document, stamp) {
     const text = await this._diskText(path, document);
     Object.assign(this.of(path), { stamp, text, replaced: null, merged: true });
   }
 
-  /** Whether the file on disk is another than the one that the document is based on; one that is gone is not. */
+  /**
+   * Whether the file on disk is another than the one that the document is based on; one that is gone is not.
+   *
+   * @param {string} path
+   * @param {Document | null | undefined} document
+   */
   async isOutdated(path, document) {
     return this._differs(path, document, this.of(path).text);
   }
 
-  /** Whether a document without unsaved changes shows what is on disk, where that is there. */
+  /**
+   * Whether a document without unsaved changes shows what is on disk, where that is there.
+   *
+   * @param {string} path
+   * @param {Document} document
+   */
   async isUpToDate(path, document) {
     const { text } = this.of(path);
     return !(await this._differs(path, document, text !== null && isText(document) ? document.getText() : text));
   }
 
-  /** Whether the file holds another text; where that is not known, whether it has been touched. */
+  /**
+   * Whether the file holds another text; where that is not known, whether it has been touched.
+   *
+   * @param {string} path
+   * @param {Document | null | undefined} document
+   * @param {string | null} text
+   */
   async _differs(path, document, text) {
     const { stamp } = this.of(path);
     const now = await stampOf(path);
@@ -114,7 +153,13 @@ class Bases {
     return (await this._diskText(path, document)) !== normal(text);
   }
 
-  /** Waits for VS Code to read the file anew, no longer than `until` (milliseconds since 1970) and once for each change. */
+  /**
+   * Waits for VS Code to read the file anew, no longer than `until` (milliseconds since 1970) and once for each change.
+   *
+   * @param {string} path
+   * @param {Document} document
+   * @param {number} until
+   */
   async bringUpToDate(path, document, until) {
     const base = this.of(path);
     while (!document.isDirty && !(await this.isUpToDate(path, document))) {
@@ -126,7 +171,12 @@ class Bases {
     }
   }
 
-  /** What was replaced since somebody last asked, if it is not long ago; it is handed out once. */
+  /**
+   * What was replaced since somebody last asked, if it is not long ago; it is handed out once.
+   *
+   * @param {string} path
+   * @param {Document} document
+   */
   async takeReplaced(path, document) {
     await this._settle(path, document);
     const base = this.of(path);
@@ -135,47 +185,63 @@ class Bases {
     return replaced && Date.now() - replaced.at < KEPT_FOR ? replaced.text : null;
   }
 
-  /** Waits for the document to change or `milliseconds` to pass. */
+  /**
+   * Waits for the document to change or `milliseconds` to pass.
+   *
+   * @param {Document} document
+   * @param {number} milliseconds
+   */
   async _change(document, milliseconds) {
-    let waiting;
-    await new Promise((resolve) => {
-      waiting = { document, resolve };
-      this._waiting.add(waiting);
-      waiting.timer = setTimeout(resolve, milliseconds);
-    });
-    clearTimeout(waiting.timer);
+    /** @type {() => void} */
+    let resolve = () => {};
+    const changed = new Promise((done) => (resolve = () => done(undefined)));
+    const waiting = { document, resolve };
+    this._waiting.add(waiting);
+    const timer = setTimeout(resolve, milliseconds);
+    await changed;
+    clearTimeout(timer);
     this._waiting.delete(waiting);
   }
 
+  /** @param {string} path */
   _watch(path) {
     const { RelativePattern, Uri, workspace } = this._vscode;
     return workspace.createFileSystemWatcher(new RelativePattern(Uri.file(dirname(path)), '*'));
   }
 
+  /** @param {string} path */
   _forget(path) {
     const base = this._bases.get(path);
-    clearTimeout(base?.settling);
+    clearTimeout(base?.settling ?? undefined);
     base?.watcher?.dispose();
     this._bases.delete(path);
   }
 
+  /** @param {readonly import('vscode').Tab[]} tabs */
   _opened(tabs) {
-    for (const { input } of tabs) {
+    for (const tab of tabs) {
+      const input = /** @type {{uri?: import('vscode').Uri, viewType?: string} | undefined} */ (tab.input);
       const path = input?.uri && input.viewType && this._pathOf(input.uri);
       if (path && !this._bases.has(path)) stampOf(path).then((stamp) => Object.assign(this.of(path), { stamp }));
     }
   }
 
+  /** @param {Document} document */
   _changed(document) {
     const path = this._pathOf(document.uri);
     if (path === null) return;
     const base = this.of(path);
-    clearTimeout(base.settling);
+    clearTimeout(base.settling ?? undefined);
     base.settling = document.isDirty ? null : setTimeout(() => this._settle(path, document), SETTLING);
     for (const { document: other, resolve } of this._waiting) if (other === document) resolve();
   }
 
-  /** Takes note of what VS Code has read from disk, if the document has changed. */
+  /**
+   * Takes note of what VS Code has read from disk, if the document has changed.
+   *
+   * @param {string} path
+   * @param {Document} document
+   */
   async _settle(path, document) {
     const base = this.of(path);
     if (base.settling === null) return;
@@ -190,38 +256,66 @@ class Bases {
     Object.assign(base, { stamp, text, merged: false });
   }
 
-  /** What a document without unsaved changes holds; of a notebook, its file. */
+  /**
+   * What a document without unsaved changes holds; of a notebook, its file.
+   *
+   * @param {Document} document
+   */
   async _text(document) {
-    const text = isText(document) ? document.getText() : await this._diskText(this._pathOf(document.uri), document);
+    const path = this._pathOf(document.uri);
+    const text = isText(document) ? document.getText() : path && (await this._diskText(path, document));
     return text !== null && Buffer.byteLength(text) <= LARGEST_TEXT ? text : null;
   }
 
-  /** With "\n" as line ends, without a byte-order mark; null where it can't be read or is too large. */
+  /**
+   * With "\n" as line ends, without a byte-order mark; null where it can't be read or is too large.
+   *
+   * @param {string} path
+   * @param {Document | null | undefined} document
+   */
   async _diskText(path, document) {
     try {
       if ((await fs.stat(path)).size > LARGEST_TEXT) return null;
-      return normal(await decode(this._vscode, await fs.readFile(path), document?.encoding));
+      return normal(
+        await decode(this._vscode, await fs.readFile(path), isText(document) ? document.encoding : undefined),
+      );
     } catch {
       return null;
     }
   }
 }
 
+/**
+ * @param {Document | null | undefined} document
+ * @returns {document is import('vscode').TextDocument}
+ */
 function isText(document) {
-  return typeof document.getText === 'function';
+  return document != null && 'getText' in document;
 }
 
+/** @param {string} text */
 function normal(text) {
   return text.replace(/\r\n?/g, '\n');
 }
 
-/** VS Code before 1.100 does not tell a document's encoding, nor decode; UTF-8 is taken for granted there. */
+/**
+ * VS Code before 1.100 does not tell a document's encoding, nor decode; UTF-8 is taken for granted there.
+ *
+ * @param {typeof import('vscode')} vscode
+ * @param {Uint8Array} bytes
+ * @param {string | undefined} encoding
+ */
 async function decode(vscode, bytes, encoding) {
   if (encoding && vscode.workspace.decode) return vscode.workspace.decode(bytes, { encoding });
   return new TextDecoder().decode(bytes);
 }
 
-/** @returns {Promise<Uint8Array>} what VS Code would write */
+/**
+ * @param {typeof import('vscode')} vscode
+ * @param {string} text
+ * @param {string | undefined} encoding
+ * @returns {Promise<Uint8Array>} what VS Code would write
+ */
 async function encode(vscode, text, encoding) {
   if (encoding && vscode.workspace.encode) return vscode.workspace.encode(text, { encoding });
   return Buffer.from(text);

@@ -20,7 +20,14 @@ function hash(bytes) {
   return output.toString('hex');
 }
 
-/** The chaining value of a subtree: one chunk, or the largest power of two of chunks that leaves something to the right. */
+/**
+ * The chaining value of a subtree: one chunk, or the largest power of two of chunks that leaves something to the right.
+ *
+ * @param {Uint8Array} bytes
+ * @param {number} counter
+ * @param {number} flags
+ * @returns {number[]}
+ */
 function node(bytes, counter, flags) {
   if (bytes.length <= CHUNK) return chunk(bytes, counter, flags);
   let left = CHUNK;
@@ -32,6 +39,11 @@ function node(bytes, counter, flags) {
   return compress(IV, words, 0, BLOCK, PARENT | flags);
 }
 
+/**
+ * @param {Uint8Array} bytes
+ * @param {number} counter
+ * @param {number} flags
+ */
 function chunk(bytes, counter, flags) {
   let value = IV;
   const last = Math.max(0, Math.ceil(bytes.length / BLOCK) - 1);
@@ -46,6 +58,13 @@ function chunk(bytes, counter, flags) {
   return value;
 }
 
+/**
+ * @param {number[]} value
+ * @param {number[]} words
+ * @param {number} counter
+ * @param {number} length
+ * @param {number} flags
+ */
 function compress(value, words, counter, length, flags) {
   const high = Math.floor(counter / 2 ** 32) | 0;
   const state = [...value, ...IV.slice(0, 4), counter | 0, high, length, flags];
@@ -64,6 +83,15 @@ function compress(value, words, counter, length, flags) {
   return state.slice(0, 8).map((word, at) => word ^ state[at + 8]);
 }
 
+/**
+ * @param {number[]} state
+ * @param {number} a
+ * @param {number} b
+ * @param {number} c
+ * @param {number} d
+ * @param {number} x
+ * @param {number} y
+ */
 function mix(state, a, b, c, d, x, y) {
   state[a] = (state[a] + state[b] + x) | 0;
   state[d] = rotate(state[d] ^ state[a], 16);
@@ -75,6 +103,10 @@ function mix(state, a, b, c, d, x, y) {
   state[b] = rotate(state[b] ^ state[c], 7);
 }
 
+/**
+ * @param {number} word
+ * @param {number} bits
+ */
 function rotate(word, bits) {
   return (word >>> bits) | (word << (32 - bits));
 }

@@ -15,20 +15,26 @@ const MOST_RECENT = 20;
  * @property {boolean} modified
  * @property {boolean} current what the person works on
  * @property {boolean} visible
- * @property {?Object} text its vscode.TextDocument
- * @property {?Object} notebook its vscode.NotebookDocument
- * @property {?Object} other the vscode.Uri where only a custom editor shows it
+ * @property {import('vscode').TextDocument | null} text
+ * @property {import('vscode').NotebookDocument | null} notebook
+ * @property {import('vscode').Uri | null} other where only a custom editor shows it
+ *
+ * @typedef {Omit<OpenFile, 'place'>} Appearance the same before it is known where it really is
  */
 
 class Documents {
   /**
-   * @param {Object} vscode the API
-   * @param {function(Object): ?string} pathOf the path that a URI names on this machine
+   * @param {typeof import('vscode')} vscode the API
+   * @param {import('./paths').PathOf} pathOf the path that a URI names on this machine
    */
   constructor(vscode, pathOf) {
     this._vscode = vscode;
     this._pathOf = pathOf;
-    /** Paths, the last used first. */
+    /**
+     * Paths, the last used first.
+     *
+     * @type {string[]}
+     */
     this._recent = [];
     const { window } = vscode;
     const note = () => this._remember(this._inFront());
@@ -48,6 +54,7 @@ class Documents {
   async all() {
     const files = [...this._appearances().values()];
     const places = await Promise.all(files.map(({ path }) => locate(path)));
+    /** @type {OpenFile[]} */
     const found = [];
     for (const [number, file] of files.entries()) {
       const place = places[number];
@@ -72,6 +79,7 @@ class Documents {
     const { tabGroups, visibleTextEditors } = this._vscode.window;
     const { textDocuments, notebookDocuments } = this._vscode.workspace;
     const files = new Map();
+    /** @param {import('vscode').Uri} uri */
     const note = (uri) => {
       const path = this._pathOf(uri);
       if (path !== null && !files.has(path)) {
@@ -91,14 +99,21 @@ class Documents {
       const file = note(editor.document.uri);
       if (file) file.visible = true;
     }
-    for (const [documents, kind] of [[textDocuments, 'text'], [notebookDocuments, 'notebook']]) {
-      for (const document of documents) {
-        // Without a tab it is one that has been closed, or that another extension looked at; unsaved changes count anyway.
-        const file = document.isDirty ? note(document.uri) : files.get(this._pathOf(document.uri));
-        if (file) {
-          file[kind] = document;
-          file.modified ||= document.isDirty;
-        }
+    // Without a tab a document has been closed, or another extension looked at it; unsaved changes count anyway.
+    /** @param {import('./bases').Document} document */
+    const fileOf = (document) => (document.isDirty ? note(document.uri) : files.get(this._pathOf(document.uri) ?? ''));
+    for (const document of textDocuments) {
+      const file = fileOf(document);
+      if (file) {
+        file.text = document;
+        file.modified ||= document.isDirty;
+      }
+    }
+    for (const document of notebookDocuments) {
+      const file = fileOf(document);
+      if (file) {
+        file.notebook = document;
+        file.modified ||= document.isDirty;
       }
     }
     for (const tab of tabs) {
@@ -114,7 +129,11 @@ class Documents {
     return files;
   }
 
-  /** Paths of what is in front or, where that is a terminal, a web view or the like, of what was before. */
+  /**
+   * Paths of what is in front or, where that is a terminal, a web view or the like, of what was before.
+   *
+   * @param {Map<string, Appearance>} files
+   */
   _workedOn(files) {
     const front = this._inFront().filter((path) => files.has(path));
     return front.length ? front : this._recent.filter((path) => files.has(path)).slice(0, 1);
@@ -129,32 +148,49 @@ class Documents {
     return uris.map(this._pathOf).filter((path) => path !== null);
   }
 
+  /** @param {string[]} paths */
   _remember(paths) {
     this._recent = [...new Set([...paths, ...this._recent])].slice(0, MOST_RECENT);
   }
 }
 
-/** The URIs that a tab is about, whatever kind it is; later kinds that are built alike are seen too. */
+/**
+ * The URIs that a tab is about, whatever kind it is; later kinds that are built alike are seen too.
+ *
+ * @param {import('vscode').Tab} tab
+ */
 function urisOf(tab) {
-  const input = tab.input ?? {};
+  /** @typedef {{uri?: import('vscode').Uri, original?: import('vscode').Uri, modified?: import('vscode').Uri}} Sides */
+  const input = /** @type {Sides & {textDiffs?: Sides[]}} */ (tab.input ?? {});
   const differences = Array.isArray(input.textDiffs) ? input.textDiffs : [];
   const sides = [input, ...differences].flatMap((one) => [one.uri, one.original, one.modified]);
-  return sides.filter((uri) => typeof uri?.scheme === 'string');
+  return sides.filter((uri) => uri !== undefined).filter((uri) => typeof uri?.scheme === 'string');
 }
 
-/** The appearance with unsaved changes is the one that counts, then the one in front. */
+/**
+ * The appearance with unsaved changes is the one that counts, then the one in front.
+ *
+ * @param {OpenFile} known
+ * @param {OpenFile} file
+ */
 function merge(known, file) {
   const isBetter = file.modified === known.modified ? file.current && !known.current : file.modified;
   const [first, second] = isBetter ? [file, known] : [known, file];
-  for (const kind of ['text', 'notebook', 'other']) known[kind] = first[kind] ?? second[kind];
-  for (const state of ['modified', 'current', 'visible']) known[state] = file[state] || known[state];
-  known.path = first.path;
+  Object.assign(known, {
+    path: first.path,
+    text: first.text ?? second.text,
+    notebook: first.notebook ?? second.notebook,
+    other: first.other ?? second.other,
+    modified: file.modified || known.modified,
+    current: file.current || known.current,
+    visible: file.visible || known.visible,
+  });
 }
 
 /**
  * How many lines a text document has, as files count them: an end of the last line begins no further one.
  *
- * @param {Object} document a vscode.TextDocument
+ * @param {import('vscode').TextDocument} document
  */
 function countLines(document) {
   const last = document.lineCount - 1;

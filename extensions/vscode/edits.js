@@ -19,7 +19,8 @@ function checked(edits, count) {
   let before = 0;
   for (const [number, edit] of edits.entries()) {
     const { start, end, lines } = edit ?? {};
-    const isPlaced = Number.isInteger(start) && Number.isInteger(end) && before <= start && start <= end && end <= count;
+    const isPlaced =
+      Number.isInteger(start) && Number.isInteger(end) && before <= start && start <= end && end <= count;
     if (!isPlaced) throw new BadParams(`edits[${number}]: not in order within the ${count} lines that there are`);
     const isText = Array.isArray(lines) && lines.every((line) => typeof line === 'string' && !line.includes('\n'));
     if (!isText) throw new BadParams(`edits[${number}].lines: not a list of lines`);
@@ -31,21 +32,27 @@ function checked(edits, count) {
 /**
  * @param {Edit[]} edits in order
  * @param {number} lineCount lines as VS Code counts them: one more where the last line has an end
- * @param {function(number): number} lengthOf characters of a line
+ * @param {(line: number) => number} lengthOf characters of a line
  * @param {string} eol the document's line end
  * @returns {Replacement[]}
  */
 function replacements(edits, lineCount, lengthOf, eol) {
   return joined(edits).map(({ start, end, lines }) => {
     if (end < lineCount) return { from: [start, 0], to: [end, 0], text: lines.map((line) => line + eol).join('') };
+    /** @type {[number, number]} */
     const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no end: the one before it goes instead
     if (start === 0) return { from: [0, 0], to, text: lines.join(eol) };
     return { from: [start - 1, lengthOf(start - 1)], to, text: lines.map((line) => eol + line).join('') };
   });
 }
 
-/** Edits that touch become one, since VS Code takes no ranges that overlap. */
+/**
+ * Edits that touch become one, since VS Code takes no ranges that overlap.
+ *
+ * @param {Edit[]} edits
+ */
 function joined(edits) {
+  /** @type {Edit[]} */
   const result = [];
   for (const edit of edits) {
     const last = result.at(-1);

@@ -9,25 +9,27 @@ const { serve } = require('./server');
 const { Sockets } = require('./sockets');
 const { Status } = require('./status');
 
-/** @type {?Sockets} */
+/** @type {InstanceType<typeof Sockets> | null} */
 let sockets = null;
 
-/** @param {Object} context the vscode.ExtensionContext */
+/** @param {import('vscode').ExtensionContext} context */
 async function activate(context) {
   const isWorkspaceSide = context.extension.extensionKind === vscode.ExtensionKind.Workspace;
   const onRemote = isWorkspaceSide && vscode.env.remoteName !== undefined;
+  /** @param {vscode.Uri} uri */
   const toPath = (uri) => pathOf(uri, onRemote);
   const window = new Window(vscode, toPath);
   const methods = window.methods();
   const status = new Status(vscode);
-  sockets = new Sockets(async (socket) => {
+  const opened = new Sockets(async (socket) => {
     const why = await serve(socket, methods, (said) => status.answered(said));
     if (why) status.log(`a connection was ended: ${why}`);
   });
+  sockets = opened;
   const follow = async () => {
     const folders = (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => toPath(uri));
-    await sockets.follow(folders.filter((folder) => folder !== null));
-    status.listens(sockets.open, sockets.problems);
+    await opened.follow(folders.filter((folder) => folder !== null));
+    status.listens(opened.open, opened.problems);
   };
   context.subscriptions.push(
     window,
@@ -35,7 +37,7 @@ async function activate(context) {
     vscode.workspace.onDidChangeWorkspaceFolders(follow),
     vscode.commands.registerCommand('drawbridge.showStatus', () => status.show()),
     vscode.commands.registerCommand('drawbridge.restart', async () => {
-      sockets.close();
+      opened.close();
       await follow();
       status.show();
     }),

@@ -18,6 +18,7 @@ class LineTooLong extends Error {}
 class Lines {
   constructor(longest = LONGEST_LINE) {
     this._longest = longest;
+    /** @type {Buffer[]} */
     this._parts = [];
     this._size = 0;
   }
@@ -40,6 +41,7 @@ class Lines {
     this._add(rest);
   }
 
+  /** @param {Buffer} part */
   _add(part) {
     this._size += part.length;
     if (this._size > this._longest) throw new LineTooLong(`a line of more than ${this._longest} bytes`);
@@ -48,8 +50,10 @@ class Lines {
 }
 
 /**
- * @typedef {Object<string, function(Object): (Object|null|Promise<Object|null>)>} Methods by their names
- * @typedef {{id: (string|number|null), result?: ?Object, error?: {code: number, message: string}}} Answer
+ * @typedef {Record<string, (params: Params) => object | null | Promise<object | null>>} Methods by their names
+ * @typedef {Record<string, any>} Params of a question: whatever the other side sent, to be checked
+ * @typedef {{id: (string|number|null), result?: object | null, error?: {code: number, message: string}}} Answer
+ * @typedef {{answer: Answer, method: string}} Answered
  */
 
 /**
@@ -57,7 +61,7 @@ class Lines {
  *
  * @param {Buffer} line
  * @param {Methods} methods
- * @returns {Promise<{answer: Answer, method: string}>}
+ * @returns {Promise<Answered>}
  */
 async function respond(line, methods) {
   let question;
@@ -81,10 +85,17 @@ async function respond(line, methods) {
   }
 }
 
+/**
+ * @param {string | number | null} id
+ * @param {string} method
+ * @param {number} code
+ * @param {string} message
+ */
 function failed(id, method, code, message) {
   return { answer: { id, error: { code, message } }, method };
 }
 
+/** @param {any} value */
 function isObject(value) {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,7 @@
 // The guard's questions and what answers them; docs/protocols/guard.md describes each.
 'use strict';
 
-const { isAbsolute } = require('path');
+const { isAbsolute } = require('node:path');
 
 const { Bases, LARGEST_TEXT } = require('./bases');
 const { countLines, Documents } = require('./documents');
@@ -21,8 +21,8 @@ const SAME_NOTICE = 1000;
 /** A window's memory, and the methods that ask it. */
 class Window {
   /**
-   * @param {Object} vscode the API
-   * @param {function(Object): ?string} pathOf the path that a URI names on this machine
+   * @param {typeof import('vscode')} vscode the API
+   * @param {import('./paths').PathOf} pathOf the path that a URI names on this machine
    */
   constructor(vscode, pathOf) {
     this._vscode = vscode;
@@ -60,6 +60,7 @@ class Window {
     };
   }
 
+  /** @param {import('./lines').Params} params */
   async _snapshot(params) {
     const paths = strings(params, 'paths', []).map((path) => usable(path, 'paths'));
     const want = strings(params, 'want', []);
@@ -78,12 +79,16 @@ class Window {
     };
   }
 
+  /**
+   * @param {string[]} paths
+   * @param {(import('./documents').OpenFile | null)[]} files
+   */
   async _remember(paths, files) {
     for (const [number, file] of files.entries()) {
       const { name } = file ? file.place : await locate(paths[number]);
       this._problems.remember(name, this._uri(file, name));
       const document = file?.notebook ?? file?.text;
-      if (document && !document.isDirty) await this._bases.takeReplaced(file.path, document);
+      if (file && document && !document.isDirty) await this._bases.takeReplaced(file.path, document);
     }
   }
 
@@ -93,6 +98,7 @@ class Window {
     return places.map(({ name }) => name);
   }
 
+  /** @param {string | undefined} session */
   async _newSelection(session) {
     const selection = await this._visualSelection();
     if (!selection || (session !== undefined && !this._given.isNew(session, selection))) return null;
@@ -106,18 +112,22 @@ class Window {
     return selection && { ...selection, file_path: (await locate(selection.file_path)).name };
   }
 
+  /** @param {import('./lines').Params} params */
   async _bufferStatus(params) {
     const file = await this._file(params);
     return { is_current: file?.current ?? false, has_unsaved_changes: file?.modified ?? false };
   }
 
+  /** @param {import('./lines').Params} params */
   async _refreshBuffer(params) {
     const backups = optional(params, 'backups', 'string') ?? null;
     if (backups !== null) usable(backups, 'backups');
-    const files = 'file_path' in params ? [await this._file(params)].filter(Boolean) : await this._documents.all();
+    const files =
+      'file_path' in params ? [await this._file(params)].filter((file) => file !== null) : await this._documents.all();
     return { success: true, ...(await refresh(this._vscode, files, this._bases, backups)) };
   }
 
+  /** @param {import('./lines').Params} params */
   async _sendMessage(params) {
     const { message } = params;
     if (typeof message !== 'string' || message.trim() === '') throw new BadParams('message: not a text');
@@ -131,41 +141,64 @@ class Window {
     return { success: true };
   }
 
+  /** @param {import('./lines').Params} params */
   async _bufferText(params) {
     const document = (await this._file(params))?.text;
-    const text = document?.getText() ?? null;
-    if (text === null || Buffer.byteLength(text) > LARGEST_TEXT) return { text: null };
+    if (!document) return { text: null };
+    const text = document.getText();
+    if (Buffer.byteLength(text) > LARGEST_TEXT) return { text: null };
     return { text: document.encoding === 'utf8bom' ? `\ufeff${text}` : text, version: document.version };
   }
 
+  /** @param {import('./lines').Params} params */
   async _diagnostics(params) {
     const file = await this._file(params);
     const { name } = file ? file.place : await locate(params.file_path);
     return this._problems.since(name, this._uri(file, name), file?.text ?? null);
   }
 
+  /**
+   * @param {import('./documents').OpenFile | null} file
+   * @param {string} name
+   */
   _uri(file, name) {
     return file?.text?.uri ?? this._vscode.Uri.file(name);
   }
 
-  /** @returns {Promise<?import('./documents').OpenFile>} the file that `file_path` names, if it is open */
+  /**
+   * @param {import('./lines').Params} params
+   * @returns {Promise<import('./documents').OpenFile | null>} the file that `file_path` names, if it is open
+   */
   async _file(params) {
     const [file] = await this._documents.find([usable(params.file_path, 'file_path')]);
     return file;
   }
 }
 
-/** As `snapshot` tells it. */
+/**
+ * As `snapshot` tells it.
+ *
+ * @param {import('./documents').OpenFile} file
+ */
 function state({ place, modified, current, visible, text }) {
   return { name: place.name, modified, current, visible, ...(text && { lines: countLines(text) }) };
 }
 
+/**
+ * @param {any} path
+ * @param {string} name
+ */
 function usable(path, name) {
   if (typeof path !== 'string' || !isAbsolute(path)) throw new BadParams(`${name}: not an absolute path`);
   if (path.includes('\0')) throw new BadParams(`${name}: holds a NUL byte`);
   return path;
 }
 
+/**
+ * @param {import('./lines').Params} params
+ * @param {string} name
+ * @param {string[]} otherwise
+ */
 function strings(params, name, otherwise) {
   const found = params[name] ?? otherwise;
   const isRight = Array.isArray(found) && found.every((one) => typeof one === 'string');
@@ -173,6 +206,11 @@ function strings(params, name, otherwise) {
   return found;
 }
 
+/**
+ * @param {import('./lines').Params} params
+ * @param {string} name
+ * @param {string} type
+ */
 function optional(params, name, type) {
   const found = params[name] ?? undefined;
   if (found !== undefined && typeof found !== type) throw new BadParams(`${name}: not a ${type}`);

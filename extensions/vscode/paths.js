@@ -1,8 +1,8 @@
 // Which file a path means: two names are the same file where their canonical names or their inodes are.
 'use strict';
 
-const fs = require('fs/promises');
-const path = require('path');
+const fs = require('node:fs/promises');
+const path = require('node:path');
 
 /** Links may lead in a circle. */
 const MOST_LINKS = 40;
@@ -11,7 +11,9 @@ const MOST_LINKS = 40;
  * @typedef {Object} Place
  * @property {string} name the canonical name; of a file that is not there, its nearest existing parent's and the rest, as
  *   whoever writes it would make it: a link that leads to nothing yet is followed
- * @property {?string} inode device and inode of a file that is there
+ * @property {string | null} inode device and inode of a file that is there
+ *
+ * @typedef {(uri: import('vscode').Uri) => string | null} PathOf the path on this machine that a URI names
  */
 
 /**
@@ -25,7 +27,7 @@ async function locate(file) {
     try {
       const name = path.join(await fs.realpath(at), ...missing);
       return { name, inode: missing.length ? null : await inodeOf(name) };
-    } catch (error) {
+    } catch {
       const target = links < MOST_LINKS ? await targetOf(at) : null;
       if (target !== null) {
         links += 1;
@@ -39,7 +41,11 @@ async function locate(file) {
   }
 }
 
-/** Where a link leads, or null where it is none. */
+/**
+ * Where a link leads, or null where it is none.
+ *
+ * @param {string} file
+ */
 async function targetOf(file) {
   try {
     const target = await fs.readlink(file);
@@ -49,6 +55,7 @@ async function targetOf(file) {
   }
 }
 
+/** @param {string} file */
 async function inodeOf(file) {
   const { dev, ino } = await fs.stat(file, { bigint: true });
   return `${dev}:${ino}`;
@@ -66,7 +73,7 @@ function isSame(one, other) {
  * What changes whenever the file does (its inode, size and time), or null where there is none.
  *
  * @param {string} file
- * @returns {Promise<?string>}
+ * @returns {Promise<string | null>}
  */
 async function stampOf(file) {
   try {
@@ -88,4 +95,13 @@ function pathOf(uri, onRemote) {
   return uri.scheme === 'vscode-remote' && onRemote ? uri.path : null;
 }
 
-module.exports = { isSame, locate, pathOf, stampOf };
+/**
+ * The code of a system error, such as "ENOENT".
+ *
+ * @param {unknown} error
+ */
+function codeOf(error) {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
+}
+
+module.exports = { codeOf, isSame, locate, pathOf, stampOf };

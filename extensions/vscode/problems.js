@@ -8,7 +8,7 @@ const MOST_REMEMBERED = 200;
 const TOLD_LATER = 50;
 
 /**
- * @typedef {{line: number, severity: string, message: string, source: ?string, code: ?string}} Problem the line is 1-based
+ * @typedef {{line: number, severity: string, message: string, source: string | null, code: string | null}} Problem the line is 1-based
  */
 
 /**
@@ -18,12 +18,16 @@ const TOLD_LATER = 50;
  */
 function fresh(before, now) {
   const rest = [...before];
-  const isOld = (isLike) => (problem) => {
+  /** @param {(one: Problem, other: Problem) => boolean} isLike */
+  const isOld = (isLike) => (/** @type {Problem} */ problem) => {
     const at = rest.findIndex((other) => isLike(problem, other));
     if (at >= 0) rest.splice(at, 1);
     return at < 0;
   };
-  const isSame = (one, other) => ['severity', 'message', 'source', 'code'].every((key) => one[key] === other[key]);
+  /** @type {(keyof Problem)[]} */
+  const keys = ['severity', 'message', 'source', 'code'];
+  /** @type {(one: Problem, other: Problem) => boolean} */
+  const isSame = (one, other) => keys.every((key) => one[key] === other[key]);
   return now
     .filter(isOld((one, other) => one.line === other.line && isSame(one, other)))
     .filter(isOld(isSame))
@@ -31,7 +35,7 @@ function fresh(before, now) {
 }
 
 class Problems {
-  /** @param {Object} vscode the API */
+  /** @param {typeof import('vscode')} vscode the API */
   constructor(vscode) {
     this._vscode = vscode;
     /** By canonical name. */
@@ -42,6 +46,7 @@ class Problems {
     /** Languages that somebody has reported on. */
     this._served = new Set();
     const { languages, workspace } = vscode;
+    /** @param {{uri: import('vscode').Uri}} document */
     const forget = ({ uri }) => [this._changed, this._reported].forEach((times) => times.delete(String(uri)));
     this._listeners = [
       languages.onDidChangeDiagnostics(({ uris }) => uris.forEach((uri) => this._note(uri))),
@@ -59,7 +64,7 @@ class Problems {
 
   /**
    * @param {string} name canonical
-   * @param {Object} uri
+   * @param {import('vscode').Uri} uri
    */
   remember(name, uri) {
     this._remembered.delete(name);
@@ -69,19 +74,20 @@ class Problems {
 
   /**
    * @param {string} name canonical
-   * @param {Object} uri
-   * @param {?Object} document
+   * @param {import('vscode').Uri} uri
+   * @param {import('vscode').TextDocument | null} document
    * @returns {{new: Problem[], pending: boolean}} nothing where nothing was remembered
    */
   since(name, uri, document) {
     const before = this._remembered.get(name);
     if (!before) return { new: [], pending: false };
-    const isServed = Boolean(document) && this._served.has(document.languageId);
+    const isServed = document !== null && this._served.has(document.languageId);
     const key = String(uri);
     const pending = isServed && (this._changed.get(key) ?? -1) > (this._reported.get(key) ?? -1);
     return { new: fresh(before, this._of(uri)).slice(0, MOST), pending };
   }
 
+  /** @param {import('vscode').Uri} uri */
   _note(uri) {
     const document = this._vscode.workspace.textDocuments.find((one) => String(one.uri) === String(uri));
     if (!document) return;
@@ -89,20 +95,33 @@ class Problems {
     this._served.add(document.languageId);
   }
 
+  /** @param {import('vscode').Uri} uri */
   _of(uri) {
     const { DiagnosticSeverity, languages } = this._vscode;
-    const names = new Map([[DiagnosticSeverity.Error, 'error'], [DiagnosticSeverity.Warning, 'warning']]);
+    const names = new Map([
+      [DiagnosticSeverity.Error, 'error'],
+      [DiagnosticSeverity.Warning, 'warning'],
+    ]);
     return languages
       .getDiagnostics(uri)
       .filter(({ severity }) => names.has(severity))
       .map(({ range, severity, message, source, code }) => ({
         line: range.start.line + 1,
-        severity: names.get(severity),
-        message: typeof message === 'string' ? message : String(message.value),
+        severity: names.get(severity) ?? '',
+        message: plain(message),
         source: source ?? null,
-        code: code === undefined || code === null ? null : String(code.value ?? code),
+        code: code === undefined || code === null ? null : plain(code),
       }));
   }
+}
+
+/**
+ * The text of a message or code: newer versions of VS Code allow objects for both.
+ *
+ * @param {string | number | {value: string | number}} part
+ */
+function plain(part) {
+  return String(typeof part === 'object' ? part.value : part);
 }
 
 module.exports = { fresh, Problems };

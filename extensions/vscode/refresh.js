@@ -5,8 +5,8 @@
 // unsaved changes. So this waits until it is done.
 'use strict';
 
-const fs = require('fs/promises');
-const path = require('path');
+const fs = require('node:fs/promises');
+const path = require('node:path');
 
 const { encode, isText } = require('./bases');
 const { countLines } = require('./documents');
@@ -15,21 +15,31 @@ const { countLines } = require('./documents');
 const PATIENCE = 1500;
 
 /**
- * @param {Object} vscode the API
+ * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile[]} files
- * @param {import('./bases').Bases} bases
- * @param {?string} backups directory
- * @returns {Promise<{reloaded: {name: string, backup: ?string}[], kept: {name: string, lines?: number}[]}>}
+ * @param {InstanceType<typeof import('./bases').Bases>} bases
+ * @param {string | null} backups directory
+ * @returns {Promise<{reloaded: {name: string, backup: string | null}[], kept: {name: string, lines?: number}[]}>}
  */
 async function refresh(vscode, files, bases, backups) {
   const until = Date.now() + PATIENCE;
   const results = await Promise.all(files.map((file) => refreshOne(vscode, file, bases, backups, until)));
-  const those = (what) => results.map((result) => result[what]).filter(Boolean);
-  return { reloaded: those('reloaded'), kept: those('kept') };
+  return {
+    reloaded: results.map(({ reloaded }) => reloaded).filter((one) => one !== undefined),
+    kept: results.map(({ kept }) => kept).filter((one) => one !== undefined),
+  };
 }
 
+/**
+ * @param {typeof import('vscode')} vscode
+ * @param {import('./documents').OpenFile} file
+ * @param {InstanceType<typeof import('./bases').Bases>} bases
+ * @param {string | null} backups
+ * @param {number} until milliseconds since 1970
+ * @returns {Promise<{reloaded?: {name: string, backup: string | null}, kept?: {name: string, lines?: number}}>}
+ */
 async function refreshOne(vscode, file, bases, backups, until) {
-  const document = file.text?.isDirty ? file.text : file.notebook ?? file.text;
+  const document = file.text?.isDirty ? file.text : (file.notebook ?? file.text);
   const { name } = file.place;
   if (document) await bases.bringUpToDate(file.path, document, until);
   if (document ? document.isDirty : file.modified) {
@@ -37,14 +47,24 @@ async function refreshOne(vscode, file, bases, backups, until) {
   }
   const replaced = document && (await bases.takeReplaced(file.path, document));
   if (typeof replaced !== 'string') return {};
-  return { reloaded: { name, backup: backups && (await store(vscode, backups, name, replaced, document.encoding)) } };
+  const encoding = isText(document) ? document.encoding : undefined;
+  return { reloaded: { name, backup: backups && (await store(vscode, backups, name, replaced, encoding)) } };
 }
 
+/** @param {import('./bases').Document | null} document */
 function lines(document) {
   return document && isText(document) ? { lines: countLines(document) } : {};
 }
 
-/** Where the copy lies now; null where it can't be written, and then VS Code has replaced the text all the same. */
+/**
+ * Where the copy lies now; null where it can't be written, and then VS Code has replaced the text all the same.
+ *
+ * @param {typeof import('vscode')} vscode
+ * @param {string} backups
+ * @param {string} name
+ * @param {string} text
+ * @param {string | undefined} encoding
+ */
 async function store(vscode, backups, name, text, encoding) {
   const target = path.join(backups, `${Date.now()}.${process.pid}`, name);
   try {

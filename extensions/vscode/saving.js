@@ -1,17 +1,17 @@
 // `save_buffer` and `merge_buffer`, and how a merged document is saved without VS Code asking about the newer file.
 'use strict';
 
-const fs = require('fs/promises');
+const fs = require('node:fs/promises');
 
 const { encode } = require('./bases');
 const { countLines } = require('./documents');
 const { checked, replacements } = require('./edits');
-const { stampOf } = require('./paths');
+const { codeOf, stampOf } = require('./paths');
 
 /**
- * @param {Object} vscode the API
- * @param {?import('./documents').OpenFile} file
- * @param {import('./bases').Bases} bases
+ * @param {typeof import('vscode')} vscode the API
+ * @param {import('./documents').OpenFile | null} file
+ * @param {InstanceType<typeof import('./bases').Bases>} bases
  * @returns {Promise<{saved: boolean, reason?: string}>} never a prompt, never over a newer file
  */
 async function save(vscode, file, bases) {
@@ -20,32 +20,35 @@ async function save(vscode, file, bases) {
   const document = [file.text, file.notebook].find((one) => one?.isDirty);
   if (await bases.isOutdated(file.path, document)) return notSaved('it has changed on disk since it was opened');
   if (!(await isWritable(file.path))) return notSaved('its file is not writable');
-  const saved = document ? await document.save() : await vscode.workspace.save?.(file.other);
+  const saved = document ? await document.save() : file.other && (await vscode.workspace.save?.(file.other));
   return saved ? { saved: true } : notSaved('VS Code did not save it');
 }
 
+/** @param {string} reason */
 function notSaved(reason) {
   return { saved: false, reason };
 }
 
+/** @param {string} reason */
 function notMerged(reason) {
   return { merged: false, reason };
 }
 
+/** @param {string} path */
 async function isWritable(path) {
   try {
     await fs.access(path, fs.constants.W_OK);
     return true;
   } catch (error) {
-    return error.code === 'ENOENT'; // VS Code makes it
+    return codeOf(error) === 'ENOENT'; // VS Code makes it
   }
 }
 
 /**
- * @param {Object} vscode the API
- * @param {?import('./documents').OpenFile} file
- * @param {{version: number, edits: *}} params
- * @param {import('./bases').Bases} bases
+ * @param {typeof import('vscode')} vscode the API
+ * @param {import('./documents').OpenFile | null} file
+ * @param {import('./lines').Params} params
+ * @param {InstanceType<typeof import('./bases').Bases>} bases
  * @returns {Promise<{merged: boolean, reason?: string}>} all or nothing, as one undo step
  */
 async function merge(vscode, file, { version, edits }, bases) {
@@ -64,18 +67,34 @@ async function merge(vscode, file, { version, edits }, bases) {
   return { merged: true };
 }
 
-/** VS Code refuses where the document has another version by then. */
+/**
+ * VS Code refuses where the document has another version by then.
+ *
+ * @param {typeof import('vscode')} vscode
+ * @param {import('vscode').TextDocument} document
+ * @param {import('./edits').Edit[]} edits
+ * @param {number} version
+ */
 async function apply(vscode, document, edits, version) {
   if (document.version !== version) return false;
   const eol = document.eol === vscode.EndOfLine.CRLF ? '\r\n' : '\n';
   const change = new vscode.WorkspaceEdit();
-  for (const { from, to, text } of replacements(edits, document.lineCount, (line) => document.lineAt(line).text.length, eol)) {
+  for (const { from, to, text } of replacements(
+    edits,
+    document.lineCount,
+    (line) => document.lineAt(line).text.length,
+    eol,
+  )) {
     change.replace(document.uri, new vscode.Range(...from, ...to), text);
   }
   return vscode.workspace.applyEdit(change);
 }
 
-/** Bytes that were no UTF-8 come as lone surrogates. */
+/**
+ * Bytes that were no UTF-8 come as lone surrogates.
+ *
+ * @param {string} line
+ */
 function isUndecodable(line) {
   return /\p{Surrogate}/u.test(line);
 }
@@ -85,10 +104,10 @@ function isUndecodable(line) {
  * very same bytes; what is on disk is in the text of a merged document already. So it is given those bytes, if nobody has
  * written the file since the merge.
  *
- * @param {Object} vscode the API
+ * @param {typeof import('vscode')} vscode the API
  * @param {string} path
- * @param {Object} document as it is about to be saved, formatted and all
- * @param {import('./bases').Bases} bases
+ * @param {import('vscode').TextDocument} document as it is about to be saved, formatted and all
+ * @param {InstanceType<typeof import('./bases').Bases>} bases
  */
 async function beforeSave(vscode, path, document, bases) {
   const { merged, stamp } = bases.of(path);

@@ -1,7 +1,7 @@
 // What the person has selected.
 'use strict';
 
-const { createHash } = require('crypto');
+const { createHash } = require('node:crypto');
 
 /** Sessions of agents that are remembered. */
 const MOST_SESSIONS = 100;
@@ -11,13 +11,14 @@ const MOST_SESSIONS = 100;
  */
 
 /**
- * @param {?Object} editor the active vscode.TextEditor
- * @param {function(Object): ?string} pathOf
- * @returns {?Selection} null where nothing is selected, or not in a file; `file_path` is VS Code's own
+ * @param {import('vscode').TextEditor | undefined} editor the active one
+ * @param {import('./paths').PathOf} pathOf
+ * @returns {Selection | null} null where nothing is selected, or not in a file; `file_path` is VS Code's own
  */
 function selected(editor, pathOf) {
-  const path = editor ? pathOf(editor.document.uri) : null;
-  if (path === null || editor.selection.isEmpty) return null;
+  if (!editor || editor.selection.isEmpty) return null;
+  const path = pathOf(editor.document.uri);
+  if (path === null) return null;
   const { start, end } = editor.selection;
   const last = end.character === 0 ? end.line - 1 : end.line; // whole lines end at the beginning of the next one
   const content = editor.document.getText(editor.selection);

@@ -1,12 +1,13 @@
 // A Unix socket that only this user can use, and what is said on it.
 'use strict';
 
-const { once } = require('events');
-const fs = require('fs');
-const net = require('net');
-const path = require('path');
+const { once } = require('node:events');
+const fs = require('node:fs');
+const net = require('node:net');
+const path = require('node:path');
 
 const { Lines, LineTooLong, respond } = require('./lines');
+const { codeOf } = require('./paths');
 
 /** Bytes that a socket's name may have: 107 on Linux, 103 on macOS. */
 const LONGEST_NAME = process.platform === 'linux' ? 107 : 103;
@@ -18,8 +19,8 @@ const MOST_CONNECTIONS = 100;
  * else can ever connect, and whoever finds it is answered.
  *
  * @param {string} address
- * @param {function(net.Socket): void} connected
- * @returns {Promise<{close: function(): void}>} `close` ends all connections and removes the socket, at once
+ * @param {(socket: net.Socket) => void} connected
+ * @returns {Promise<{close: () => void}>} `close` ends all connections and removes the socket, at once
  * @throws {Error} with a text for the person
  */
 async function listen(address, connected) {
@@ -59,24 +60,32 @@ async function listen(address, connected) {
   };
 }
 
-/** Removes a dead socket of this user; throws where anything else is in the way, which is left alone. */
+/**
+ * Removes a dead socket of this user; throws where anything else is in the way, which is left alone.
+ *
+ * @param {string} address
+ */
 async function makeWay(address) {
   const found = fs.lstatSync(address, { throwIfNoEntry: false });
   if (!found) return;
-  if (found.uid !== process.geteuid()) throw new Error(`${address} belongs to another user and was left alone`);
+  if (found.uid !== process.geteuid?.()) throw new Error(`${address} belongs to another user and was left alone`);
   if (!found.isSocket()) throw new Error(`${address} is no socket and was left alone`);
   if (await isLive(address)) throw new Error(`somebody listens at ${address} already`);
   fs.rmSync(address, { force: true });
 }
 
-/** Only a refused connection says that nobody listens; whatever else fails may be a full queue. */
+/**
+ * Only a refused connection says that nobody listens; whatever else fails may be a full queue.
+ *
+ * @param {string} address
+ */
 function isLive(address) {
   return new Promise((resolve) => {
     const socket = net.connect(address, () => {
       socket.destroy();
       resolve(true);
     });
-    socket.on('error', (error) => resolve(error.code !== 'ECONNREFUSED'));
+    socket.on('error', (error) => resolve(codeOf(error) !== 'ECONNREFUSED'));
   });
 }
 
@@ -85,7 +94,7 @@ function isLive(address) {
  *
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
- * @param {function({answer: import('./lines').Answer, method: string}): void} answered told of each answer
+ * @param {(said: import('./lines').Answered) => void} answered is given each answer
  * @returns {Promise<string>} why it was ended here; '' where the other side did
  */
 async function serve(socket, methods, answered) {

@@ -1,9 +1,9 @@
 // Which sockets there have to be: one for each workspace folder, in a window without any one for the home directory.
 'use strict';
 
-const fs = require('fs');
-const os = require('os');
-const path = require('path');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
 
 const { hash } = require('./blake3');
 const { listen } = require('./server');
@@ -11,12 +11,16 @@ const { listen } = require('./server');
 /** The environment variable that names another directory for the sockets than /tmp. */
 const DIRECTORY = 'DRAWBRIDGE_SOCKET_DIR';
 
-/** @returns {string} where a window of this process listens for what concerns `folder`, a canonical name */
+/**
+ * @param {string} folder
+ * @returns {string} where a window of this process listens for what concerns `folder`, a canonical name
+ */
 function address(folder) {
   const place = process.env[DIRECTORY] || '/tmp';
   return path.join(place, `${hash(Buffer.from(folder))}-vscode-${process.pid}.sock`);
 }
 
+/** @param {string} folder */
 function canonical(folder) {
   try {
     return fs.realpathSync(folder);
@@ -26,12 +30,16 @@ function canonical(folder) {
 }
 
 class Sockets {
-  /** @param {function(import('net').Socket): void} connected */
+  /** @param {(socket: import('net').Socket) => void} connected */
   constructor(connected) {
     this._connected = connected;
-    /** @type {Map<string, {folder: string, close: function(): void}>} by address */
+    /** @type {Map<string, {folder: string, close: () => void}>} by address */
     this._open = new Map();
-    /** Why what should be open is not. */
+    /**
+     * Why what should be open is not.
+     *
+     * @type {string[]}
+     */
     this.problems = [];
     this._last = Promise.resolve();
     this._isClosed = false;
@@ -60,6 +68,7 @@ class Sockets {
     this._open.clear();
   }
 
+  /** @param {Map<string, string>} wanted */
   async _follow(wanted) {
     this.problems = [];
     for (const [name, socket] of this._open) {
@@ -75,7 +84,7 @@ class Sockets {
         if (this._isClosed) close();
         else this._open.set(name, { folder, close });
       } catch (error) {
-        this.problems.push(`for ${folder}: ${error.message}`);
+        this.problems.push(`for ${folder}: ${error instanceof Error ? error.message : error}`);
       }
     }
   }

@@ -2,10 +2,12 @@
 'use strict';
 
 class Status {
-  /** @param {Object} vscode the API */
+  /** @param {typeof import('vscode')} vscode the API */
   constructor(vscode) {
     this._vscode = vscode;
+    /** @type {{folder: string, address: string}[]} */
     this._sockets = [];
+    /** @type {string[]} */
     this._problems = [];
     this._count = 0;
     this._last = null;
@@ -36,13 +38,14 @@ class Status {
     this._item.tooltip = this._headline();
   }
 
-  /** @param {{answer: import('./lines').Answer, method: string}} said */
+  /** @param {import('./lines').Answered} said */
   answered({ answer, method }) {
     this._count += 1;
     this._last = { method, at: new Date(), error: answer.error };
     if (answer.error) this.log(`${method || 'a question'} failed: ${answer.error.message} (${answer.error.code})`);
   }
 
+  /** @param {string} text */
   log(text) {
     this._output.appendLine(`${clock(new Date())} ${text}`);
   }
@@ -51,7 +54,8 @@ class Status {
     const count = this._count === 1 ? '1 question' : `${this._count} questions`;
     const last = this._last && `, the last one (${this._last.method || 'unknown'}) at ${clock(this._last.at)}`;
     this._output.appendLine(`${clock(new Date())} ${this._headline()}`);
-    for (const { folder, address } of this._sockets) this._output.appendLine(`  listens for ${folder}\n    at ${address}`);
+    for (const { folder, address } of this._sockets)
+      this._output.appendLine(`  listens for ${folder}\n    at ${address}`);
     for (const problem of this._problems) this._output.appendLine(`  does not listen: ${problem}`);
     this._output.appendLine(`  has answered ${count}${last ?? ''}`);
     this._output.show(true);
@@ -63,7 +67,11 @@ class Status {
   }
 }
 
-/** "14:03:09" */
+/**
+ * "14:03:09"
+ *
+ * @param {Date} date
+ */
 function clock(date) {
   return date.toTimeString().slice(0, 8);
 }

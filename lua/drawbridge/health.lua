@@ -212,7 +212,9 @@ local function check_gemini()
   local program = config.words(config.get().gemini.command)
   if vim.fn.executable(program[1]) == 0 then
     -- Many have one agent only.
-    return info(("%s can't be run: %s, or name it: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI))
+    return info(
+      ("%s can't be run: %s, or name it: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
+    )
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }), WAIT_FOR_GEMINI)
   if not version then
@@ -238,7 +240,7 @@ local function check_gemini_setting()
   local read, settings = pcall(vim.json.decode, text)
   if not read or type(settings) ~= 'table' then
     -- The CLI takes comments in it, which we can't read.
-    info(("%s can't be read here as JSON; it needs \"ide\": {\"enabled\": true}"):format(home(file)))
+    info(('%s can\'t be read here as JSON; it needs "ide": {"enabled": true}'):format(home(file)))
   elseif type(settings.ide) == 'table' and settings.ide.enabled == true then
     ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
   else

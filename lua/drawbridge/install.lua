@@ -60,7 +60,10 @@ function M.run()
     return say.answer(':DrawbridgeInstall: the Python half is there already')
   elseif vim.fn.filereadable(script) == 0 or not python() then
     local missing = python() and script or 'python3'
-    return say.answer((':DrawbridgeInstall: %s is missing. Put a `drawbridge` on PATH instead.'):format(missing), 'error')
+    return say.answer(
+      (':DrawbridgeInstall: %s is missing. Put a `drawbridge` on PATH instead.'):format(missing),
+      'error'
+    )
   end
   local words = { python(), script, 'setup' }
   local question = ('Install the Python half of Drawbridge into %s/.venv? It is downloaded with pip.'):format(

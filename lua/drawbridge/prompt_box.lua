@@ -119,7 +119,9 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse('The agent takes no prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.')
+    refuse(
+      'The agent takes no prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
+    )
   elseif typed then
     refuse('Somebody has begun to type a prompt there. Nothing was typed. Try again later.')
   end

@@ -13,7 +13,7 @@ local LINES_AT_ONCE = 500
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 
 local timer, group
-local last ---@type table? What was last reported.
+local reported ---@type table? What was last reported.
 local active ---@type integer? The buffer that was last in front, of those of files.
 local left ---@type table? A selection that ended before it was reported.
 
@@ -184,8 +184,8 @@ local function report()
   end
   local found = now() or left
   left = nil
-  if found and not vim.deep_equal(found, last) then
-    last = found
+  if found and not vim.deep_equal(found, reported) then
+    reported = found
     link.send('selection', found)
   end
 end
@@ -221,7 +221,7 @@ function M.stop()
   if group then
     timer:stop()
     vim.api.nvim_del_augroup_by_id(group)
-    group, last, left, active = nil, nil, nil, nil
+    group, reported, left, active = nil, nil, nil, nil
   end
 end
 
@@ -234,7 +234,7 @@ end
 
 --- The selection now, or the last one where a terminal or another special buffer has the focus; nil when no file is active.
 function M.current()
-  return M.active_buffer() and (now() or last)
+  return M.active_buffer() and (now() or reported)
 end
 
 --- Tells agents to look at a file.

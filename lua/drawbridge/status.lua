@@ -40,7 +40,8 @@ function M.asking()
   if #elsewhere == 0 or mode == 'default' then
     return 'yes'
   end
-  local why = mode and ('its settings start it in mode "%s"'):format(mode) or 'without permissions.defaultMode it starts in auto mode'
+  local why = mode and ('its settings start it in mode "%s"'):format(mode)
+    or 'without permissions.defaultMode it starts in auto mode'
   return ('perhaps not: %s; its footer names its mode'):format(why)
 end
 

@@ -59,9 +59,7 @@ end
 --- Whether the person is in the view.
 function M.is_inside(entry)
   local here = vim.api.nvim_get_current_win()
-  return here == entry.windows.proposed
-    or here == entry.windows.old
-    or vim.api.nvim_get_current_tabpage() == entry.tab
+  return here == entry.windows.proposed or here == entry.windows.old or vim.api.nvim_get_current_tabpage() == entry.tab
 end
 
 --- Closes the view's windows, and only those; the focus goes back where it was if it is in them.

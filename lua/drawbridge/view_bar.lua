@@ -60,7 +60,8 @@ local function proposed_line(entry, with_name, width)
   local reject = vim.bo[entry.proposed].modified and ':q!' or ':q'
   local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
   local answers = '%=' .. as('Hint', short_answers .. ' ')
-  local more = '%=' .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · do undoes a hunk' or ''))
+  local more = '%='
+    .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · do undoes a hunk' or ''))
   return fitting({
     who .. name .. count .. beside .. more,
     who .. name .. count .. beside .. answers,

@@ -4,7 +4,8 @@ local bar = require('drawbridge.view_bar')
 local M = {}
 
 -- What diff mode sets in a window; `:diffoff` does not put all of it back.
-local OPTIONS = { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
+local OPTIONS =
+  { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
 
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
@@ -29,7 +30,11 @@ end
 --- The person's own buffer if it holds just the text that the proposal starts from.
 local function own_buffer(entry)
   local target = entry.target
-  if target and vim.api.nvim_buf_is_loaded(target.buffer) and vim.deep_equal(lines_of(target.buffer), lines_of(entry.old)) then
+  if
+    target
+    and vim.api.nvim_buf_is_loaded(target.buffer)
+    and vim.deep_equal(lines_of(target.buffer), lines_of(entry.old))
+  then
     return target.buffer
   end
 end

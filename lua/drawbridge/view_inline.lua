@@ -74,12 +74,21 @@ function M.mark(buffer, hunks, clear)
   for _, hunk in ipairs(hunks) do
     if hunk.last > hunk.first then
       -- 'line_hl_group' would be plainer, but opens the sign column in Neovim 0.7.
-      mark(hunk.first, { end_row = math.min(hunk.last, count), hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
+      mark(
+        hunk.first,
+        { end_row = math.min(hunk.last, count), hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false }
+      )
     end
     for _, word in ipairs(hunk.words) do
       local row, first, last = unpack(word)
       if last > first then
-        vim.api.nvim_buf_set_extmark(buffer, MARKS, row, first, { end_col = last, hl_group = 'DrawbridgeChanged', priority = 4100 })
+        vim.api.nvim_buf_set_extmark(
+          buffer,
+          MARKS,
+          row,
+          first,
+          { end_col = last, hl_group = 'DrawbridgeChanged', priority = 4100 }
+        )
       end
     end
     if #hunk.removed > 0 then

@@ -2,10 +2,10 @@
 // the body of an async function of `vscode`, `argument` and `kept` (an object that lives as long as the window).
 'use strict';
 
-const fs = require('fs');
-const net = require('net');
-const path = require('path');
-const readline = require('readline');
+const fs = require('node:fs');
+const net = require('node:net');
+const path = require('node:path');
+const readline = require('node:readline');
 const vscode = require('vscode');
 
 const kept = {};
@@ -14,10 +14,15 @@ const AsyncFunction = (async () => {}).constructor;
 async function answer(line) {
   const { id, code, argument } = JSON.parse(line);
   try {
-    const result = await new AsyncFunction('vscode', 'argument', 'kept', 'require', code)(vscode, argument, kept, require);
+    const result = await new AsyncFunction('vscode', 'argument', 'kept', 'require', code)(
+      vscode,
+      argument,
+      kept,
+      require,
+    );
     return { id, result: result === undefined ? null : result };
   } catch (error) {
-    return { id, error: String((error && error.stack) || error) };
+    return { id, error: String(error?.stack || error) };
   }
 }
 
@@ -32,7 +37,9 @@ function canvas() {
       documents.set(uri.fsPath, { uri, dispose() {} });
       return documents.get(uri.fsPath);
     },
-    resolveCustomEditor: (_document, panel) => void (panel.webview.html = 'a canvas'),
+    resolveCustomEditor: (_document, panel) => {
+      panel.webview.html = 'a canvas';
+    },
     saveCustomDocument: async ({ uri }) => fs.writeFileSync(uri.fsPath, 'drawn'),
     saveCustomDocumentAs: async (_document, uri) => fs.writeFileSync(uri.fsPath, 'drawn'),
     revertCustomDocument: async () => {},
@@ -51,5 +58,10 @@ exports.activate = (context) => {
   });
   server.listen(address);
   context.subscriptions.push(vscode.window.registerCustomEditorProvider('probe.canvas', canvas()));
-  context.subscriptions.push({ dispose: () => { server.close(); fs.rmSync(address, { force: true }); } });
+  context.subscriptions.push({
+    dispose: () => {
+      server.close();
+      fs.rmSync(address, { force: true });
+    },
+  });
 };

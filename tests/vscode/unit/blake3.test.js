@@ -1,5 +1,4 @@
 'use strict';
-
 const assert = require('node:assert/strict');
 const test = require('node:test');
 
@@ -12,7 +11,8 @@ const PUBLISHED = {
 };
 
 for (const [text, expected] of Object.entries(PUBLISHED)) {
-  test(`the hash of ${JSON.stringify(text)} is the published one`, () => assert.equal(hash(Buffer.from(text)), expected));
+  test(`the hash of ${JSON.stringify(text)} is the published one`, () =>
+    assert.equal(hash(Buffer.from(text)), expected));
 }
 
 // Of "a" that many times, by the Python package blake3 1.0.11: around the ends of blocks, of chunks and of subtrees.

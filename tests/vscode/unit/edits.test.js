@@ -1,5 +1,4 @@
 'use strict';
-
 const assert = require('node:assert/strict');
 const test = require('node:test');
 
@@ -9,7 +8,8 @@ const { BadParams } = require('../../../extensions/vscode/lines');
 /** What VS Code makes of the edits: it replaces ranges of what was there before, none of which may overlap. */
 function edited(text, edits, eol = '\n') {
   const lines = text.split(eol);
-  const offset = ([line, character]) => lines.slice(0, line).reduce((sum, one) => sum + one.length + eol.length, character);
+  const offset = ([line, character]) =>
+    lines.slice(0, line).reduce((sum, one) => sum + one.length + eol.length, character);
   const found = replacements(edits, lines.length, (line) => lines[line].length, eol);
   let at = 0;
   let result = '';
@@ -38,17 +38,27 @@ const EDITS = {
   'the last line changes': [{ start: 2, end: 3, lines: ['C', 'D'] }],
   'all goes': [{ start: 0, end: 3, lines: [] }],
   'all changes': [{ start: 0, end: 3, lines: ['x'] }],
-  'both ends': [{ start: 0, end: 1, lines: ['A'] }, { start: 2, end: 3, lines: ['C'] }],
-  'edits that touch': [{ start: 0, end: 1, lines: ['A'] }, { start: 1, end: 3, lines: ['B', 'C', 'D'] }],
-  'an insertion that touches': [{ start: 1, end: 2, lines: [] }, { start: 2, end: 2, lines: ['x'] }],
-  'nothing': [],
+  'both ends': [
+    { start: 0, end: 1, lines: ['A'] },
+    { start: 2, end: 3, lines: ['C'] },
+  ],
+  'edits that touch': [
+    { start: 0, end: 1, lines: ['A'] },
+    { start: 1, end: 3, lines: ['B', 'C', 'D'] },
+  ],
+  'an insertion that touches': [
+    { start: 1, end: 2, lines: [] },
+    { start: 2, end: 2, lines: ['x'] },
+  ],
+  nothing: [],
 };
 
 for (const [name, edits] of Object.entries(EDITS)) {
   for (const text of ['a\nb\nc\n', 'a\nb\nc', '\n\n\n', 'a\n\nc']) {
     test(`${name} of ${JSON.stringify(text)}`, () => assert.equal(edited(text, edits), expected(text, edits)));
   }
-  test(`${name}, with CRLF`, () => assert.equal(edited('a\r\nb\r\nc', edits, '\r\n'), expected('a\r\nb\r\nc', edits, '\r\n')));
+  test(`${name}, with CRLF`, () =>
+    assert.equal(edited('a\r\nb\r\nc', edits, '\r\n'), expected('a\r\nb\r\nc', edits, '\r\n')));
 }
 
 test('lines put into an empty text end as lines should', () => {
@@ -57,10 +67,16 @@ test('lines put into an empty text end as lines should', () => {
 
 for (const [name, edits] of Object.entries({
   'no list': { start: 0 },
-  'backwards': [{ start: 2, end: 1, lines: [] }],
+  backwards: [{ start: 2, end: 1, lines: [] }],
   'beyond the end': [{ start: 0, end: 4, lines: [] }],
-  'out of order': [{ start: 2, end: 3, lines: [] }, { start: 0, end: 1, lines: [] }],
-  'overlapping': [{ start: 0, end: 2, lines: [] }, { start: 1, end: 3, lines: [] }],
+  'out of order': [
+    { start: 2, end: 3, lines: [] },
+    { start: 0, end: 1, lines: [] },
+  ],
+  overlapping: [
+    { start: 0, end: 2, lines: [] },
+    { start: 1, end: 3, lines: [] },
+  ],
   'half a line': [{ start: 0.5, end: 1, lines: [] }],
   'no numbers': [{ start: '0', end: '1', lines: [] }],
   'no lines': [{ start: 0, end: 1 }],

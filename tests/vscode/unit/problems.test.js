@@ -1,5 +1,4 @@
 'use strict';
-
 const assert = require('node:assert/strict');
 const test = require('node:test');
 
@@ -25,5 +24,8 @@ test('an error that was a warning is new', () => {
 
 test('errors come first, then by line', () => {
   const now = [problem(1, 'w', 'warning'), problem(9, 'late'), problem(3, 'early')];
-  assert.deepEqual(fresh([], now).map(({ message }) => message), ['early', 'late', 'w']);
+  assert.deepEqual(
+    fresh([], now).map(({ message }) => message),
+    ['early', 'late', 'w'],
+  );
 });

@@ -1,5 +1,4 @@
 'use strict';
-
 const assert = require('node:assert/strict');
 const { once } = require('node:events');
 const fs = require('node:fs');
@@ -70,7 +69,9 @@ test('the socket is not there before it is private, whatever the umask', async (
 test('many questions in one piece are answered in their order, also when the asker has nothing more to say', () =>
   withServer(async () => {
     const socket = await connected();
-    socket.end([1, 2, 3].map((id) => `{"id": ${id}, "method": "echo", "params": {"n": ${id}}}\n`).join('') + '\n \nnonsense\n');
+    socket.end(
+      [1, 2, 3].map((id) => `{"id": ${id}, "method": "echo", "params": {"n": ${id}}}\n`).join('') + '\n \nnonsense\n',
+    );
     assert.deepEqual(await answers(socket), [
       ...[1, 2, 3].map((n) => ({ id: n, result: { n } })),
       { id: null, error: { code: -32700, message: 'this line is no JSON' } },
@@ -82,7 +83,10 @@ test('large answers reach a slow reader whole', () =>
     const socket = await connected();
     socket.end('{"id": 1, "method": "large"}\n{"id": 2, "method": "large"}\n');
     await once(socket, 'readable'); // more than the socket's buffers hold waits on the other side now
-    assert.deepEqual((await answers(socket)).map(({ result }) => result.text.length), [3_000_000, 3_000_000]);
+    assert.deepEqual(
+      (await answers(socket)).map(({ result }) => result.text.length),
+      [3_000_000, 3_000_000],
+    );
   }));
 
 test('a line that is too long ends the connection, and no other', () =>
@@ -127,14 +131,20 @@ test('a socket that nobody listens at is replaced', async () => {
 
 test('a socket that somebody listens at is left alone', () =>
   withServer(async () => {
-    await assert.rejects(listen(address, () => {}), /somebody listens at .* already/);
+    await assert.rejects(
+      listen(address, () => {}),
+      /somebody listens at .* already/,
+    );
     (await connected()).destroy();
     assert.deepEqual(fs.readdirSync(place), ['a.sock']);
   }));
 
 test('what is no socket is left alone', async () => {
   fs.writeFileSync(address, 'mine');
-  await assert.rejects(listen(address, () => {}), /is no socket and was left alone/);
+  await assert.rejects(
+    listen(address, () => {}),
+    /is no socket and was left alone/,
+  );
   assert.equal(fs.readFileSync(address, 'utf8'), 'mine');
   fs.rmSync(address);
 });
@@ -143,14 +153,23 @@ test("another user's socket is left alone", { skip: process.getuid() !== 0 && 'o
   const code = `require('net').createServer().listen(${JSON.stringify(address)}, () => process.kill(process.pid, 'SIGKILL'))`;
   await once(require('node:child_process').spawn(process.execPath, ['-e', code]), 'exit');
   fs.lchownSync(address, 12345, 12345);
-  await assert.rejects(listen(address, () => {}), /belongs to another user and was left alone/);
+  await assert.rejects(
+    listen(address, () => {}),
+    /belongs to another user and was left alone/,
+  );
   assert.equal(fs.lstatSync(address).uid, 12345);
   fs.rmSync(address);
 });
 
 test('a directory that is not there and a name that is too long are said', async () => {
-  await assert.rejects(listen(path.join(place, 'none', 'a.sock'), () => {}), /none is no directory/);
-  await assert.rejects(listen(path.join(place, 'x'.repeat(120)), () => {}), /more than 10[37] bytes/);
+  await assert.rejects(
+    listen(path.join(place, 'none', 'a.sock'), () => {}),
+    /none is no directory/,
+  );
+  await assert.rejects(
+    listen(path.join(place, 'x'.repeat(120)), () => {}),
+    /more than 10[37] bytes/,
+  );
   assert.deepEqual(fs.readdirSync(place), []);
 });
 

@@ -44,7 +44,8 @@ local before = buf and guard.before[buf]
 if not before then
   return answer({ new = {}, pending = false })
 end
-local now = package.loaded['vim.diagnostic'] and vim.diagnostic.get(buf, { severity = { min = vim.diagnostic.severity.WARN } })
+local now = package.loaded['vim.diagnostic']
+  and vim.diagnostic.get(buf, { severity = { min = vim.diagnostic.severity.WARN } })
 local new = added(before, now or {})
 table.sort(new, function(a, b)
   if a.severity ~= b.severity then

@@ -194,7 +194,8 @@ end
 -- What lives on in this Neovim from one question to the next.
 local guard = _G.__drawbridge_guard
 if not guard or guard.revision ~= REVISION then
-  guard = { revision = REVISION, stamps = {}, sure = {}, told = {}, reported = {}, before = {}, remembered = {}, given = {} }
+  guard =
+    { revision = REVISION, stamps = {}, sure = {}, told = {}, reported = {}, before = {}, remembered = {}, given = {} }
   _G.__drawbridge_guard = guard
   watch(guard)
 end

@@ -19,7 +19,12 @@ local empty = text_of(buf) == ''
 for index, edit in ipairs(params.edits) do
   -- Neovim has one line where the text has none.
   local finish = empty and 1 or edit['end']
-  if edit.start < 0 or edit.start > finish or finish > count or (edits[index - 1] and edit.start < edits[index - 1]['end']) then
+  if
+    edit.start < 0
+    or edit.start > finish
+    or finish > count
+    or (edits[index - 1] and edit.start < edits[index - 1]['end'])
+  then
     return refuse('the change does not fit the text')
   end
   local lines = vim.tbl_map(function(line)

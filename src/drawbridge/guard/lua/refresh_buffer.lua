@@ -78,14 +78,16 @@ local function edits_between(old, new)
   while behind < most - before and old[#old - behind] == new[#new - behind] do
     behind = behind + 1
   end
-  local old_rest, new_rest = vim.list_slice(old, before + 1, #old - behind), vim.list_slice(new, before + 1, #new - behind)
+  local old_rest, new_rest =
+    vim.list_slice(old, before + 1, #old - behind), vim.list_slice(new, before + 1, #new - behind)
   if #old_rest == 0 and #new_rest == 0 then
     return {}
   elseif #old_rest == 0 or #new_rest == 0 then
     return { { start = before, ['end'] = #old - behind, lines = new_rest } }
   end
   local compare = vim.text and vim.text.diff or vim.diff
-  local hunks = compare(table.concat(old_rest, '\n') .. '\n', table.concat(new_rest, '\n') .. '\n', { result_type = 'indices' })
+  local hunks =
+    compare(table.concat(old_rest, '\n') .. '\n', table.concat(new_rest, '\n') .. '\n', { result_type = 'indices' })
   return vim.tbl_map(function(hunk)
     local start = before + hunk[1] - (hunk[2] > 0 and 1 or 0)
     return { start = start, ['end'] = start + hunk[2], lines = vim.list_slice(new_rest, hunk[3], hunk[3] + hunk[4] - 1) }

@@ -81,7 +81,8 @@ end
 local function live_selection()
   local kind, left, buf = VISUAL[api.nvim_get_mode().mode:sub(1, 1)], guard.left, api.nvim_get_current_buf()
   if kind then
-    local place = { buf = buf, kind = kind, from = fn.getpos('v'), to = fn.getpos('.'), curswant = fn.winsaveview().curswant }
+    local place =
+      { buf = buf, kind = kind, from = fn.getpos('v'), to = fn.getpos('.'), curswant = fn.winsaveview().curswant }
     return is_file(buf) and selected(place) or nil
   end
   local counts = left and loop.hrtime() - left.at < LIVE and api.nvim_buf_is_loaded(left.buf) and is_file(left.buf)

@@ -1,0 +1,90 @@
+"""What ``make check`` runs over JavaScript and Lua, where the programs for it are there (``make programs``; luacheck is a
+Debian package). One that is missing is named and skipped; with DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, it is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from bootstrap import CACHE, ROOT, SetupError, say
+
+CHECKERS = CACHE / "programs" / "checkers" / "node_modules"
+CONFIGURATION = ROOT / "tools" / "checkers"
+JAVASCRIPT = ("extensions/vscode", "tests/vscode")
+GUARD_LUA = ROOT / "src" / "drawbridge" / "guard" / "lua"
+
+
+def check() -> None:
+    """Raises ``SystemExit`` with the code of the first program that finds something."""
+    if _has("the checkers of JavaScript and Lua", CHECKERS.exists(), "make programs"):
+        for script in sorted((ROOT / "extensions").rglob("*.js")):
+            _run([_node(), "--check", str(script)])
+        _run([*_tool("tsc"), "--project", str(CONFIGURATION / "extension.json")])
+        _run([*_tool("biome"), "check", "--error-on-warnings", f"--config-path={CONFIGURATION}", *JAVASCRIPT])
+        _run(_stylua("check"))
+    luacheck = shutil.which("luacheck")
+    if _has("luacheck", luacheck is not None, "apt-get install lua-check") and luacheck is not None:
+        _run_silently([luacheck, "--quiet", "--no-color", "lua", "plugin"])
+        for name, chunk in _guard_chunks():
+            # A chunk has all helpers of its parts, and uses some.
+            _run_silently([luacheck, "--quiet", "--no-color", "--no-unused", "--filename", name, "-"], stdin=chunk)
+
+
+def format_code() -> None:
+    if _has("the checkers of JavaScript and Lua", CHECKERS.exists(), "make programs"):
+        _run([*_tool("biome"), "format", "--write", f"--config-path={CONFIGURATION}", *JAVASCRIPT])
+        _run(_stylua("write"))
+
+
+def _guard_chunks() -> Iterator[tuple[str, str]]:
+    """Name and text of each chunk that the guard sends to a Neovim: the parts of a method, joined as it joins them."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from drawbridge.guard.ask import PARTS
+
+    helpers = {"files", "selection", *(part for parts in PARTS.values() for part in parts)}
+    for method in sorted(file.stem for file in GUARD_LUA.glob("*.lua")):
+        if method not in helpers:
+            selection = ("selection",) if method == "snapshot" else ()
+            parts = ("files", *selection, *PARTS.get(method, ()), method)
+            yield f"guard/lua/{method}", "".join((GUARD_LUA / f"{part}.lua").read_text() for part in parts)
+
+
+def _stylua(verb: str) -> list[str]:
+    files = sorted(file for folder in ("lua", "plugin", "src") for file in (ROOT / folder).rglob("*.lua"))
+    script, package = CONFIGURATION / "lua.mjs", CHECKERS / "@johnnymorganz" / "stylua"
+    return [_node(), str(script), str(package), verb, *(str(file.relative_to(ROOT)) for file in files)]
+
+
+def _tool(name: str) -> list[str]:
+    return [_node(), str((CHECKERS / ".bin" / name).resolve())]
+
+
+def _node() -> str:
+    """The one that the tests use, whatever the system's own is."""
+    return str(CACHE / "programs" / "node" / "node")
+
+
+def _has(what: str, there: bool, remedy: str) -> bool:
+    if not there and os.environ.get("DRAWBRIDGE_REQUIRE_PROGRAMS") == "1":
+        raise SetupError(f"{what} are missing (DRAWBRIDGE_REQUIRE_PROGRAMS is set): {remedy}")
+    if not there:
+        say(f"skipped: {what}; to have them: {remedy}")
+    return there
+
+
+def _run(command: list[str]) -> None:
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    if code:
+        raise SystemExit(code)
+
+
+def _run_silently(command: list[str], stdin: str = "") -> None:
+    """What ``command`` prints is shown only where it finds something: luacheck counts its warnings even if there are none."""
+    done = subprocess.run(command, cwd=ROOT, input=stdin, text=True, capture_output=True, check=False)
+    if done.returncode:
+        sys.stderr.write(done.stdout + done.stderr)
+        raise SystemExit(done.returncode)

@@ -52,5 +52,5 @@ async def test_the_mode_survives_the_next_start(desk: ServedDesk) -> None:
         assert pane.wait_for_exit() == 0
     assert json.loads(settings.read_text())["permissions"] == {"defaultMode": "default", "disableAutoMode": "disable"}
     assert settings.read_text() == before
-    desk.drawbridge("setup", "claude", "--remove", "--json")
+    desk.drawbridge("setup", "claude", "--remove", "--yes", "--json")
     assert settings.read_text() == '{"model": "opus"}\n'

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.messages_stub import HOLD, failure, read, text, tool_use
 from tests.server.processes import Server
+from tests.waiting import until
 
 from .rig import PATIENCE, Phone, ServedDesk
 
@@ -41,6 +43,17 @@ def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+async def queued(prompt: str) -> None:
+    """Until the CLI has written into its record that ``prompt`` waits."""
+
+    def found() -> bool:
+        files = Path(os.environ["CLAUDE_CONFIG_DIR"]).glob("projects/*/*.jsonl")
+        lines = (line for file in files for line in file.read_text().splitlines())
+        return any('"enqueue"' in line and prompt in line for line in lines)
+
+    await until(found, f"{prompt!r} in the queue")
+
+
 async def test_a_prompt_typed_meanwhile_is_in_the_conversation(desk: ServedDesk, server: Server) -> None:
     """Taken with a tool's result it belongs to the run; taken after it, it begins one."""
     notes = desk.file("notes.txt", "words\n")
@@ -53,9 +66,11 @@ async def test_a_prompt_typed_meanwhile_is_in_the_conversation(desk: ServedDesk,
         claude.prompt("Do the first")
         await asyncio.to_thread(desk.model.wait_for_request, 1)
         claude.prompt("Do the second")
+        await queued("Do the second")
         desk.model.go_on()
         await asyncio.to_thread(desk.model.wait_for_request, 2)
         claude.prompt("Do the third")
+        await queued("Do the third")
         desk.model.go_on()
         claude.pane.wait_for("So is the third.")
         await finished(phone)

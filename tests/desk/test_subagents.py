@@ -178,3 +178,21 @@ def _allowed(question: Message) -> Message:
 
 def _at_rest(info: Message) -> Message:
     return {"background_tasks": info["background_tasks"]} if "background_tasks" in info else {}
+
+
+async def test_a_later_dialog_of_a_subagent_overrules_nothing(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CLI notifies the person of the dialog that was handed over; the main agent's answer has arrived all the same."""
+    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.05)
+    session = Session(desk)
+    await session.tells("UserPromptSubmit", prompt="Go")
+    async with session.asks(command="make test") as (hook, question):
+        await desk.answers(question)
+        assert await hook.hear() is not None
+    async with session.asks(more=SUBAGENT, **COMMAND) as (hook, second):
+        assert await hook.hear() is None
+    assert desk.withdrawn(second) == HANDED_OVER
+    await session.tells("Notification", notification_type="permission_prompt")
+    assert desk.withdrawn(question) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.agents.port import Remembered
 from drawbridge.server.projects import warm
 from drawbridge.server.projects.house import Limits
 from drawbridge.server.projects.warm import Warm
@@ -42,6 +43,44 @@ async def test_what_is_at_work_by_itself_is_not_ended(tmp_path: Path) -> None:
         one.busy = True
         two = await ran(server, "two")
         assert (one.ended, two.ended) == (False, True)
+
+
+async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None:
+    """Each has its end all the same: while all are at work, none can be ended for another."""
+    phone = Client()
+    async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
+        process = await server.running(phone, await server.project(phone))
+        process.busy = True
+        process.ends()
+        await until(lambda: phone.updates("run_finished"), "the run's end")
+        assert not process.ended
+        assert phone.updates("project_state")[-1]["state"] == "IDLE"
+
+
+async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
+    """Both processes would write one record, and neither would learn what the other does."""
+    phone = Client()
+    async with serving(tmp_path, Limits(checkpoints=False)) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.ends()
+        await until(lambda: phone.updates("run_finished"), "the run's end")
+        server.agent.sessions = OpenElsewhere()
+        await server.does(phone, "execute", project, prompt="again")
+        await until(lambda: len(phone.updates("run_finished")) == 2, "the run's end")
+        assert phone.updates("run_finished")[-1]["code"] == "SESSION_IN_USE"
+        assert process.prompts == ["go"]
+
+
+class OpenElsewhere:
+    def listed(self, path: Path, limit: int) -> list[Remembered]:
+        return []
+
+    def known(self, path: Path, session_id: str) -> bool:
+        return True
+
+    def used_by(self, session_id: str) -> list[int]:
+        return [2**22 + 1]
 
 
 async def test_after_a_while_it_goes_and_the_conversation_goes_on_in_the_next(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -72,6 +73,8 @@ class ServerSite:
         self._core = core
         self._page = Page()
         self._strangers: dict[Client, None] = {}
+        self._life = secrets.token_hex(4)
+        """Part of each client's id: a page that was connected before a restart must not take another one's for its own."""
         self._numbers = count(1)
 
     # what the door asks
@@ -93,7 +96,9 @@ class ServerSite:
         address = self._entrance.address(head)
         self._entrance.came(address)
         host = head.one("host") or ""
-        client = Client(f"client_{next(self._numbers)}", websocket, self, identity, address=address, host=host)
+        client = Client(
+            f"client_{self._life}_{next(self._numbers)}", websocket, self, identity, address=address, host=host
+        )
         client.certificate = self._entrance.certificate()
         if not client.is_known:
             self._strangers[client] = None

@@ -304,7 +304,8 @@ class DeskSession:
 
     def _asks_in_terminal(self) -> None:
         """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
-        if self.approvals or time.monotonic() - self._answered_at < SETTLING_SECONDS:
+        known = self.approvals or self.terminal_only.has_question
+        if known or time.monotonic() - self._answered_at < SETTLING_SECONDS:
             return
         self.terminal_only.noticed()
         for overruled in self.outcomes.not_delivered(NOT_DELIVERED):

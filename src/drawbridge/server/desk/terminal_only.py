@@ -22,6 +22,11 @@ class TerminalOnly:
     def __bool__(self) -> bool:
         return self._noticed or bool(self._asked)
 
+    @property
+    def has_question(self) -> bool:
+        """Whether an approval that was handed over waits there."""
+        return bool(self._asked)
+
     def handed_over(self, asked: Asked) -> None:
         self._asked.append(asked)
 

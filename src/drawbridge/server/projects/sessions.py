@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 from drawbridge.server.agents.port import Agent, Remembers
 from drawbridge.server.protocol.messages import SessionInfo
+
+IN_USE: Final = "This conversation is open in another process, for instance in a terminal. Close it there, or fork the conversation."
+"""Two processes would write one record, and neither would learn what the other does."""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:

@@ -29,7 +29,7 @@ class Idle(Protocol):
     id: str
 
     def cool(self) -> None:
-        """End that process."""
+        """End that process, or ``Warm.retain`` it while it works by itself."""
         ...
 
 
@@ -45,11 +45,17 @@ class Warm:
 
     def keep(self, project: Idle) -> None:
         """Its process is idle from now on."""
+        self.retain(project)
+        for one in list(self._kept):
+            if len(self._kept) <= self._processes:
+                break
+            self._cool(one)
+
+    def retain(self, project: Idle) -> None:
+        """It counts as used just now, and nothing else has to go for it."""
         self.forget(project)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._cool, project.id)
         self._kept[project.id] = (project, timer)
-        for one in list(self._kept)[: max(0, len(self._kept) - self._processes)]:
-            self._cool(one)
         self._look_again()
 
     def forget(self, project: Idle) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from drawbridge.server.agents import port
 from drawbridge.server.agents.shortage import shortage
+from drawbridge.server.projects import sessions
 from drawbridge.server.projects.checkpoints import Checkpoints
 from drawbridge.server.projects.git import GitFailed, NoCheckpoint
 from drawbridge.server.projects.house import House
@@ -124,6 +125,8 @@ class Worker:
                     await self._leave(self._let_go())
                     self._place = place
                     await self._start(agent, options, await self._conversation(agent, memory), fork_from)
+                else:
+                    await self._check_unused(agent, memory.session_id)
                 if self._run is not run:  # it was killed meanwhile
                     return await self._leave(self._let_go())
         except port.AgentUnusable as error:
@@ -138,6 +141,16 @@ class Worker:
             self._given = run
             self._process.prompt(run.order.prompt, run.order.attachments)
         return None
+
+    async def _check_unused(self, agent: str, session_id: str) -> None:
+        """Raises ``AgentUnusable`` where a terminal has opened the warm process's conversation since its last run: two
+        processes would write one record. The start of a process looks by itself."""
+        found = self._house.agents.get(agent)
+        if found is None or found.sessions is None:
+            return
+        users = await asyncio.to_thread(sessions.used_by, found, session_id, self.pids)
+        if users or self._house.open_in_terminal(session_id):
+            raise port.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
         """The conversation to resume; empty where the agent ended before it wrote down the one that it had begun."""
@@ -344,7 +357,7 @@ class Worker:
     def cool(self) -> None:
         """The warm process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
-            self._house.warm.keep(self)
+            self._house.warm.retain(self)
         else:
             self.spawn(self.end())
 

@@ -154,7 +154,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: installed")
         editor.says(":DrawbridgeStart: the bridge listens on port")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: the Python half is there already")
+        editor.says(":DrawbridgeInstall: the Python half is already installed")
 
     def test_an_installation_that_fails_says_why(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "raise SystemExit('needs Python 3.11')")

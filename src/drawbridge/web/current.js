@@ -38,7 +38,7 @@ export class Sight {
       const to = Math.min(from + SLICE, card.bottom);
       if ((from >= top - 2 || to <= card.top + head) && to <= bottom + 2 && to > view.top) this._seen[n] = true;
     }
-    // The buttons are in sight wherever the card is read; its last part has to be too.
+    // The buttons are always in view; the last part of the card has to be in view as well.
     for (let n = 0; n < count; n++) if (!this._seen[n]) return false;
     return card.bottom > view.top + head + foot && card.top < view.bottom - head - foot;
   }
@@ -79,7 +79,7 @@ export class Current {
 
   /** The card of a click becomes the current one: not before it is over, since that may move what is under the pointer. */
   pointed(/** @type {Event} */ event) {
-    const path = event.composedPath(); // what was clicked may be drawn anew by now
+    const path = event.composedPath(); // what was clicked may have been redrawn by now
     const card = this._cards().find(({ element }) => path.includes(element));
     if (card && !card.answered && this.choose(card)) this.look();
   }

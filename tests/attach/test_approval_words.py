@@ -26,6 +26,6 @@ def test_the_notice_has_the_reason_and_the_path() -> None:
 
 
 def test_a_mode_of_an_agent_that_can_not_ask_says_so() -> None:
-    assert wording.mode({"asks": False}, "default") == "default: asks nobody"
+    assert wording.mode({"asks": False}, "default") == "default: never asks"
     assert wording.mode({}, "default") == "Ask before changes"
     assert wording.mode({}, "workspace-write") == "workspace-write"

@@ -219,4 +219,4 @@ async def test_an_agent_that_can_not_ask_is_shown_so(browser: Browser, server: S
         assert listed["asks"] is False
     with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
         person.sees(".empty .hint", "It does not ask before it changes something")
-        person.sees(".tools select", "default: asks nobody")
+        person.sees(".tools select", "default: never asks")

@@ -83,7 +83,7 @@ class Reviews:
         self._asked: set[str] = set()
 
     def was_asked(self, path: str) -> bool:
-        """Whether a write of ``path`` that is about to come was proposed; one proposal answers for one write."""
+        """Whether the next write of ``path`` was proposed; one proposal covers one write."""
         asked = path in self._asked
         self._asked.discard(path)
         return asked

@@ -3,7 +3,7 @@
 import { icon } from './dom.js';
 import { planIn } from './view-input.js';
 
-/** Why nobody need answer any more; what was settled at the desk was not taken back. */
+/** Why no answer is needed any more; a question that was answered at the desk was not withdrawn. */
 function withdrawn(/** @type {string} */ reason) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Withdrawn: ${reason}`;
 }

@@ -30,7 +30,7 @@ MOST_MODES: Final = 50
 
 
 class Choices(Struct, frozen=True):
-    """A thing of the session that can be chosen: how it is set, among what, and what it is now."""
+    """An option of the session: how to set it, its possible values, and its current one."""
 
     method: str
     fixed: dict[str, str]
@@ -177,7 +177,7 @@ class Opening:
         return other
 
     def mode_known(self) -> ModeKnown | None:
-        """The mode that it is in, as far as it tells, in the client protocol's words."""
+        """The current mode in the client protocol's words, if the agent reports it."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None
@@ -260,7 +260,7 @@ def introduction(version: str) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    """A name; None where it is something else."""
+    """``value`` if it is a valid name, else None."""
     return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME else None
 
 

@@ -68,7 +68,7 @@ class _Asked(Struct, frozen=True):
 
 
 def _words(told: object, longest: int) -> str | None:
-    """For people, bounded. None where nothing was told."""
+    """For people, of limited length. None if nothing was reported."""
     return claude_lines.valid(told)[:longest] if isinstance(told, str) and told else None
 
 
@@ -94,7 +94,7 @@ class Conversation:
         """A turn without a prompt was reported, and its end is not yet."""
         self._in_background = False
         self._state: object = None
-        """What the CLI says that the session is: "running", "requires_action" or "idle"; None where it does not report it."""
+        """The state that the CLI reports: "running", "requires_action" or "idle"; None if it does not."""
         self._had_tasks = False
         """Since the prompt there was a subagent or a command in the background: the first result need not be the last."""
         self._last_result: tuple[results.Failure | None, bool] | None = None

@@ -40,7 +40,7 @@ def _head(file: Path) -> bytes:
 
 
 def _runs(process: _Process) -> bool:
-    """A number is given to another process later: on Linux the file has the start of the right one, as the kernel tells it."""
+    """Process ids are reused: on Linux the file has the start time of the right process, as the kernel reports it."""
     if not process_alive(process.pid):
         return False
     try:

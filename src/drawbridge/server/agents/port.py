@@ -106,7 +106,7 @@ class ModeKnown(Struct, frozen=True):
 
     mode: str
     offered: tuple[str, ...] = ()
-    """The modes that can be chosen, where the agent has other ones than Claude Code."""
+    """The modes that can be chosen, if they differ from those of Claude Code."""
 
 
 class Proposal(Struct, frozen=True):
@@ -246,9 +246,9 @@ class Agent(Protocol):
 
     name: str
     asks: bool
-    """It can ask people. One that can't does what its mode lets it do."""
+    """Whether it can ask people. An agent that can't does whatever its mode allows."""
     own_modes: bool
-    """It may have modes that only it knows."""
+    """Whether it may have modes of its own."""
 
     @property
     def sessions(self) -> Sessions | None:
@@ -265,7 +265,7 @@ class Agent(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """An agent that is itself asked for its conversations."""
+    """An agent that lists its own conversations."""
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
         """The newest first. Raises ``AgentUnusable``."""

@@ -1,4 +1,4 @@
-"""What the operating system would not give for an agent's start, in words that name the limit to raise."""
+"""Explains which limit of the operating system kept an agent from starting, and how to raise it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class TerminalOnly:
         ]
 
     def went_on(self, agent_id: str | None) -> None:
-        """The agent does something else: its dialog is closed."""
+        """The agent has continued with something else, so its dialog is closed."""
         self._noticed = False
         self._asked = [asked for asked in self._asked if asked.record.agent_id != agent_id]
 

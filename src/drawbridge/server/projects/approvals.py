@@ -63,7 +63,7 @@ class Approvals:
 
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
         """The first answer: it is in the history and the others are notified. Raises ``ClientError`` for any other, and for one
-        that can't be written: the question stays open, since an agent may get no answer that the history lacks."""
+        that can't be written: the question stays open, since an agent must not get an answer that is not in the history."""
         asked = self.questions.answerable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = records.Resolved(

@@ -86,7 +86,7 @@ class GitFailed(Exception):
 
 
 class NoCheckpoint(Exception):
-    """There is no checkpoint. The text gives the reason and is for people."""
+    """No checkpoint exists. The text gives the reason and is for people."""
 
 
 class Repository(Struct, frozen=True):

@@ -103,7 +103,7 @@ class House:
         self.note: Callable[..., None] = lambda event, **fields: None
         """Into the audit, for what no client has just asked for."""
         self.within: Callable[[Options, str], Options] = lambda options, agent: options
-        """What the owner's ceilings make of options for the agent of that name, now; raises ``ClientError``. The part that
+        """Applies the owner's ceilings to options for the agent of that name; raises ``ClientError``. The part that
         knows the directories sets it."""
         self.problem_of: Callable[[Path], str | None] = lambda path: None
         """Why no agent may run in a project's directory now. Set by what knows the allowed directories."""

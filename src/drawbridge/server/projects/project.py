@@ -41,7 +41,7 @@ from drawbridge.server.protocol.subscriber import Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 TIMES_SET_BACK = 20
-"""That one process is set back to an allowed mode; then it is ended."""
+"""How often one process is reset to an allowed mode before it is ended."""
 
 
 class Project:
@@ -351,7 +351,7 @@ class Project:
 
     @property
     def _agent(self) -> str:
-        """The one at hand."""
+        """The name of the current agent."""
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
@@ -369,11 +369,11 @@ class Project:
     async def _set_back(self, mode: str) -> None:
         """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
         usual = usual_mode(self._house.ceilings)
-        logger.warning("%s: the agent is in mode %s, which is not allowed; it is set to %s", self.id, mode, usual)
+        logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
         self._times_set_back += 1
         try:
             if self._times_set_back > TIMES_SET_BACK:
-                raise port.AgentRefused("it was set back too often")
+                raise port.AgentRefused("it was reset too often")
             await self._worker.set_mode(usual)
         except port.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"

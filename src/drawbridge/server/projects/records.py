@@ -144,7 +144,7 @@ class Asked(Struct, omit_defaults=True):
 
 
 class Resolved(Struct, omit_defaults=True):
-    """What the history keeps of an answer: all of it, for an agent that has not heard it yet.
+    """The record of an answer. It is complete, for an agent that has not received it yet.
 
     ``client_id``, ``edited`` and ``new_text`` (of at most ``SHOWN_TEXT``) are as in ``PermissionResolved``.
     """
@@ -161,7 +161,7 @@ class Resolved(Struct, omit_defaults=True):
 
     @property
     def shown(self) -> messages.PermissionResolved:
-        """As clients are told of it: what is too large for a message is left out."""
+        """The part for clients: fields that are too large for a message are left out."""
         given = self.updated_input if self.edited and self.new_text is None else None
         return messages.PermissionResolved(
             approval_id=self.approval_id,
@@ -184,7 +184,7 @@ def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
 
 
 def _shown(said: _OfServer) -> Any:
-    """An update as clients are shown it."""
+    """An update in the form for clients."""
     if said.subtype == RESOLVED:
         return msgspec.json.decode(bytes(said.message), type=Resolved).shown
     return said.message

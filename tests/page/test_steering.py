@@ -30,7 +30,7 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
         person.loses(".stop")
 
 
-def test_half_a_character_does_not_keep_a_prompt(browser: Browser, address: str) -> None:
+def test_half_a_character_does_not_block_a_prompt(browser: Browser, address: str) -> None:
     """No server can read it, so that none says whose request it was."""
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
@@ -210,7 +210,7 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
             assert len(person.reads(".queued")) == 1
 
 
-async def test_an_agent_that_can_not_ask_is_shown_so(browser: Browser, server: Server, directory: Path) -> None:
+async def test_the_page_shows_that_an_agent_never_asks(browser: Browser, server: Server, directory: Path) -> None:
     async with server.client() as client:
         made = await client.ask("project_create", {"path": str(directory), "agent": "codex"})
         [listed] = [

@@ -18,7 +18,7 @@ class Terms(Struct, frozen=True):
     """Connections at once, far above what one person's agents need. Waiting ones are closed for new ones."""
 
     waiting: int = 64
-    """Of these, at once, that wait for their peer: for the rest of a request, a next one, the end of a close."""
+    """The number of these that may wait for their peer: for the rest of a request, a next request, or the end of a close."""
 
     message_bytes: int = MESSAGE_LIMIT
     """Of one message or body of a peer; a longer message ends its WebSocket with 1009."""

@@ -132,7 +132,7 @@ def _line(call: agents.Call, environ: Mapping[bytes, bytes]) -> bytes:
 
 
 def _wait(connected: socket, until: float | None) -> bytes | None:
-    """A line, for as long as it takes or until then; see ``_talk``."""
+    """Reads a line, without a limit or until ``until``; see ``_talk``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # it reports only that nobody reads there any more

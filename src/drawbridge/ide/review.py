@@ -352,7 +352,7 @@ def _read_if_text(path: str) -> str | None:
 
 
 def signature(path: str) -> tuple[int, ...] | None:
-    """What changes with each write of a file; None for one that can't be looked at."""
+    """A value that changes with each write of a file; None if the file can't be examined."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # the latter: a NUL in the path

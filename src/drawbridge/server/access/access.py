@@ -197,7 +197,7 @@ class Access:
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """Whose key has signed it. ``nonce``: of the challenge that waits; ``certificate``: what the connection was shown.
+        """The identity of the key that has signed it. ``nonce``: of the open challenge; ``certificate``: of the connection.
 
         Raises ``ClientError``.
         """
@@ -229,7 +229,7 @@ class Access:
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """Whose key has signed ``message``; None where it is not one that is authorised."""
+        """The identity of the key that has signed ``message``; None if the key is not authorised."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:

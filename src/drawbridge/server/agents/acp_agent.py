@@ -26,7 +26,7 @@ NOT_PASSED_ON_PREFIXES: Final = ("GEMINI_CLI_IDE_",)
 logger = logging.getLogger("drawbridge.server.agents")
 
 LISTING_SECONDS: Final = 15.0
-"""That an agent may take to start and to list its conversations."""
+"""Seconds for an agent to start and list its conversations."""
 
 
 class Acp:

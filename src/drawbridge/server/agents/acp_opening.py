@@ -26,7 +26,7 @@ LONGEST_NAME: Final = 200
 """Characters of a mode's or a model's name; what is longer is passed over."""
 
 MOST_MODES: Final = 50
-"""That clients are shown."""
+"""Modes of one agent that are shown to clients."""
 
 
 class Choices(Struct, frozen=True):
@@ -157,9 +157,9 @@ class Opening:
         return choices.values if choices else ()
 
     def _usual_mode(self) -> str | None:
-        """Where nobody has chosen a mode: "default", whatever the agent's own settings say; without one of these, its own.
+        """The mode if nobody has chosen one: "default", whatever the agent's settings; without such a mode, its own.
 
-        An agent that would begin in a mode that asks about nothing gets another one, or is not used.
+        An agent that would begin in a mode that never asks gets another one, or is not used.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None

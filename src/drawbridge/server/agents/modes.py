@@ -29,7 +29,7 @@ def word(name: str) -> str:
 
 
 def chosen(wanted: str, offered: Iterable[str]) -> str | None:
-    """The agent's name for a mode; None where it offers none. ``BYPASS`` is chosen by that word alone."""
+    """The agent's name for a mode; None if it does not offer it. Only the word ``BYPASS`` chooses that mode."""
     names = list(offered)
     if wanted == BYPASS:
         return next((name for name in (*NAMES[BYPASS], *names) if name in names and word(name) == BYPASS), None)

@@ -136,7 +136,7 @@ class Question(Struct, frozen=True):
     """An answer may hold another input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
-    """Why it is asked, in the agent's words."""
+    """The reason for the question, in the agent's words."""
     blocked_path: str | None = None
     """The path that the agent may not use without being allowed to."""
 

@@ -12,7 +12,7 @@ CODE: Final = "RESOURCE_LIMIT"
 
 
 def shortage(error: OSError) -> AgentUnusable | None:
-    """None where the error is about something else."""
+    """None if the error has another cause."""
     match error.errno:
         case errno.EMFILE | -1:  # uvloop 0.23 gives -1 where its socketpair failed, and not the reason
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

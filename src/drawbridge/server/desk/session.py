@@ -86,12 +86,12 @@ class DeskSession:
         """What the agent has said last."""
         self._house = house
         self._past: Latest[str, None] = Latest()
-        """Turns that are over."""
+        """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
         """Approvals of subagents, until they are handed over to the terminal."""
         self._answered_at = 0.0
         self._not_heard: dict[str, Asked] = {}
-        """What was answered while its hook was expected after a restart."""
+        """Questions that were answered while their hook was expected after a restart."""
         self._lines: dict[str, list[Line]] = {}
         self._known: Latest[str, Asked] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
@@ -295,7 +295,7 @@ class DeskSession:
         self.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """The agent's process has ended, with all that it had running."""
+        """The agent's process has ended, and with it all that it was running."""
         self.settle_all(ENDED)
         self.terminal_only.clear()
         self.background.set({})

@@ -45,7 +45,7 @@ class Turn:
 
 
 class Background:
-    """The tasks that run now, as far as hooks have reported."""
+    """The tasks that are running, according to the hooks."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}

@@ -114,7 +114,7 @@ def _path(asked: Asked) -> str | None:
 
 
 def _edited(asked: Asked, decision: Decision) -> dict[str, Any]:
-    """Of the record of an answer: whether the agent is allowed something else than it asked for, and the file's new text."""
+    """The fields of a record that show whether the agent may do something else than it asked for, and the file's new text."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:

@@ -112,8 +112,8 @@ class House:
         """Whether a conversation is open in a terminal of this machine, as its hooks have reported; the desk sets it."""
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """As the agent's; recorded for the case of a crash, and watched. The directory may have changed since the run was
-        accepted."""
+        """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
+        the run was accepted."""
         problem = self.problem_of(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")

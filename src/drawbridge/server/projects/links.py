@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 MOST: Final = 50
-"""Paths of one approval that are followed."""
+"""The largest number of paths of one approval that are followed."""
 
 _FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
-"""Of a tool's input. Agents of the Agent Client Protocol name their files in ``content`` and ``locations``."""
+"""Fields of a tool's input that contain paths. ACP agents name their files in ``content`` and ``locations``."""
 
 _LISTS: Final = ("content", "locations", "edits")
 

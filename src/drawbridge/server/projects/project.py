@@ -70,7 +70,7 @@ class Project:
         """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
         self.metrics = Metrics()
-        """Of this project alone, since the server started."""
+        """The numbers of this project since the server started."""
         self.continuing = Continuing(self, house.limits.continue_limited)
 
     @property

@@ -393,7 +393,7 @@ def test_a_question_about_several_files_shows_each_change(browser: Browser, addr
 
 
 async def test_windows_of_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
-    """Its answer leaves the half-written edit here, and says who answered."""
+    """Its answer leaves the half-written edit here, and shows who answered."""
     with browser.person(address) as mine, browser.person(address) as other:
         mine.prompts("Something")
         other.sees(CARD)

@@ -31,13 +31,13 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
 
 
 def test_half_a_character_does_not_block_a_prompt(browser: Browser, address: str) -> None:
-    """No server can read it, so that none says whose request it was."""
+    """A server can't read it, so its error would not name the request."""
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         area = "document.querySelector('#prompt')"
         person.runs(f"{area}.value = '/say \"a\\ud800b\"'; {area}.dispatchEvent(new Event('input')); {area}.focus()")
         person.presses("Enter")
-        person.sees(".toast", "half characters")
+        person.sees(".toast", "incomplete characters")
         person.sees(".said", "a\ufffdb")
         person.loses(".queued")
 
@@ -218,5 +218,5 @@ async def test_the_page_shows_that_an_agent_never_asks(browser: Browser, server:
         ]
         assert listed["asks"] is False
     with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
-        person.sees(".empty .hint", "It does not ask before it changes something")
+        person.sees(".empty .hint", "It changes files without asking")
         person.sees(".tools select", "default: never asks")

@@ -211,7 +211,7 @@ async def test_a_signature_for_another_server_is_refused(server: Server) -> None
     ],
 )
 async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: str) -> None:
-    """Of loopback, each other port and each other address may be somebody else's."""
+    """On loopback, any other port and any other address may belong to somebody else."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "SIGNATURE_FOREIGN"
 

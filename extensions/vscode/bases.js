@@ -299,7 +299,7 @@ function normal(text) {
 }
 
 /**
- * VS Code before 1.100 does not tell a document's encoding, nor decode; UTF-8 is taken for granted there.
+ * VS Code before 1.100 neither reports a document's encoding nor decodes; UTF-8 is assumed there.
  *
  * @param {typeof import('vscode')} vscode
  * @param {Uint8Array} bytes

@@ -44,7 +44,7 @@ local M = {}
 ---@field told boolean? Whether the person knows that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the person was in the view when they decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
----@field settling boolean? Whether it has just been opened and takes no keys yet.
+---@field settling boolean? Whether it has just been opened and still ignores keys.
 ---@field reported boolean? Whether edits of the proposed text are reported.
 
 local entries = {} ---@type drawbridge.Entry[] Oldest first.

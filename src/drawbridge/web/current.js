@@ -1,5 +1,5 @@
-// Which of several approvals the keys are for. Keys decide only what a person can have read: the card has been in sight, whole,
-// for a moment, and nobody has just clicked into a text to type.
+// Which of several approvals the keys act on. Keys decide only what a person can have read: all of the card has been in view
+// for a moment, and the person has not just clicked into a text to type.
 
 /** Milliseconds for which a card has to be in sight before a key is taken for an answer to it. */
 const MOMENT = 500;
@@ -67,7 +67,7 @@ export class Current {
     this.watch = (element) => resized.observe(element);
   }
 
-  /** A click or a tap: whoever clicks into a text may go on by typing. A scroll bar is not a text. */
+  /** A click or a tap: a person who clicks into a text may type next. A scroll bar is not a text. */
   clicked(/** @type {PointerEvent} */ { target: clicked, offsetX }) {
     const target = /** @type {Element} */ (clicked);
     if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;

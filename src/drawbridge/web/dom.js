@@ -8,9 +8,9 @@ const SVG = 'http://www.w3.org/2000/svg';
 const READ = new Set(['title', 'alt', 'aria-label', 'placeholder']);
 
 /**
- * An element. `on…` are listeners, `class` what it says; `text` is a text of several lines, `line` one of a single line, `code`
- * one in which long runs of blanks are counted. True and false switch an attribute; the rest are attributes. Whatever is
- * strange in a text is written out, since it may be an agent's.
+ * An element. `on…` are listeners, `class` is its class; `text` is a text of several lines, `line` one of a single line, `code`
+ * one in which long runs of blanks are counted. True and false switch an attribute; the rest are attributes. Misleading
+ * characters in a text are written out, since it may come from an agent.
  * @param {string} tag
  * @param {Record<string, any>} [properties]
  * @param {...(Node | string | null | undefined | false | (Node | string)[])} children

@@ -9,7 +9,7 @@ function withdrawn(/** @type {string} */ reason) {
 }
 
 /**
- * How a settled approval is told in a line: the icon, the words.
+ * The line for a settled approval: its icon and its words.
  * @param {any} answer @param {any} [request] @param {boolean} [isMine] it was given from this window
  */
 export function settledWords(answer, request, isMine = false) {

@@ -1,4 +1,4 @@
-"""The processes of Claude Code that run on this machine, those in terminals included, and what they have open."""
+"""The running processes of Claude Code on this machine, also in terminals, and the conversations that they have open."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class Sessions(Protocol):
     def known(self, path: Path, session_id: str) -> bool: ...
 
     def used_by(self, session_id: str) -> list[int]:
-        """The processes that have this conversation open now, in a terminal too, as far as that can be told."""
+        """The processes that have this conversation open now, also in a terminal, as far as that is known."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Tells people who look at no page: by Web Push to the browsers that asked for it, and to the owner's webhook.
 
-What is told goes out in two threads, one after the other in each: one for the webhook, one for the browsers, so that a push
-service that does not answer delays no notice to the webhook. What fails is tried again twice; what is too much is left
+Notices are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
+service that does not answer does not delay the webhook. What fails is tried again twice; what is too much is left
 out and logged.
 """
 

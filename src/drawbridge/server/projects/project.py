@@ -355,7 +355,7 @@ class Project:
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
-        """``mode``: None where there is no process any more. ``offered``: None where nothing new is known."""
+        """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
         before = self.permission_mode, self._modes
         self._mode = mode
         self._modes = self._modes if offered is None else offered

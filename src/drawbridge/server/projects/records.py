@@ -28,7 +28,7 @@ REMEMBERED_REQUESTS: Final = 500
 REMEMBERED_VERDICTS: Final = 50
 
 SHOWN_TEXT: Final = 150_000
-"""Characters of an edited text that clients are told with the answer: as JSON it fits into a message whatever is in it."""
+"""The longest edited text that clients get with the answer, in characters: as JSON it fits into a message in any case."""
 
 LONGEST_ID: Final = 200
 """Characters of an agent's id of a conversation; what is longer is none."""

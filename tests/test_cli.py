@@ -141,7 +141,7 @@ async def test_a_mistake_is_explained_by_its_command(arguments: list[str], words
 @pytest.mark.parametrize(
     "command", ["completion bash", "--help", "help serve", "info", "setup claude --dry-run", "setup codex --json"]
 )
-def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
+def test_a_closed_pipe_is_not_a_failure(command: str) -> None:
     program = subprocess.Popen(
         [sys.executable, "-m", "drawbridge", *command.split()],
         stdin=subprocess.DEVNULL,
@@ -175,7 +175,7 @@ def test_a_hook_typed_by_hand_is_explained() -> None:
     assert "The hook is started by an agent, with JSON at its input." in said.stderr
 
 
-async def test_a_hook_without_input_is_no_failure_of_the_guard() -> None:
+async def test_a_hook_without_input_is_not_a_failure() -> None:
     for _ in range(3):
         assert await run("hook") == (0, "{}\n", "")
     code, output, _ = await run("info")
@@ -183,14 +183,14 @@ async def test_a_hook_without_input_is_no_failure_of_the_guard() -> None:
     assert code == 0
 
 
-async def test_settings_that_info_can_not_use_say_nothing_of_a_start(tmp_path: Path) -> None:
+async def test_bad_settings_of_info_do_not_mention_a_start(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("[hook]\nanswr = 1\n")
     _, _, errors = await run("info", DRAWBRIDGE_CONFIG=str(config))
     assert errors == f"drawbridge info: {config}: [hook] unknown setting answr.\n"
 
 
-def test_a_folder_s_bridge_speaks_words_at_a_terminal(tmp_path: Path) -> None:
+def test_a_folder_bridge_prints_text_at_a_terminal(tmp_path: Path) -> None:
     programs.tmux()
     command = [sys.executable, "-m", "drawbridge", "ide", "--folder", "."]
     with Tmux.server(columns=100, rows=24) as tmux:

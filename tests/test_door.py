@@ -339,7 +339,7 @@ async def test_an_unfinished_message_over_its_limit_ends_with_1009(house: House)
     assert await client.rest() == b""
 
 
-async def test_a_limit_that_is_lifted_binds_no_more(house: House) -> None:
+async def test_a_lifted_limit_no_longer_applies(house: House) -> None:
     client = await house.websocket()
     websocket = house.site.peers[0].websocket
     websocket.limit_unfinished(1_000)

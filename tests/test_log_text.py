@@ -35,5 +35,5 @@ def test_a_traceback_keeps_its_lines_and_loses_what_is_hostile() -> None:
     assert not any(sign in "".join(trace) for sign in ("\x1b", "\u202e", "\ud800"))
 
 
-def test_encodable_text_keeps_everything_but_lone_surrogates() -> None:
+def test_encodable_text_drops_only_lone_surrogates() -> None:
     assert encodable("Grüße\n😀\ud800") == "Grüße\n😀\\ud800"

@@ -40,7 +40,7 @@ def test_a_directory_is_made_for_us_alone_with_all_that_is_missing_above_it(tmp_
         assert mode(made) == 0o700, made
 
 
-def test_a_directory_that_is_there_keeps_its_mode_above_ours(tmp_path: Path) -> None:
+def test_an_existing_parent_directory_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a").chmod(0o755)
     make_private_directory(str(tmp_path / "a" / "ide"))

@@ -168,7 +168,7 @@ OLD_PYTHONS = [name for name in ("python2.7", "python3.6", "python3.8") if shuti
 
 
 @pytest.mark.parametrize("name", OLD_PYTHONS)
-def test_an_old_python_is_told_what_is_missing(name: str, tmp_path: Path) -> None:
+def test_an_old_python_reports_what_is_missing(name: str, tmp_path: Path) -> None:
     """Where one that really runs is on PATH."""
     python = shutil.which(name) or ""
     found = subprocess.run(
@@ -189,7 +189,7 @@ def test_an_old_python_is_told_what_is_missing(name: str, tmp_path: Path) -> Non
     assert answer.stderr.count("\n") == 1
 
 
-def test_the_entry_is_a_program_for_the_oldest_pythons() -> None:
+def test_the_entry_runs_on_the_oldest_pythons() -> None:
     """What Python 2.7 and 3.6 would stumble over: annotations, f-strings, and imports of what they do not have."""
     tree = ast.parse((bootstrap.ROOT / "tools" / "dev.py").read_text(), feature_version=(3, 4))
     new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Starred)

@@ -2,7 +2,7 @@
 """What a developer runs, with nothing but Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
 The verbs are in verbs.py. This file only finds a Python that is new enough: any Python since 2.7 can read it, so that an old
-one says what is missing instead of failing with a SyntaxError.
+one reports what is missing instead of failing with a SyntaxError.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"

@@ -10,7 +10,7 @@
     format    put the code into the one format
     bench     measure
     vsix      pack the VS Code extension into dist/
-    lock      write the lock files anew from pyproject.toml
+    lock      rewrite the lock files from pyproject.toml
     programs  fetch the real programs that the tests talk to, into .cache/programs
     clean     remove everything that the verbs above made
 

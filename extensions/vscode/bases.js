@@ -30,7 +30,7 @@ const KEPT_FOR = 10 * 60 * 1000;
  * @typedef {Object} Base
  * @property {string | null} stamp of the file on disk; null where it is not known
  * @property {string | null} text of the file; null where it is not known or too large
- * @property {{text: string, at: number} | null} replaced what the document held before VS Code read the file anew
+ * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
  * @property {boolean} merged whether what is on disk has come in by a merge, of which VS Code does not know
  * @property {NodeJS.Timeout | null} settling
  * @property {string | null} unread the stamp of a file that VS Code was waited for in vain to read
@@ -106,7 +106,7 @@ class Bases {
   }
 
   /**
-   * What is on disk (`stamp` was its) has come into the document's unsaved changes.
+   * The text on disk, which had `stamp`, is now part of the document's unsaved changes.
    *
    * @param {string} path
    * @param {Document} document
@@ -154,7 +154,7 @@ class Bases {
   }
 
   /**
-   * Waits for VS Code to read the file anew, no longer than `until` (milliseconds since 1970) and once for each change.
+   * Waits for VS Code to read the file again, no longer than `until` (milliseconds since 1970) and once for each change.
    *
    * @param {string} path
    * @param {Document} document
@@ -299,7 +299,7 @@ function normal(text) {
 }
 
 /**
- * VS Code before 1.100 does not tell a document's encoding, nor decode; UTF-8 is taken for granted there.
+ * VS Code before 1.100 neither reports a document's encoding nor decodes; UTF-8 is assumed there.
  *
  * @param {typeof import('vscode')} vscode
  * @param {Uint8Array} bytes

@@ -176,7 +176,7 @@ class Window {
 }
 
 /**
- * As `snapshot` tells it.
+ * As `snapshot` returns it.
  *
  * @param {import('./documents').OpenFile} file
  */

@@ -40,7 +40,7 @@ async function isWritable(path) {
     await fs.access(path, fs.constants.W_OK);
     return true;
   } catch (error) {
-    return codeOf(error) === 'ENOENT'; // VS Code makes it
+    return codeOf(error) === 'ENOENT'; // VS Code creates it
   }
 }
 

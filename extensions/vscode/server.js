@@ -75,7 +75,7 @@ async function makeWay(address) {
 }
 
 /**
- * Only a refused connection says that nobody listens; whatever else fails may be a full queue.
+ * Only a refused connection means that nobody listens; any other failure may be a full queue.
  *
  * @param {string} address
  */

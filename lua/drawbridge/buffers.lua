@@ -42,7 +42,7 @@ function M.find(path)
   end
 end
 
---- A path as the person knows it: below the current directory of the editor, else below their home.
+--- A path for display: relative to the editor's current directory, else to the home directory.
 ---@param path string
 ---@return string
 function M.shown_path(path)
@@ -55,7 +55,7 @@ function M.shown_path(path)
   return vim.fn.fnamemodify(path, ':~')
 end
 
---- The pattern of autocommands that matches just this name of a buffer.
+--- The autocommand pattern that matches exactly this buffer name.
 ---@param name string
 ---@return string
 function M.pattern(name)

@@ -1,4 +1,4 @@
---- What Claude Code's own settings files say about the permission mode that it starts in.
+--- The permission mode that Claude Code's own settings files make it start in.
 local M = {}
 
 ---@return string

@@ -8,7 +8,7 @@ local M = {}
 ---@field token string
 
 ---@class drawbridge.Cli
----@field name string What people call it; the name of its terminal.
+---@field name string Its name for display, and the name of its terminal.
 ---@field command string Its command in Neovim.
 ---@field option string The option that says how it is run.
 ---@field install string What to type where it is missing.
@@ -24,7 +24,7 @@ M.CONTAINER_FILES = { '/.dockerenv', '/run/.containerenv' }
 -- By one of these the CLI knows that its editor is in the container too.
 local SAME_CONTAINER = { 'SSH_CONNECTION', 'REMOTE_CONTAINERS', 'VSCODE_REMOTE_CONTAINERS_SESSION' }
 
--- Where Gemini CLI has the defaults of a whole machine: on Linux and on macOS.
+-- Where Gemini CLI looks for machine-wide defaults: on Linux and on macOS.
 local GEMINI_SYSTEM_DEFAULTS = {
   '/etc/gemini-cli/system-defaults.json',
   '/Library/Application Support/GeminiCli/system-defaults.json',
@@ -55,9 +55,9 @@ function M.looks_outside()
   return false
 end
 
---- A file of defaults for a Gemini CLI that is started here, below all settings of the person: it looks for its editor, and
---- does not ask first whether to connect (its Yes looks for an installer, and there is none for Neovim). nil where the machine
---- has such defaults already.
+--- A file of defaults for a Gemini CLI that is started here; any setting of the person overrides it. It makes the CLI look for
+--- its editor without asking first (Yes would look for an installer, which does not exist for Neovim). nil if the machine has
+--- such defaults already.
 ---@return string?
 local function gemini_defaults()
   if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then

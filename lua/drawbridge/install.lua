@@ -7,7 +7,7 @@ local M = {}
 
 local running = false
 
---- The interpreter that begins; the script looks for a newer one where it is too old.
+--- The interpreter that starts the script, which looks for a newer one if this one is too old.
 local function python()
   for _, name in ipairs({ 'python3', 'python' }) do
     if vim.fn.executable(name) == 1 then
@@ -48,16 +48,16 @@ local function install(words)
   end
   running = true
   pcall(vim.fn.chanclose, job, 'stdin')
-  say.answer(':DrawbridgeInstall: installing; :DrawbridgeLog shows how far it is')
+  say.answer(':DrawbridgeInstall: installing; :DrawbridgeLog shows the progress')
 end
 
 --- Asks and installs, without blocking Neovim.
 function M.run()
   local script = program.root() .. '/tools/dev.py'
   if running then
-    return say.answer(':DrawbridgeInstall: it is being installed already')
+    return say.answer(':DrawbridgeInstall: an installation is already running')
   elseif program.find() then
-    return say.answer(':DrawbridgeInstall: the Python half is there already')
+    return say.answer(':DrawbridgeInstall: the Python half is already installed')
   elseif vim.fn.filereadable(script) == 0 or not python() then
     local missing = python() and script or 'python3'
     return say.answer(

@@ -29,8 +29,8 @@ local function harmless(text)
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
 end
 
---- The prompt box of Claude Code: what stands in it, squeezed, whether the person has typed it, and the lines below. nil
---- where the screen has none.
+--- The prompt box of Claude Code: its text, squeezed, whether the person has typed it, and the lines below. nil if the screen
+--- shows no box.
 local function claude_box(lines)
   local rules = {}
   for number, line in ipairs(lines) do
@@ -50,7 +50,7 @@ local function claude_box(lines)
   return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' '), below
 end
 
---- The same of Gemini CLI 0.61: between two bars, with > before its first line.
+--- The same for Gemini CLI 0.61: between two bars, with > before its first line.
 local function gemini_box(lines)
   for number = #lines, 1, -1 do
     local line = lines[number]
@@ -72,7 +72,7 @@ local function lines_of(buffer)
   return vim.api.nvim_buf_get_lines(buffer, -LOOKED_AT - 1, -1, false)
 end
 
---- What stands in the box, squeezed, and whether the person has typed it. nil: the CLI shows no box, or is at work.
+--- The text in the box, squeezed, and whether the person has typed it. nil if the CLI shows no box, or is working.
 local function content(buffer)
   local shown, typed, below = claude_box(lines_of(buffer))
   if not shown or below:find('esc to interrupt', 1, true) then
@@ -81,7 +81,7 @@ local function content(buffer)
   return shown, typed
 end
 
---- How the prompt box of the agent in a terminal is: "unclear" where a suggestion of the CLI looks as if it had been typed.
+--- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed.
 ---@param buffer integer
 ---@return 'empty'|'typed'|'unclear'|nil state nil: there is no box on the screen.
 function M.state(buffer)
@@ -120,7 +120,7 @@ function M.paste(params)
   local shown, typed = content(session.buffer)
   if not shown then
     refuse(
-      'The agent takes no prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
+      'The agent does not accept a prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
     )
   elseif typed then
     refuse('Somebody has begun to type a prompt there. Nothing was typed. Try again later.')

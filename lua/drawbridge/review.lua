@@ -17,8 +17,8 @@ local M = {}
 ---@field agent string
 ---@field title string
 ---@field path string Empty for code.
----@field name string The file as the person knows it: its path below the current directory.
----@field is_new boolean Whether the file is still to be made.
+---@field name string The path for display: relative to the current directory.
+---@field is_new boolean Whether the file does not exist yet.
 ---@field kind 'change'|'code'
 ---@field note string?
 ---@field changes string[] What changes beside the lines.
@@ -44,7 +44,7 @@ local M = {}
 ---@field told boolean? Whether the person knows that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the person was in the view when they decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
----@field settling boolean? Whether it has just been opened and takes no keys yet.
+---@field settling boolean? Whether it has just been opened and still ignores keys.
 ---@field reported boolean? Whether edits of the proposed text are reported.
 
 local entries = {} ---@type drawbridge.Entry[] Oldest first.
@@ -171,13 +171,13 @@ local function writing_accepts()
   return require('drawbridge.config').get().allow_w_to_accept
 end
 
---- A window or the buffer of the view is gone; by `ZZ` the person may have meant to write it.
+--- A window or the buffer of the view was closed; with `ZZ` the person may have meant to accept.
 local function closed(entry, window)
   if entry.decided then
     return
   end
   local accepted = consent.wrote(entry.proposed) and writing_accepts()
-  -- Who closes another window than the proposal's own may not have meant to answer.
+  -- A person who closes another window of the view may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then
@@ -202,7 +202,7 @@ end
 
 local show, wait_for_turn
 
---- Keys that were on their way when the view opened decide nothing: the terminal gets its own back, others do nothing.
+--- Keys that were typed while the view opened decide nothing: those for a terminal are passed to it, others are dropped.
 local function settle(entry)
   local from_terminal = entry.place.in_terminal
   local keys = settling.wait(function()
@@ -212,7 +212,7 @@ local function settle(entry)
   if #keys == 0 then
     return
   elseif not from_terminal then
-    return say('keys that were typed while the proposal opened did nothing')
+    return say('keys that were typed while the proposal opened were ignored')
   end
   local terminal = entry.place.window
   if entry.windows and not entry.decided then
@@ -322,7 +322,7 @@ function M.mark(params)
   end
 end
 
---- Takes over how many lines the proposed text adds and removes after an edit.
+--- Stores how many lines the proposed text adds and removes after an edit.
 function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then

@@ -50,8 +50,8 @@ function M.notice(text, level)
   end
 end
 
---- Something that happened to the person's work without a command of theirs: always shown. With `in_front` also in a small
---- window for some seconds, since in a terminal and under a message that follows nobody sees the last line.
+--- Reports something that happened to the person's work without their command. It is always shown. With `in_front` a small
+--- window shows it for some seconds as well, since the last line is hidden in a terminal and by the next message.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 ---@param in_front boolean

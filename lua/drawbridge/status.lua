@@ -23,8 +23,8 @@ function M.unasked()
   return state and state.unasked or {}
 end
 
---- Whether changes are asked about, in words; nil while no Claude Code is connected. Its mode is not reported to editors: it
---- shows in what it does, and before that in how it was started.
+--- Whether changes are asked about, in words; nil while no Claude Code is connected. It does not
+--- report its mode to editors: this follows what it has done, and before that how it was started.
 ---@return string?
 function M.asking()
   if #M.unasked() > 0 then
@@ -42,7 +42,7 @@ function M.asking()
   end
   local why = mode and ('its settings start it in mode "%s"'):format(mode)
     or 'without permissions.defaultMode it starts in auto mode'
-  return ('perhaps not: %s; its footer names its mode'):format(why)
+  return ('perhaps not: %s; its footer shows its mode'):format(why)
 end
 
 --- How many proposals wait for the person.
@@ -53,7 +53,7 @@ function M.pending()
   return type(pending) == 'table' and #pending or pending
 end
 
-local last ---@type {text: string, at: integer}? What the bridge has reported last.
+local last ---@type {text: string, at: integer}? The last report of the bridge.
 
 --- Keeps a report of the bridge for `:DrawbridgeStatus`.
 ---@param text string

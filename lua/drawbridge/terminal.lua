@@ -123,11 +123,11 @@ local function ended(agent, buffer, code)
   end
 end
 
---- Names the terminal for people: "term://~/project//4711:/usr/bin/claude" fills a status line and says little.
+--- Gives the terminal a readable name, in place of "term://~/project//4711:/usr/bin/claude".
 local function rename(buffer, name)
   local before = vim.api.nvim_buf_get_name(buffer)
   require('drawbridge.view_text').name(buffer, name)
-  -- Neovim keeps the name of before in a buffer of its own.
+  -- Neovim keeps the former name in another buffer.
   local left = vim.fn.bufnr('^' .. vim.fn.escape(before, '\\[]{}*?,^$~.') .. '$')
   if left ~= -1 and left ~= buffer then
     pcall(vim.api.nvim_buf_delete, left, { force = true })

@@ -1,4 +1,4 @@
---- Whether the person is in the middle of typing something into a terminal. A view would take the rest of their words.
+--- Whether the person is in the middle of typing something into a terminal. A view that opens would get the rest of the text.
 ---
 --- The prompt box of an agent shows it. While a dialog hides the box, and in other terminals, what was typed since the last
 --- Enter counts.
@@ -6,7 +6,7 @@ local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}
 
-local LOOK_AFTER = 100 -- ms from a key until the program has surely drawn it
+local LOOK_AFTER = 100 -- ms from a key until the program has certainly drawn it
 
 local drafts = {} ---@type table<integer, {open: boolean, has_box: boolean}> By the terminal's buffer.
 local timer
@@ -16,7 +16,7 @@ local function draft_of(buffer)
   return drafts[buffer]
 end
 
---- Takes over what the prompt box shows, where there is one.
+--- Updates the draft from the prompt box, if there is one.
 local function look(buffer)
   if not vim.api.nvim_buf_is_valid(buffer) then
     drafts[buffer] = nil
@@ -44,7 +44,7 @@ function M.key(buffer, pressed)
   elseif code and code >= 32 and code ~= 127 and code ~= 128 then
     draft.open = true
   end
-  -- Other keys delete or bring back words: the box says what is left.
+  -- Other keys delete or restore text: the box shows what is left.
   timer = timer or (vim.uv or vim.loop).new_timer()
   timer:start(
     LOOK_AFTER,
@@ -55,7 +55,7 @@ function M.key(buffer, pressed)
   )
 end
 
---- Whether words of the person wait in the terminal.
+--- Whether the terminal contains text that the person has not sent.
 ---@param buffer integer
 ---@return boolean
 function M.is_open(buffer)

@@ -194,7 +194,7 @@ function M.mark(entry, hunks, clear)
   end
 end
 
---- Takes the windows away for now; what the person may have made of the proposed text stays.
+--- Closes the windows for now; the proposed text stays, with any edits of the person.
 ---@param entry drawbridge.Entry
 function M.hide(entry)
   notice.hide(entry.note_notice)

@@ -4,7 +4,7 @@ local M = {}
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
 local LINE = "%{%v:lua.require'drawbridge.view_bar'.line()%}"
 
--- In place of the default colours of older Neovims, where a change is magenta and red: terminal, then GUI.
+-- These replace the default colours of older Neovims (magenta and red for a change): terminal, then GUI.
 local OLD_DEFAULTS = {
   dark = {
     Added = { 22, '#1e3a26' },

@@ -33,7 +33,7 @@ local function command_of(line)
   if confirms == 0 and not vim.o.confirm then
     return among(COMMANDS, word)
   end
-  -- 'autowriteall' writes before it asks: that is no Yes.
+  -- 'autowriteall' writes before it asks: that is not a Yes.
   local asks = bang == '' and not vim.o.autowriteall
   return among(COMMANDS, word) or (asks and among(QUITS, word) or nil)
 end
@@ -41,7 +41,7 @@ end
 local function arm(command)
   local consent = command and { buffer = vim.api.nvim_get_current_buf(), command = command }
   armed, acting = consent, true
-  -- It covers what the key itself does, and the answer to a question that follows, nothing that the event loop does later.
+  -- It covers what the key itself does and the answer to a question that follows, but nothing that the event loop does later.
   local function lapse()
     if vim.api.nvim_get_mode().mode:sub(1, 1) == 'r' then
       return vim.defer_fn(lapse, ASKED_AGAIN)

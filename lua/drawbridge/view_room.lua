@@ -1,8 +1,8 @@
---- Where the room for a view comes from: never from a terminal. A program that is told of another size draws its screen
---- again, and Claude Code leaves parts of the old one on it.
+--- Makes room for a view, never at the cost of a terminal. A program whose terminal changes size redraws its screen, and
+--- Claude Code leaves parts of the old one on it.
 local M = {}
 
--- Older ones refresh a terminal that is on another tab page through a window as wide as the screen, and tell its program so.
+-- Older ones refresh a terminal that is on another tab page through a window as wide as the screen, and report that size to its program.
 local REFRESHES_WIDE = vim.fn.has('nvim-0.10') == 0
 
 local holders = {} ---@type table<string, boolean> Views in a tab page of their own, by the proposal's id.
@@ -16,7 +16,7 @@ local function is_float(window)
   return vim.api.nvim_win_get_config(window).relative ~= ''
 end
 
---- A window of one cell that nobody sees or enters.
+--- A window of one cell that is never seen or entered.
 local function speck(buffer)
   return vim.api.nvim_open_win(buffer, false, {
     relative = 'editor',
@@ -52,7 +52,7 @@ function M.away_from_terminal(run)
   return run()
 end
 
---- Has Neovim make the window in which it runs autocommands of buffers that are not shown: it keeps it from then on.
+--- Makes Neovim create the window in which it runs autocommands of buffers that are not shown. Neovim keeps this window.
 function M.prepare()
   M.away_from_terminal(function()
     local buffer = vim.api.nvim_create_buf(false, true)
@@ -82,7 +82,7 @@ function M.open_tab()
   vim.api.nvim_set_current_tabpage(new)
 end
 
---- Runs `run`, which opens or closes windows, and gives no room of a terminal in this tab page away.
+--- Runs `run`, which opens or closes windows, and keeps the size of all terminals in this tab page.
 ---@param run fun()
 function M.keep_terminals(run)
   local fixed = {}
@@ -117,7 +117,7 @@ end
 function M.release_tab_line(id)
   holders[id] = nil
   if next(holders) == nil and shown_before then
-    -- What the person has set meanwhile stays.
+    -- A value that the person has set since then stays.
     if vim.o.showtabline == 0 then
       vim.o.showtabline = shown_before
     end

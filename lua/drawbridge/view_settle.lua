@@ -1,10 +1,10 @@
---- The first moment of a view: keys that come now were meant for what was there before. They decide and change nothing.
+--- The first moment of a view: keys that are typed now were meant for what was shown before. They decide and change nothing.
 local config = require('drawbridge.config')
 
 local M = {}
 
 local loop = vim.uv or vim.loop
-local SETTLES = 500 -- ms without a key until a view takes keys
+local SETTLES = 500 -- ms without a key until a view accepts keys
 local LOOK = 20 -- ms between two looks
 
 local MOUSE = { 'Mouse', 'Scroll', 'Drag', 'Release', 'Focus' }
@@ -28,7 +28,7 @@ local function typed(key)
   return key
 end
 
---- All keys that have come.
+--- All keys that were typed.
 ---@return {key: string, special: boolean}[]
 local function drain()
   local keys = {}
@@ -44,10 +44,10 @@ local function drain()
   end
 end
 
---- Waits until no key has come for a moment; never longer than the view is open. What else Neovim has to do continues.
+--- Waits until no key was typed for a moment, but not longer than the view is open. Neovim keeps processing other events.
 ---@param is_open fun(): boolean
 ---@param gives_back boolean Whether to return at the first key.
----@return {key: string, special: boolean}[] keys Those that came.
+---@return {key: string, special: boolean}[] keys The keys that were typed.
 function M.wait(is_open, gives_back)
   local quiet = math.min(config.get().idle_ms, SETTLES)
   local keys, last = {}, now()
@@ -72,7 +72,7 @@ end
 ---@param keys {key: string, special: boolean}[]
 function M.type(keys)
   for _, one in ipairs(keys) do
-    -- What `getchar` gives as a string is escaped already.
+    -- A string that `getchar` returns is already escaped.
     vim.api.nvim_feedkeys(one.key, 'mt', not one.special)
   end
 end

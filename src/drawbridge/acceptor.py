@@ -17,10 +17,10 @@ from ssl import SSLContext
 from typing import Final, NamedTuple
 
 MOST: Final = 64
-"""Handshakes at once. Those of honest peers take milliseconds, and as long as the network needs for two messages."""
+"""Handshakes at once. Those of honest peers take milliseconds, plus the time that two messages take on the network."""
 
 GRACE_SECONDS: Final = 0.25
-"""That a handshake may take in any case, as long as others of its address are the ones that want its place."""
+"""Seconds that each handshake gets, even while its address opens more of them."""
 
 BREATH_SECONDS: Final = 0.1
 """After the system had no descriptor left."""
@@ -29,7 +29,7 @@ logger = logging.getLogger("drawbridge.door")
 
 
 class _Shaking(NamedTuple):
-    """Where a handshake that is under way comes from, and since when."""
+    """The address of a handshake that is under way, and when it began."""
 
     address: str
     since: float
@@ -89,8 +89,8 @@ class Acceptor:
         self._shaking.pop(task, None)
 
     async def _make_room(self, address: str) -> None:
-        """The oldest handshake of the address that has the most of them gives way. Who comes from there waits until that one
-        has had its time: else a crowd that comes again and again would leave no time to any other client at its address.
+        """Closes the oldest handshake of the address that has the most. A new client of that address waits until the oldest one
+        has had its time: else clients that reconnect all the time would leave none to the others at their address.
         """
         loop = asyncio.get_running_loop()
         while len(self._shaking) >= MOST:

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # `drawbridge … | head`: who reads it has had enough
+    except BrokenPipeError:  # `drawbridge … | head`: the reader has closed its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
@@ -131,7 +131,7 @@ def _nvim(chosen: argparse.Namespace) -> int:
 
 
 def _add_info(commands: Commands) -> None:
-    text = "show the editors, agent servers and bridges that run, and whether the guard is active"
+    text = "show running editors, agent servers and bridges, and whether the guard is active"
     command = commands.add_parser("info", help=text, description=_sentence(text))
     command.add_argument("directory", nargs="?", metavar="DIR", help="look from here instead of the current directory")
     command.add_argument("--json", action="store_true", help="for scripts; docs/cli.md has the keys")
@@ -196,7 +196,7 @@ def _add_setup(commands: Commands) -> None:
     common.add_argument("--dry-run", action="store_true", help="only show every line that would change")
     common.add_argument("--yes", action="store_true", help="do not ask")
     common.add_argument(
-        "--json", action="store_true", help="report in one JSON object, without asking; with --yes it is done"
+        "--json", action="store_true", help="report in one JSON object, without asking; --yes applies the changes"
     )
     guarding = argparse.ArgumentParser(add_help=False)
     where = "for all you do (default), or in this directory"
@@ -206,13 +206,13 @@ def _add_setup(commands: Commands) -> None:
         what = f"guard your unsaved work from {title}"
         target = targets.add_parser(name, parents=[common, guarding], help=what, description=_sentence(what) + more)
         if name == "claude":
-            help = "have Claude Code ask before it writes: set permissions.defaultMode, and disableAutoMode, which keeps it so"
+            help = "make Claude Code ask before it writes: set permissions.defaultMode, and disableAutoMode so that it stays"
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
     what = "install the plugin in Neovim without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)
     what = "run the agent server as a service of yours, started with your session"
     targets.add_parser("serve", parents=[common], help=what, description=_sentence(what) + more)
-    what = "install the extension in VS Code or a relative of it"
+    what = "install the extension in VS Code or an editor based on it"
     target = targets.add_parser("vscode", parents=[common], help=what, description=_sentence(what) + more)
     target.add_argument("--program", metavar="PATH", help="the editor's command (default: code, or the like, on PATH)")
     command.set_defaults(run=_setup)
@@ -279,7 +279,7 @@ def _add_token(commands: Commands) -> None:
     what = "show which devices have a token"
     target = targets.add_parser("list", parents=[_data_flags()], help=what, description=_sentence(what))
     target.add_argument("--json", action="store_true", help="for scripts: an array, one object a device")
-    what = "revoke a device's token; where it is connected it is disconnected"
+    what = "revoke a device's token and disconnect the device"
     target = targets.add_parser("revoke", parents=[_data_flags()], help=what, description=_sentence(what))
     target.add_argument("name", metavar="NAME", help="the device's name, or its id as in the list")
     command.set_defaults(run=_token)

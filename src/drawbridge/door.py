@@ -26,7 +26,7 @@ from drawbridge.wire.gate import Head
 from drawbridge.wire.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
 
 BACKLOG: Final = 512
-"""Connections that wait to be accepted. Where it is full a client tries again by itself, after seconds."""
+"""Connections that wait to be accepted. If the queue is full, a client retries by itself after some seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
@@ -102,7 +102,7 @@ class Door:
             await asyncio.wait([connection.lost for connection in left])
 
     def make_room(self) -> bool:
-        """For one more connection. False: all of them are open WebSockets, or requests that we are answering."""
+        """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""
         waiting = [connection for connection in self.connections if connection.waits_for_peer]
         if len(self.connections) >= self.terms.connections:
             self._report("refused one" if not waiting else "cut one")
@@ -117,8 +117,8 @@ class Door:
         return True
 
     def _cut_one_of(self, waiting: list[_Connection]) -> _Connection:
-        """Those that were let in come last. Of the others, the oldest of the address that has the most of them: a crowd at
-        one address cuts off its own.
+        """The oldest connection of the address that has the most; authenticated ones come last. So many clients at one
+        address cut off only each other.
         """
         crowds = Counter(connection.address for connection in waiting)
         cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.address]))
@@ -199,7 +199,7 @@ class _Connection(asyncio.Protocol):
         self._door.connections.pop(self, None)
         self._stop_timer()
         self._handle(self._http.receive(b""))
-        # With no cycle left its buffers are freed now, and not when the garbage collector comes by.
+        # Without a reference cycle its buffers are freed now, not at the next garbage collection.
         self._transport, self._drained, self.send_framed = None, _nothing, _dropped
         if not self.lost.done():
             self.lost.set_result(None)

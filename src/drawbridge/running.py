@@ -65,7 +65,7 @@ def announced(
     loopback: bool,
     authority: bool = False,
 ) -> Iterator[None]:
-    """While the block lasts, others find this process there."""
+    """Other processes can find this one while the block runs."""
     path = str(directory / FILE)
     me = psutil.Process()
     found = Running(
@@ -91,12 +91,12 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """The server that works with this data; what a killed one left behind is none."""
+    """The server that uses this data directory. Files that a killed server left behind do not count."""
     return _read(directory / FILE)
 
 
 def servers() -> list[Server]:
-    """All of this user's that run, by their process ids."""
+    """All running servers of this user, by process id."""
     found = {one.pid: one for one in map(_read, _copies()) if one is not None}
     return [
         Server(

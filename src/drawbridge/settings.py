@@ -26,7 +26,7 @@ from drawbridge.settings_table import Setting as Setting
 AGENTS: Final = ("claude", "gemini")
 
 STARTING: Final = ("ide", "serve")
-"""Commands that start something which stays."""
+"""Commands that start a long-running process."""
 
 IDE: Final = (
     Setting("nvim", "text", None, "the Neovim to serve: its socket, host:port, or stdio", metavar="ADDRESS"),

@@ -62,10 +62,18 @@ SERVE: Final = (
     Setting("host", "text", "127.0.0.1", "the address to listen at; 0.0.0.0 or :: for all", metavar="ADDRESS"),
     Setting("port", "number", 8443, "the port to listen on (default: 8443); 0: any", metavar="N", range=(0, 65_535)),
     Setting(
-        "data_dir", "text", None, "where projects and histories are stored (default: the platform's place)", metavar="D"
+        "data_dir",
+        "text",
+        None,
+        "where projects and histories are stored (default: the platform's data directory)",
+        metavar="D",
     ),
     Setting(
-        "allow", "list", None, "projects may be in here (default: your home without hidden folders)", metavar="DIR"
+        "allow",
+        "list",
+        None,
+        "a directory that may contain projects (default: your home without hidden folders)",
+        metavar="DIR",
     ),
     Setting(
         "agent_path",
@@ -87,7 +95,7 @@ SERVE: Final = (
         "command_agent",
         "list",
         (),
-        "another agent: a command that reads a prompt and prints its answer, and asks for nothing",
+        "another agent: a command that reads a prompt and prints its answer, and never asks",
         metavar="NAME=COMMAND",
         pattern=r"[a-z][a-z0-9_-]{0,31}=.+",
     ),
@@ -104,7 +112,7 @@ SERVE: Final = (
         "authorized_keys",
         "text",
         None,
-        "let in anyone with one of the SSH keys in this file, as OpenSSH writes it; with all rights",
+        "an OpenSSH authorized_keys file: each of its keys may log in, with all rights",
         metavar="FILE",
     ),
     Setting(
@@ -256,7 +264,7 @@ SERVE: Final = (
         "webhook",
         "text",
         None,
-        "an address, such as one of ntfy's, to which a notice is posted when an agent waits for you or a run ends",
+        "a URL, such as one of ntfy's, to which a notice is posted when an agent waits for you or a run ends",
         metavar="URL",
         pattern=r"https?://[^\s/]+\S*",
     ),

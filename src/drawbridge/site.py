@@ -15,10 +15,10 @@ class Terms(Struct, frozen=True):
     """What a job wants of its door; as they are, they are the bridge's."""
 
     connections: int = 64
-    """At once, far above what one person's agents need. Those that wait for their peer give way."""
+    """Connections at once, far above what one person's agents need. Waiting ones are closed for new ones."""
 
     waiting: int = 64
-    """Of these, at once, that wait for their peer: for the rest of a request, a next one, the end of a close."""
+    """The number of these that may wait for their peer: for the rest of a request, a next request, or the end of a close."""
 
     message_bytes: int = MESSAGE_LIMIT
     """Of one message or body of a peer; a longer message ends its WebSocket with 1009."""

@@ -29,11 +29,11 @@ _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-
 
 # What would drive a terminal, reorder what is read, or can't be seen. Whatever needs a neighbour to be judged stays where
 # it stands alone: emoji, French punctuation, accents and several scripts are written with it. The page has the same rules
-# (web/harmless.js); a test holds the two equal.
+# (web/harmless.js); a test checks that both agree.
 _STRANGE: Final = re.compile(
     "|".join(
         (
-            # Controls, direction, invisible format characters, overlays, blanks that are no space, lone surrogates, tags.
+            # Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags.
             "[\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
             "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
             "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]",
@@ -43,7 +43,7 @@ _STRANGE: Final = re.compile(
             # Joiners and variation selectors where there is nothing to join or to vary.
             "(?<=[\x00-\u058f\u200c\u200d])[\u180b-\u180d\u180f\u200c\u200d]",
             "(?<=[\x00-\xa8\xaa-\xad\xaf-\u058f\ufe00-\ufe0f])(?!\ufe0f\u20e3)[\ufe00-\ufe0f]",
-            # Marks on what takes none, and the fifth one on a letter.
+            # Marks on characters that take none, and the fifth mark on a letter.
             f"(?<=[\x00-/:-@\\[-`{{-\x7f])[{_ANY_MARK}]",
             f"(?<=[{_MARK}]{{4}})[{_MARK}]",
         )

@@ -116,7 +116,7 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
     assert (theme(DARK).dark, theme(LIGHT).dark) == (True, False)
 
 
-def test_a_project_in_which_nothing_can_run_says_why() -> None:
+def test_a_blocked_project_shows_why() -> None:
     """Not while a run is at work in it, or waits for an answer; whatever the server writes stays harmless."""
     project = {"state": "IDLE", "problem": "It is outside\x1b[2J of --allow."}
     assert wording.project_state(project) == "It is outside\\x1b[2J of --allow."

@@ -1,4 +1,4 @@
-"""What an approval in the terminal client tells beside the change."""
+"""What an approval in the terminal client shows besides the change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_notice_has_the_reason_and_the_path() -> None:
     assert notice(REQUEST, Standing(), None) == ""
 
 
-def test_a_mode_of_an_agent_that_can_not_ask_says_so() -> None:
-    assert wording.mode({"asks": False}, "default") == "default: asks nobody"
+def test_a_mode_shows_that_its_agent_never_asks() -> None:
+    assert wording.mode({"asks": False}, "default") == "default: never asks"
     assert wording.mode({}, "default") == "Ask before changes"
     assert wording.mode({}, "workspace-write") == "workspace-write"

@@ -57,7 +57,7 @@ async def test_nothing_is_accepted_before_all_was_on_the_screen(command: str) ->
         assert [answer.allow for answer in app.given] == [True]
 
 
-async def test_a_jump_to_the_end_shows_nothing_of_the_middle() -> None:
+async def test_a_jump_to_the_end_does_not_show_the_middle() -> None:
     app = Alone(bash(command="\n".join(f"echo {number}" for number in range(400))))
     async with alone(app) as pilot:
         await pilot.press("end")
@@ -118,7 +118,7 @@ async def test_a_long_change_is_not_accepted_from_its_editor() -> None:
         assert "You have not seen all of this change" in app.text
 
 
-async def test_unknown_fields_stand_above_a_change() -> None:
+async def test_unknown_fields_are_shown_above_a_change() -> None:
     proposal = {"path": "/x/a.py", "old_text": "a\n", "new_text": "b\n"}
     given = {"file_path": "/x/a.py", "content": "b\n", "chmod": "4755"}
     app = Alone({"tool_name": "Write", "input": given, "proposal": proposal})
@@ -172,7 +172,7 @@ async def test_every_field_of_a_question_is_shown() -> None:
             assert words in app.text
 
 
-async def test_a_field_of_many_lines_looks_like_no_other_field() -> None:
+async def test_a_long_field_can_not_imitate_another_field() -> None:
     app = Alone({"tool_name": "mcp__x__y", "input": {"note": "fine\nforce: false", "force": True}})
     async with alone(app):
         assert "│ force: true" in app.text

@@ -1,4 +1,4 @@
-"""A person without a project, without a browser, or in front of a session of a terminal finds their keys on the screen."""
+"""The screen shows the keys to a person without a project, without a browser, or in a terminal session."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_attach_offers_to_add_the_directory(lasting: Server, directory: Pa
             assert (await client.ask("project_list"))["data"]["projects"] == []
 
 
-async def test_only_modes_that_the_server_takes_are_offered(server: Server, directory: Path) -> None:
+async def test_only_modes_that_the_server_accepts_are_offered(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.presses("escape", "m")
         await person.comes(lambda: isinstance(person.app.screen, ModeDialog), "the dialog")
@@ -67,7 +67,7 @@ async def test_every_mode_that_is_allowed_is_offered(server: Server, directory: 
 
 
 async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) -> None:
-    """Of a session in a terminal that can't be given a prompt."""
+    """A terminal session that does not accept prompts."""
     async with attached(server, directory) as person:
         await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
@@ -95,7 +95,7 @@ async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, d
 
 
 async def in_a_terminal(person: Person, directory: Path) -> str:
-    """As the server tells it of an agent that a person has started."""
+    """As the server reports an agent that a person has started."""
     projects = person.app.client.projects
     project = projects.named(str(directory), "")[0]
     desk: dict[str, Any] = {"state": "finished", "prompts": False, "permission_mode": "default"}

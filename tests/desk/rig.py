@@ -18,7 +18,7 @@ PATIENCE = 15.0
 
 
 class Models(MessagesStub):
-    """A model whose subagents have scripts of their own, known by words of their task."""
+    """A model whose subagents have scripts of their own, chosen by words of their task."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Models(MessagesStub):
         self._of_subagents[task] = list(turns)
 
     def will_plan(self, plan: str, *turns: Block) -> None:
-        """It writes a plan where it is told to, presents it, and continues with ``turns`` once that is decided."""
+        """It writes a plan to the given file, presents it, and continues with ``turns`` once that is decided."""
         self._plan = plan
         self.will_say(tool_use("ExitPlanMode"), *turns)
 

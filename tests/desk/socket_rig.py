@@ -103,7 +103,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
-        """The hook of a subagent with a question about a command, whoever is told of it."""
+        """The hook of a subagent with a question about a command, with or without clients."""
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
             line.say(type="hook", pid=self.pid, payload=payload)

@@ -275,10 +275,10 @@ async def test_an_editors_answer_that_can_not_be_written(
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini"])
-async def test_the_agents_own_editor_decides_with_a_full_disk(
+async def test_the_agents_own_editor_decides_on_a_full_disk(
     agent: str, desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it does without a server: its person must not be kept from working by the server's disk."""
+    """As without a server: the server's disk must not keep a person from working."""
     async with bridge(desk, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
         if agent == "claude":
             proposed(neovim, file, pid=CLAUDE)

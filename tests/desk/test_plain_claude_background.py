@@ -27,7 +27,7 @@ def touch(name: str) -> Block:
 
 
 def run_claude(desk: ServedDesk, *words: str) -> str:
-    """What a command of the CLI prints that needs no terminal."""
+    """The output of a CLI command that does not need a terminal."""
     return subprocess.run(
         [str(programs.claude()), *words],
         cwd=desk.project,

@@ -15,7 +15,7 @@ from .rig import Phone, ServedDesk
 from .test_plain_claude import FETCH, QUESTION
 
 
-async def test_auto_mode_asks_now_and_then(desk: ServedDesk, server: Server) -> None:
+async def test_auto_mode_sometimes_asks(desk: ServedDesk, server: Server) -> None:
     """A choice reaches a client. Behind a model that checks nothing the CLI asks in the terminal alone, which is shown."""
     desk.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
     async with server.client() as client:

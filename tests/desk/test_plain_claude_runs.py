@@ -1,4 +1,4 @@
-"""When the runs of a plain ``claude`` begin and end, as its hooks and its record say it together."""
+"""When the runs of a plain ``claude`` begin and end, according to its hooks and its record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def queued(prompt: str) -> None:
     await until(found, f"{prompt!r} in the queue")
 
 
-async def test_a_prompt_typed_meanwhile_is_in_the_conversation(desk: ServedDesk, server: Server) -> None:
+async def test_a_prompt_typed_during_a_run_is_in_the_history(desk: ServedDesk, server: Server) -> None:
     """Taken with a tool's result it belongs to the run; taken after it, it begins one."""
     notes = desk.file("notes.txt", "words\n")
     desk.model.will_say([HOLD, read(notes)], [HOLD, text("Both are done.")], text("So is the third."))
@@ -105,7 +105,7 @@ async def test_a_run_that_fails_or_is_interrupted_is_over(desk: ServedDesk, serv
         desk.model.go_on()
 
 
-async def test_compacting_begins_no_run(desk: ServedDesk, server: Server) -> None:
+async def test_compacting_does_not_begin_a_run(desk: ServedDesk, server: Server) -> None:
     async with server.client() as client:
         phone = Phone(client)
         await phone.follow()
@@ -154,8 +154,8 @@ async def test_a_run_lasts_as_long_as_its_background_tasks(desk: ServedDesk, ser
 
 
 @pytest.mark.thorough
-async def test_what_another_process_adds_is_not_the_terminals(desk: ServedDesk, server: Server) -> None:
-    """The conversation is continued without the terminal, which never learns of it."""
+async def test_records_of_another_process_are_left_out(desk: ServedDesk, server: Server) -> None:
+    """The conversation is continued without the terminal, which does not notice."""
     async with server.client() as client:
         phone = Phone(client)
         await phone.follow()

@@ -23,7 +23,7 @@ def script(desk: ServedDesk, *subagents: Block) -> None:
 
 
 async def test_a_client_answers_a_subagent(desk: ServedDesk, server: Server) -> None:
-    """After the main agent's turn, whose end settles nothing of it; the run ends with the subagent."""
+    """The question stays open after the main agent's turn; the run ends with the subagent."""
     new = desk.project / "sub.txt"
     script(desk, write(new, "theirs\n"))
     async with server.client() as client:
@@ -63,7 +63,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(desk: ServedDesk, 
 
 @pytest.mark.slow
 async def test_the_dialog_appears_when_nobody_answers(desk: ServedDesk, server: Server) -> None:
-    """As late as the constant says, with a client that is connected and silent."""
+    """After the constant's time, with a connected client that does not answer."""
     new = desk.project / "sub.txt"
     script(desk, write(new, "theirs\n"))
     async with server.client() as client:

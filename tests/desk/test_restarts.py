@@ -184,8 +184,8 @@ async def test_who_does_not_come_again_has_no_question_any_more(
             assert await late.hear() == {"decision": {"behavior": "allow"}}
 
 
-async def test_an_answer_that_no_hook_comes_for_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was given as soon as the server was back, and the agent never asked for it."""
+async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was given right after the restart of the server, and the agent never fetched it."""
     monkeypatch.setattr(desk_module, "RETURN_SECONDS", 0.5)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass

@@ -77,9 +77,7 @@ async def test_the_next_prompt_ends_a_run_that_rests(desk: SocketDesk) -> None:
     assert await state(desk, session) == "finished"
 
 
-async def test_a_development_server_keeps_no_run_open_for_ever(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_development_server_does_not_keep_a_run_open(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.1)
     session = Session(desk)
     await session.tells("UserPromptSubmit", prompt="Go")
@@ -89,9 +87,7 @@ async def test_a_development_server_keeps_no_run_open_for_ever(
     assert await state(desk, session) == "finished"
 
 
-async def test_a_subagent_that_ends_without_a_word_ends_the_run(
-    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_end_of_a_subagent_ends_the_run(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
     session = Session(desk)
     await session.tells("UserPromptSubmit", prompt="Go")
@@ -101,14 +97,14 @@ async def test_a_subagent_that_ends_without_a_word_ends_the_run(
 
 
 @pytest.mark.parametrize("tasks", [None, 7, [1], [{"id": 1}], "x"])
-async def test_tasks_of_another_shape_are_none(desk: SocketDesk, tasks: object) -> None:
+async def test_tasks_of_an_unknown_shape_are_ignored(desk: SocketDesk, tasks: object) -> None:
     session = Session(desk)
     await session.tells("UserPromptSubmit", prompt="Go")
     await session.tells("Stop", background_tasks=tasks)
     assert await state(desk, session) == "finished"
 
 
-async def test_the_end_of_an_earlier_turn_ends_no_later_one(desk: SocketDesk) -> None:
+async def test_an_earlier_turns_end_does_not_end_a_later_one(desk: SocketDesk) -> None:
     """A prompt that was queued begins before the hook of the turn before has reported its end."""
     session = Session(desk)
     first, second = session.turn, str(uuid.uuid4())
@@ -145,7 +141,7 @@ async def test_a_copied_conversation_is_not_taken_for_new_runs(desk: SocketDesk)
     assert ends(desk)[1:] == [("next", "interrupted")]
 
 
-async def test_a_summary_begins_no_run(desk: SocketDesk) -> None:
+async def test_a_summary_does_not_begin_a_run(desk: SocketDesk) -> None:
     session = Session(desk)
     await session.tells("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"), said("done"))
@@ -156,7 +152,7 @@ async def test_a_summary_begins_no_run(desk: SocketDesk) -> None:
     assert await told(desk, session) == ["> Go", "done"]
 
 
-async def test_a_prompt_typed_meanwhile_is_kept(desk: SocketDesk) -> None:
+async def test_a_prompt_typed_during_a_run_is_kept(desk: SocketDesk) -> None:
     session = Session(desk)
     await session.tells("UserPromptSubmit", prompt="Go")
     queued = {"type": "queued_command", "prompt": "And this", "commandMode": "prompt", "origin": {"kind": "human"}}
@@ -233,7 +229,7 @@ async def test_a_session_moved_to_the_background_has_ended(desk: SocketDesk, mon
 
 
 @pytest.mark.parametrize("job", [None, "../../x", "", 7, "0123456789"])
-async def test_another_word_about_the_process_changes_nothing(
+async def test_an_unknown_state_of_the_process_changes_nothing(
     desk: SocketDesk, monkeypatch: pytest.MonkeyPatch, job: str | None
 ) -> None:
     monkeypatch.setattr(desk_module, "RESTING_SECONDS", 0.01)
@@ -300,8 +296,10 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
     assert (info["state"], info["in_terminal"]) == ("waiting", True)
 
 
-async def test_a_later_dialog_overrules_no_other_answer(desk: SocketDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a subagent's call the record says nothing, and what was denied is not asked again."""
+async def test_a_later_dialog_does_not_overrule_another_answer(
+    desk: SocketDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record does not contain a subagent's calls, and a denied call is not asked again."""
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
     session = Session(desk)
     subagent: Message = {"agent_id": "a1"}
@@ -325,7 +323,7 @@ async def test_a_dialog_without_a_question_is_shown(desk: SocketDesk, type: str)
     assert "in_terminal" not in (await desk.info(session))["desk"]
 
 
-async def test_a_notification_about_an_answered_dialog_is_passed_over(desk: SocketDesk) -> None:
+async def test_a_notification_of_an_answered_dialog_is_ignored(desk: SocketDesk) -> None:
     session = Session(desk)
     async with session.asks(command="ls") as (_, question):
         await desk.answers(question)
@@ -334,7 +332,7 @@ async def test_a_notification_about_an_answered_dialog_is_passed_over(desk: Sock
     assert desk.withdrawn(question) == []
 
 
-async def test_why_it_asks_is_on_the_card(desk: SocketDesk) -> None:
+async def test_the_card_shows_the_reason(desk: SocketDesk) -> None:
     more: Message = {"decision_reason": "3 consecutive actions were blocked", "blocked_path": "/etc/passwd"}
     async with Session(desk).asks(more=more, command="ls") as (_, question):
         assert (question["reason"], question["blocked_path"]) == tuple(more.values())

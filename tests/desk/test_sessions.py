@@ -110,7 +110,7 @@ async def test_what_shows_that_it_was_answered_at_the_desk_withdraws_a_question(
 @pytest.mark.parametrize(
     ("event", "more"), [("SessionEnd", {"reason": "exit"}), ("SessionStart", {"source": "resume"})]
 )
-async def test_the_end_of_the_program_is_no_answer(desk: SocketDesk, event: str, more: Message) -> None:
+async def test_the_end_of_the_program_is_not_an_answer(desk: SocketDesk, event: str, more: Message) -> None:
     session = Session(desk)
     async with session.asks(**COMMAND) as (hook, question):
         await session.tells(event, **more)

@@ -27,7 +27,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[SocketDesk]:
 
 
 def standing(desk: SocketDesk, session: Session) -> Message:
-    """What clients are told of its state, whether one follows it or not."""
+    """The state that clients get, whether or not one follows the session."""
     found = desk.server.core.desk.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]

@@ -121,8 +121,8 @@ def test_two_edits_come_one_after_the_other(desk: Desk) -> None:
     assert poem.read_text() == "ONE\ntwo\nthree\n"
 
 
-def test_a_write_that_nobody_was_asked_about_is_shown(desk: Desk) -> None:
-    """A mode of the CLI that does not ask: the file is reloaded, and Neovim says why no diff opened."""
+def test_a_write_without_asking_is_shown(desk: Desk) -> None:
+    """A mode of the CLI that does not ask: the file is reloaded, and Neovim shows why no diff opened."""
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)
     claude = desk.claude()

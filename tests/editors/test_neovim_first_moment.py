@@ -1,4 +1,4 @@
-"""Words for the agent's terminal never land in a proposal: half a prompt holds it back, and its first moment takes no keys."""
+"""Text for the agent's terminal never gets into a proposal: half a prompt delays it, and it ignores the first keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ while True:
     elif not dialog:
         text += key
 """
-"""A prompt box as Claude Code draws it; Ctrl-D puts a dialog in its place and takes it away again."""
+"""A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again."""
 
 
 async def in_terminal(desk: Desk, *command: str) -> None:
@@ -55,7 +55,7 @@ async def presses(pane: Pane, key: str) -> None:
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_half_a_prompt_holds_a_view_back(program: Path, tmp_path: Path) -> None:
+async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> None:
     async with screen_desk(program, tmp_path) as (desk, pane):
         await in_terminal(desk, sys.executable, "-c", BOX)
         await sees(pane, "for help")
@@ -95,7 +95,7 @@ async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_leaving_the_terminal_opens_what_waits(program: Path, tmp_path: Path) -> None:
+async def test_leaving_the_terminal_opens_a_waiting_proposal(program: Path, tmp_path: Path) -> None:
     async with screen_desk(program, tmp_path) as (desk, pane):
         await in_terminal(desk, "cat")
         await types(pane, "half a")
@@ -107,7 +107,7 @@ async def test_leaving_the_terminal_opens_what_waits(program: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_terminal_gets_the_first_keys_back(program: Path, tmp_path: Path) -> None:
+async def test_a_terminal_gets_the_first_keys(program: Path, tmp_path: Path) -> None:
     async with screen_desk(program, tmp_path) as (desk, pane):
         await desk.options("{ idle_ms = 500 }")
         await in_terminal(desk, "cat")

@@ -1,4 +1,4 @@
-"""A proposal never changes the size of a terminal, so that the picture of the program in it stays clean."""
+"""A proposal never changes the size of a terminal, so that the screen of its program stays clean."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ async def test_a_terminal_keeps_its_size(program: Path, tmp_path: Path, open_in:
 
 
 async def drawn(desk: Desk) -> None:
-    """Neovim has told its terminals their sizes: it does that a moment after they change."""
+    """Neovim has sent its terminals their sizes, which it does a moment after they change."""
     await desk.person.lua("vim.wait(60) vim.cmd('redraw') vim.wait(60)")
     await desk.quiet()

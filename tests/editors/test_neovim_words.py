@@ -1,4 +1,4 @@
-"""What a person reads: counts, paths and names of a view, how to answer it, and what became of it."""
+"""What a person reads: counts, paths and names of a view, how to answer it, and its outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_the_counts_follow_edits(program: Path, tmp_path: Path, layout: st
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_an_edited_proposal_says_how_to_reject_it(program: Path, tmp_path: Path) -> None:
+async def test_an_edited_proposal_shows_how_to_reject_it(program: Path, tmp_path: Path) -> None:
     async with screen_desk(program, tmp_path) as (desk, pane):
         await proposes(desk)
         await sees(pane, ":q rejects")
@@ -60,7 +60,7 @@ async def test_a_yes_to_save_changes_accepts(
         await sees(pane, "Save changes to")
         await asyncio.to_thread(pane.type, key)
         if key == "y" and await desk.person.lua("return vim.fn.has('nvim-0.10') == 0"):
-            # It can't tell a Yes from a plugin that saves by itself, so it says what to do.
+            # It can't tell a Yes from a plugin that saves by itself, so it shows what to do.
             await desk.person.until("return vim.fn.execute('messages'):find('not accepted: use :w', 1, true) ~= nil")
             assert desk.decisions == []
         else:

@@ -220,7 +220,7 @@ def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]
     assert "started without input: nothing was checked" in guard.log[0]
 
 
-def test_no_input_is_no_failure_of_the_guard(guard: Guard) -> None:
+def test_no_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
     """A person or a script has started the hook; with ``fail = "closed"`` it counts as one nevertheless."""
     assert guard.say(b"") == {}
     assert "failed" not in "".join(guard.log)

@@ -171,7 +171,7 @@ def test_who_is_no_plain_claude_of_a_person_is_not_told_of(
 def test_a_background_session_is_reported_and_answered(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CLI calls it unattended; a person can attach to it, and it waits for one."""
+    """The CLI marks it as unattended, but a person can attach to it, and it waits for one."""
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")

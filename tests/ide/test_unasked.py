@@ -1,4 +1,4 @@
-"""A file that a connected agent writes without a proposal is reloaded, and the person learns why no diff opened."""
+"""A file that a connected agent writes without a proposal is reloaded, and a notice shows why no diff opened."""
 
 from __future__ import annotations
 

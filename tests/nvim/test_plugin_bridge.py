@@ -106,7 +106,7 @@ with open('.venv/bin/drawbridge', 'w') as program:
     program.write('#!/bin/sh\\nexec {sys.executable} -m drawbridge "$@"\\n')
 os.chmod('.venv/bin/drawbridge', 0o755)
 """
-"""In the place of the script that installs the real thing."""
+"""A stand-in for the real installation script."""
 
 
 def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
@@ -129,7 +129,7 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeStart")
         editor.says(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
 
-    def test_a_missing_python_half_says_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_a_missing_python_half_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
         editor.says("drawbridge: the Python half is missing (:DrawbridgeInstall)")
@@ -154,9 +154,9 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: installed")
         editor.says(":DrawbridgeStart: the bridge listens on port")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: the Python half is there already")
+        editor.says(":DrawbridgeInstall: the Python half is already installed")
 
-    def test_an_installation_that_fails_says_why(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_a_failed_installation_shows_why(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "raise SystemExit('needs Python 3.11')")
         editor.lua("vim.fn.confirm = function() return 1 end")
         editor.command("DrawbridgeInstall")

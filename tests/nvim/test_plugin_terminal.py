@@ -81,7 +81,7 @@ def wait_for_terminal(editor: Neovim) -> None:
 
 
 class TestStarting:
-    def test_the_terminal_has_a_name_for_people(self, editor: Neovim) -> None:
+    def test_the_terminal_has_a_readable_name(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)

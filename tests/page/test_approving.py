@@ -54,7 +54,7 @@ def asks(person: Person, *calls: dict[str, Any]) -> None:
 
 
 def answers(person: Person) -> list[dict[str, Any]]:
-    """What the agent was told, once everything is answered."""
+    """The answers that the agent got, once all are given."""
     person.sees(".said:not(.live)", "Answers: ")
     found: list[dict[str, Any]] = json.loads(person.reads(".said:not(.live)")[-1].partition("Answers: ")[2])
     return found
@@ -74,7 +74,7 @@ def stays(person: Person, count: int) -> None:
 # Keys.
 
 
-def test_keys_do_nothing_to_what_is_not_in_sight(browser: Browser, address: str, directory: Path) -> None:
+def test_keys_ignore_approvals_that_are_out_of_view(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, height=500) as person:
         person.prompts("/lines 60")
         person.sees(".finished")
@@ -92,7 +92,7 @@ def test_keys_do_nothing_to_what_is_not_in_sight(browser: Browser, address: str,
         assert answers(person)[0]["behavior"] == "allow"
 
 
-def test_several_approvals_are_walked_one_after_the_other(browser: Browser, address: str, directory: Path) -> None:
+def test_several_approvals_come_one_after_the_other(browser: Browser, address: str, directory: Path) -> None:
     """The first is the current one; after an answer the next comes into view."""
     lines = "".join(f"line {number}\n" for number in range(12))
     calls = [write(directory / f"{name}.txt", lines) for name in "abcd"]
@@ -122,7 +122,7 @@ def test_a_click_makes_an_approval_the_current_one(browser: Browser, address: st
         assert "down" in person("value", css=f"{CURRENT} textarea")
 
 
-def test_hints_are_drawn_on_the_current_approval_alone(browser: Browser, address: str, directory: Path) -> None:
+def test_only_the_current_approval_shows_key_hints(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("ls"))
         assert not person("visible", css=f"{CARD} kbd"), "the prompt box has the focus"
@@ -133,7 +133,7 @@ def test_hints_are_drawn_on_the_current_approval_alone(browser: Browser, address
 
 
 @pytest.mark.parametrize("call", ["ls -la", "plan"])
-def test_a_letter_accepts_no_command_and_no_plan(browser: Browser, address: str, call: str) -> None:
+def test_a_letter_does_not_accept_a_command_or_a_plan(browser: Browser, address: str, call: str) -> None:
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Plan"}}
     with browser.person(address) as person:
         asks(person, plan if call == "plan" else bash(call))
@@ -181,7 +181,7 @@ def test_a_letter_that_is_not_a_shortcut_goes_to_the_prompt_box(
         stays(person, 1)
 
 
-def test_a_long_approval_begins_at_its_head(browser: Browser, address: str, directory: Path) -> None:
+def test_a_long_approval_is_shown_from_its_start(browser: Browser, address: str, directory: Path) -> None:
     """Keys accept it only once all of it was read."""
     with browser.person(address, **PHONE) as person:
         person.runs("localStorage.setItem('drawbridge.name', 'Ada')")
@@ -240,9 +240,7 @@ def test_nothing_hides_behind_blanks(browser: Browser, address: str, command: st
 
 
 @pytest.mark.parametrize("kind", ["command", "field", "lines of a file", "one line of a file"])
-def test_what_is_cut_has_to_be_opened_before_it_is_accepted(
-    browser: Browser, address: str, directory: Path, kind: str
-) -> None:
+def test_a_cut_text_must_be_opened_before_accepting(browser: Browser, address: str, directory: Path, kind: str) -> None:
     path = directory / "new.py"
     call = {
         "command": bash("echo a\n" * 300 + "tail"),
@@ -319,7 +317,7 @@ def test_a_tool_of_any_name_is_shown(browser: Browser, address: str, directory: 
             assert "n\nnull" in card
 
 
-def test_where_a_link_leads_is_told(browser: Browser, address: str, directory: Path) -> None:
+def test_the_target_of_a_link_is_shown(browser: Browser, address: str, directory: Path) -> None:
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     with browser.person(address) as person:
         asks(person, write(directory / "README.md", "alias ls=rm\n"))
@@ -394,8 +392,8 @@ def test_a_question_about_several_files_shows_each_change(browser: Browser, addr
 # Edits.
 
 
-async def test_another_window_of_the_same_name_is_another_one(browser: Browser, address: str, directory: Path) -> None:
-    """Its answer leaves the half-written edit here, and says who answered."""
+async def test_windows_of_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
+    """Its answer leaves the half-written edit here, and shows who answered."""
     with browser.person(address) as mine, browser.person(address) as other:
         mine.prompts("Something")
         other.sees(CARD)
@@ -428,7 +426,7 @@ def test_leaving_an_edit_keeps_it(browser: Browser, address: str, directory: Pat
         person.sees(".said", "Done: notes.md has the new line.")
 
 
-def test_the_history_says_what_was_accepted(browser: Browser, address: str, directory: Path) -> None:
+def test_the_history_shows_what_was_accepted(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.readies_keys()

@@ -86,7 +86,7 @@ async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
 TOKEN = "localStorage.getItem('drawbridge.token')"
 
 
-def test_a_link_with_a_wrong_token_takes_nothing_away(browser: Browser, own_server: Server) -> None:
+def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server: Server) -> None:
     """Any web page can lead here with a token in the link."""
     page = page_of(own_server)
     token = given(own_server, "Ada's phone", "run")
@@ -117,7 +117,7 @@ def test_a_link_with_another_token_is_asked_about(browser: Browser, own_server: 
         person.sees(".side .empty", "No project yet")
 
 
-def test_a_link_with_a_token_is_kept_once_it_is_taken(browser: Browser, own_server: Server) -> None:
+def test_a_token_in_a_link_is_kept_once_accepted(browser: Browser, own_server: Server) -> None:
     with browser.person(f"{page_of(own_server)}#token=wrong") as person:
         person.sees(".connect .problem", "isn’t valid")
         assert person.runs(TOKEN) is None

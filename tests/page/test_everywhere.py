@@ -198,8 +198,8 @@ def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
     ]
 
 
-def test_whatever_is_asked_fits_and_can_be_read(browser: Browser, address: str, directory: Path) -> None:
-    """By everybody: on the narrowest phone, and with what axe knows."""
+def test_every_kind_of_approval_fits_and_is_readable(browser: Browser, address: str, directory: Path) -> None:
+    """On the narrowest phone, and without a finding of axe."""
     with browser.person(address, width=320, height=640) as person:
         calls = kinds_of_calls(directory)
         person.fills("#prompt", "/calls " + json.dumps(calls))

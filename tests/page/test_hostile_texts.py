@@ -64,7 +64,7 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
             assert [text for text in person.complaints() if "4401" not in text] == []
 
 
-async def test_a_text_that_can_not_be_drawn_stops_nothing(browser: Browser, address: str) -> None:
+async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser, address: str) -> None:
     """The page's own drawing is broken here, as no text that we know breaks it."""
     with browser.person(address) as person:
         person.sees("h2", "blog")

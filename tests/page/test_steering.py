@@ -30,14 +30,14 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
         person.loses(".stop")
 
 
-def test_half_a_character_does_not_keep_a_prompt(browser: Browser, address: str) -> None:
-    """No server can read it, so that none says whose request it was."""
+def test_half_a_character_does_not_block_a_prompt(browser: Browser, address: str) -> None:
+    """A server can't read it, so its error would not name the request."""
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         area = "document.querySelector('#prompt')"
         person.runs(f"{area}.value = '/say \"a\\ud800b\"'; {area}.dispatchEvent(new Event('input')); {area}.focus()")
         person.presses("Enter")
-        person.sees(".toast", "half characters")
+        person.sees(".toast", "incomplete characters")
         person.sees(".said", "a\ufffdb")
         person.loses(".queued")
 
@@ -210,7 +210,7 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
             assert len(person.reads(".queued")) == 1
 
 
-async def test_an_agent_that_can_not_ask_is_shown_so(browser: Browser, server: Server, directory: Path) -> None:
+async def test_the_page_shows_that_an_agent_never_asks(browser: Browser, server: Server, directory: Path) -> None:
     async with server.client() as client:
         made = await client.ask("project_create", {"path": str(directory), "agent": "codex"})
         [listed] = [
@@ -218,5 +218,5 @@ async def test_an_agent_that_can_not_ask_is_shown_so(browser: Browser, server: S
         ]
         assert listed["asks"] is False
     with browser.person(f"{page_of(server)}#token={server.token}&project={made['project_id']}") as person:
-        person.sees(".empty .hint", "It does not ask before it changes something")
-        person.sees(".tools select", "default: asks nobody")
+        person.sees(".empty .hint", "It changes files without asking")
+        person.sees(".tools select", "default: never asks")

@@ -123,7 +123,7 @@ async def test_a_prompt_waits_for_the_subagent(poem: Path, model: MessagesStub) 
         assert words(client)[-2:] == ["Noted.", "Second answer."]
 
 
-async def test_a_dev_server_does_not_hold_the_run(poem: Path, model: MessagesStub) -> None:
+async def test_a_dev_server_does_not_keep_the_run_open(poem: Path, model: MessagesStub) -> None:
     command = tool_use("Bash", command="touch log; tail -f log", description="Serve", run_in_background=True)
     model.will_say(command, text("It runs."), text("Second answer."))
     async with at_work(poem, model) as (_, client, project):

@@ -118,7 +118,7 @@ def test_the_start_of_the_process_is_compared(home: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"{" * 5_000])
-def test_other_files_are_passed_over(home: Path, content: bytes) -> None:
+def test_other_files_are_ignored(home: Path, content: bytes) -> None:
     reported()
     (Path(os.environ["CLAUDE_CONFIG_DIR"]) / "sessions" / "2.json").write_bytes(content)
     assert open_sessions.used_by(SESSION) == [os.getpid()]

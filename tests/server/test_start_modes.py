@@ -1,4 +1,4 @@
-"""Which mode the real ``claude`` works in, whatever its owner's settings say, and which one people are shown."""
+"""The mode in which the real ``claude`` works, whatever its owner's settings are, and the mode that people see."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
 
 
 @pytest.mark.parametrize("mode", ["bypassPermissions", "auto", "acceptEdits"])
-async def test_the_owners_own_mode_does_not_pass_the_question(poem: Path, model: MessagesStub, mode: str) -> None:
+async def test_the_owners_own_mode_does_not_skip_questions(poem: Path, model: MessagesStub, mode: str) -> None:
     owner_has(permissions={"defaultMode": mode})
     made = poem.parent / "made.txt"
     model.will_say(write(made, "x\n"), text("Done."))
@@ -67,7 +67,7 @@ async def test_what_the_owner_allows_works_and_is_shown(poem: Path, model: Messa
         assert (await state(client, project))["permission_mode"] == "bypassPermissions"
 
 
-async def test_a_mode_above_the_ceiling_is_set_back(poem: Path, model: MessagesStub) -> None:
+async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub) -> None:
     """A hook of the owner's allows a call and puts the session into another mode."""
     setting = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     allow = {"behavior": "allow", "updatedPermissions": [setting]}

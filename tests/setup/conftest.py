@@ -43,7 +43,7 @@ Setup = Callable[..., Said]
 
 @pytest.fixture
 def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path) -> Setup:
-    """``setup("claude", "--remove")``: what the command said, and its exit code, with ``--yes`` unless ``yes`` is False. It
+    """``setup("claude", "--remove")``: the output of the command, and its exit code, with ``--yes`` unless ``yes`` is False. It
     runs in a project."""
     (home / "project").mkdir()
     monkeypatch.chdir(home / "project")

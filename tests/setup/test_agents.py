@@ -102,7 +102,7 @@ def test_a_second_time_there_is_nothing_to_change_and_nothing_is_written(agent: 
     times = {name: path.lstat().st_mtime_ns for name, path in before.items()}
     said = setup(agent)
     assert said.code == 0
-    assert said.output == f"Already set up: {settings_file(agent)} has {AGENTS[agent].title} call the guard.\n"
+    assert said.output == f"Already set up: {settings_file(agent)} makes {AGENTS[agent].title} call the guard.\n"
     assert {name: (Path.home() / name).lstat().st_mtime_ns for name in everything_below(Path.home())} == times
     setup(agent, "--remove")
     assert setup(agent, "--remove").output.startswith("Nothing to remove: ")

@@ -156,7 +156,7 @@ def test_the_mode_of_claude_is_asked_about_once(terminal: Callable[..., Terminal
     setup.wait_for(r"writes\s+without\s+asking(.|\n)*Do this\? \[y/a/d/N\]")
     setup.type("y\r")
     assert setup.end() == 0
-    assert "writes without asking" not in setup.screen, "it is not told a second time"
+    assert "writes without asking" not in setup.screen, "it is not shown a second time"
     assert "defaultMode" not in user.read_text()
     setup = terminal("claude")
     setup.wait_for(r"Already set up(.|\n)*setup claude --ask-mode` makes it ask")

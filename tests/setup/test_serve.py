@@ -173,7 +173,7 @@ def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secret
 
 
 def test_a_secret_that_the_service_does_not_get_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On both platforms it is left out, and setup says where it belongs."""
+    """On both platforms it is left out, and setup shows where to put it."""
     given = {"PATH": "/usr/bin", "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret"}
     for platform in ("linux", "darwin"):
         assert b"sk-secret" not in serve.service(platform, given).content()

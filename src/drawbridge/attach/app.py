@@ -92,7 +92,7 @@ class AttachApp(App[None]):
         self.run_worker(begin())
 
     def _offer(self) -> None:
-        """Once: the directory that the person has named is no project yet."""
+        """Once: the directory that the person has named is not a project yet."""
         path, self._first = self._first.directory, First()
         if path is None:
             return

@@ -203,7 +203,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._give(Answer(allow=True, remember=True))
 
     def _is_seen(self) -> bool:
-        """Nothing is accepted that the person has not had on the screen."""
+        """Only what was on the screen can be accepted."""
         self.query_one(LinesView).look()
         self._note_seen()
         if not why_not_accepted(self.request, self._standing):
@@ -212,7 +212,7 @@ class ApprovalView(Vertical, can_focus=True):
         return False
 
     def page(self, by: int) -> bool:
-        """A page of what is asked; whether there is any."""
+        """Scrolls by a page; returns whether there was anything to scroll."""
         view = next(iter(self.query(LinesView)), None)
         if view is None or not view.display or view.max_scroll_y == 0:
             return False

@@ -18,7 +18,7 @@ WAYS = ("accept", "edit", "reject", "undo", "back")
 
 
 class Standing(NamedTuple):
-    """How an approval stands with the person. ``edited``: there is a text of their own. ``settled``: by somebody else.
+    """What the person has done with an approval. ``edited``: changed the text. ``settled``: somebody else has answered.
     ``unseen``: lines that have not been on the screen yet; ``hasty``: the person has tried to accept them nevertheless.
     """
 
@@ -95,7 +95,7 @@ def _ways_of_reading(request: answers.Request, standing: Standing) -> dict[str, 
 
 
 def why_not_accepted(request: answers.Request, standing: Standing) -> str:
-    """What stands between a key and a yes: it decides only what the person has had on the screen. Empty: nothing."""
+    """Why Accept does not work yet: not all of the approval was on the screen. Empty if it works."""
     if request.get("truncated"):
         return "This is only a part: Space shows all of it. Accept works once you have seen it."
     if not standing.unseen:

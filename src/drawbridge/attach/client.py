@@ -49,9 +49,9 @@ class Client:
         self.features: frozenset[str] | None = None
         """The types that the server takes from this client; None until it has said so."""
         self.modes: frozenset[str] | None = None
-        """The permission modes that this server takes; None until it has said so, or where it does not."""
+        """The permission modes that this server accepts; None until it has reported them, or if it does not."""
         self.agents: list[str] = []
-        """Those that a new project can have, the usual one first."""
+        """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_gone: Callable[[], None] = lambda: None

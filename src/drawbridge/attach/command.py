@@ -33,9 +33,9 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
 
 
 async def begin(client: Client, project: str | None, directory: str) -> First:
-    """The first connection, and what is shown first. Raises ``NoServer`` or ``BadSetting``.
+    """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
 
-    ``directory``: what ``project`` would be as a path on the server's machine; empty where that is another one.
+    ``directory``: ``project`` as a path on the server's machine; empty if the server is on another machine.
     """
     await client.connection.open()
     if project is None:

@@ -239,7 +239,7 @@ class Conversation:
                         tool.version += 1
 
     def _is_rejected(self, tool: Item) -> bool:
-        """Whether a person has said no to this very call, as far as its approval is here."""
+        """Whether a person has denied exactly this call, if its approval is in this history."""
         for question in reversed(self._questions.values()):
             if question.data["request"].get("input") == tool.data["input"]:
                 return (question.data["answer"] or {}).get("decision") == "deny"

@@ -43,7 +43,7 @@ class LinesView(ScrollView, can_focus=True):
     ]
 
     class Seen(Message):
-        """More of it has been on the screen."""
+        """More lines have been on the screen."""
 
     def __init__(self, draw: Callable[[int], Lines]) -> None:
         super().__init__(classes="asked")
@@ -58,7 +58,7 @@ class LinesView(ScrollView, can_focus=True):
         return len(self._lines) - self._seen
 
     def look(self) -> None:
-        """Takes note of what is on the screen now."""
+        """Records which lines are on the screen now."""
         try:
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):

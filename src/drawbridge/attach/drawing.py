@@ -115,7 +115,7 @@ class Painter:
         ]
 
     def call(self, found: Iterable[Part], width: int, most: int | None = None) -> list[Strip]:
-        """A tool call, whole. ``most``: lines of a diff."""
+        """All of a tool call. ``most``: the largest number of lines of a diff."""
         strips: list[Strip] = []
         for part in found:
             strips += self._part(part, width, most)

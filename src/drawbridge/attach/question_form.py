@@ -34,7 +34,7 @@ class QuestionForm(VerticalScroll):
 
 
 def _unknown(given: Mapping[str, Any], known: set[str]) -> Iterator[tuple[str, str]]:
-    """Fields that Drawbridge has no place for: they are shown nevertheless."""
+    """Fields that Drawbridge does not know: they are shown as well."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -97,7 +97,7 @@ class ConversationScreen(Screen[None]):
         prompt.remember(prompts)
         prompt.display = self._client.may_steer
         if not prompt.display and (prompt.has_focus or self.focused is None):
-            self.query_one(History).focus()  # keys that nobody sees the effect of must not go to a hidden field
+            self.query_one(History).focus()  # keys must not go to a hidden field, where nobody sees their effect
         self._questions.show(conversation, self.size.height * 7 // 10)
         self.tick()
         card = self.card

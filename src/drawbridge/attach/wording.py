@@ -51,8 +51,8 @@ DESK_STATES: Final = {
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:
-    """A permission mode in words: agents that can't ask do not, whatever it is called."""
-    return f"{name}: asks nobody" if project.get("asks") is False else MODES.get(name, name)
+    """A permission mode in words. Agents that can't ask never do, whatever the mode is called."""
+    return f"{name}: never asks" if project.get("asks") is False else MODES.get(name, name)
 
 
 def one_line(text: object) -> str:

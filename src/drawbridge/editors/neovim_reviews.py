@@ -140,7 +140,7 @@ class NeovimReviews:
             clear = False
 
     async def _mark_again(self, shown: _Shown) -> None:
-        """After edits: the counts, and the marks of the inline view. What is typed meanwhile makes one more round."""
+        """After edits: the counts, and the marks of the inline view. Edits in the meantime cause one more update."""
         shown.marking = True
         try:
             while shown.edited:

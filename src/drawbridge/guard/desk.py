@@ -32,7 +32,7 @@ LONGEST_PAUSE = 2.0
 
 SUBAGENT_SECONDS = 60.0
 """The longest wait for an answer to a subagent's question, since its dialog appears only after the hook has ended. The server
-ends the wait earlier; this bound holds where the server hangs or is gone."""
+ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -94,7 +94,7 @@ def _talk(connected: socket, line: bytes, until: float | None, *, waits: bool) -
 def _attended(environ: Mapping[bytes, bytes]) -> bool:
     """Whether a person can answer in its own dialog. ``claude -p`` would wait for an answer that it never waited for before.
 
-    A background session (``claude --bg``, the left arrow) is unattended by the CLI's own word, and waits for a person even so.
+    The CLI marks a background session (``claude --bg``, the left arrow) as unattended, but it waits for a person all the same.
     """
     if environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk"):
         return False
@@ -132,7 +132,7 @@ def _line(call: agents.Call, environ: Mapping[bytes, bytes]) -> bytes:
 
 
 def _wait(connected: socket, until: float | None) -> bytes | None:
-    """A line, for as long as it takes or until then; see ``_talk``."""
+    """Reads a line, without a limit or until ``until``; see ``_talk``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # it reports only that nobody reads there any more

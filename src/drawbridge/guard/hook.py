@@ -89,7 +89,7 @@ def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> b
 
 
 def _not_called(settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """It is logged, and is not a failure of the guard."""
+    """Logs a start without input, which is not a failure of the guard."""
     try:
         from drawbridge.guard import state
 

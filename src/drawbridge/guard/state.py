@@ -35,7 +35,7 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
 
 
 def make_directory(path: str) -> None:
-    """And what is missing above it, all 0700: ``os.makedirs`` leaves the directories above to the umask."""
+    """Makes it and missing directories above it, all 0700: ``os.makedirs`` leaves those above to the umask."""
     before = os.umask(0o077)  # of the whole process; the guard has one thread
     try:
         os.makedirs(path, 0o700, exist_ok=True)

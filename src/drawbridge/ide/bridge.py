@@ -173,7 +173,7 @@ class Bridge:
             self._tell("No Claude is connected yet; it is delivered when one connects.")
 
     def _distinct_name(self) -> str:
-        """By which agents list this editor. A second one in a folder is told apart by its file, else by its process."""
+        """The name by which agents list this editor. A second editor in a folder adds its file, else its process id."""
         name, port = self._editor.name, self._launched.port
         if not has_company(lock_directory(), port, self.workspace.folders, name):
             return name

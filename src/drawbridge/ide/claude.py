@@ -257,7 +257,7 @@ class ClaudeClient:
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """Whether the CLI asks before it writes shows in what it calls."""
+        """The calls of the CLI show whether it asks before it writes."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)
@@ -267,7 +267,7 @@ class ClaudeClient:
                 workspace.unasked.may_write(workspace.resolve(uri), self.name, lambda: self._set_unasked(True))
 
     def _set_unasked(self, unasked: bool) -> bool:
-        """Returns whether that is new."""
+        """Returns whether the state is new."""
         if self.unasked == unasked:
             return False
         self.unasked = unasked

@@ -169,7 +169,7 @@ def sweep(directory: str) -> list[str]:
 
 
 def has_company(directory: str, own_port: int, folders: Sequence[str], ide_name: str) -> bool:
-    """Whether another living editor of that name has announced itself for one of ``folders``."""
+    """Whether another running editor of that name has registered one of ``folders``."""
     try:
         names = os.listdir(directory)
     except OSError:

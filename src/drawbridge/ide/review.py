@@ -83,7 +83,7 @@ class Reviews:
         self._asked: set[str] = set()
 
     def was_asked(self, path: str) -> bool:
-        """Whether a write of ``path`` that is about to come was proposed; one proposal answers for one write."""
+        """Whether the next write of ``path`` was proposed; one proposal covers one write."""
         asked = path in self._asked
         self._asked.discard(path)
         return asked
@@ -352,7 +352,7 @@ def _read_if_text(path: str) -> str | None:
 
 
 def signature(path: str) -> tuple[int, ...] | None:
-    """What changes with each write of a file; None for one that can't be looked at."""
+    """A value that changes with each write of a file; None if the file can't be examined."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # the latter: a NUL in the path

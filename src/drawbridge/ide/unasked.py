@@ -1,4 +1,4 @@
-"""Files that an agent writes without a proposal: they are shown as they are on disk, and the person learns why no diff opened.
+"""Files that an agent writes without a proposal: the editor reloads them, and a notice explains why no diff opened.
 
 Claude Code asks for the diagnostics of a file just before it writes it, in every permission mode (2.1.329).
 """
@@ -45,7 +45,7 @@ class Unasked:
         self._watched: dict[str, asyncio.Task[None]] = {}
 
     def may_write(self, path: str, agent: str, found: Callable[[], bool]) -> None:
-        """``path`` may be written now. ``found`` is called when it was; whether the person is to be told."""
+        """``path`` may be written now. ``found`` is called when it was; it returns whether to notify the person."""
         if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
             return
         task = asyncio.get_running_loop().create_task(self._watch(path, signature(path), agent, found))

@@ -65,7 +65,11 @@ def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
         lines.append(
             f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"
         )
-    lines += ["", "`drawbridge token list` shows the device once it is in, `drawbridge token revoke` revokes it.", ""]
+    lines += [
+        "",
+        "`drawbridge token list` shows the device once it is paired, `drawbridge token revoke` revokes it.",
+        "",
+    ]
     terminal.write("\n".join(lines))
 
 

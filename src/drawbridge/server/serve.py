@@ -46,7 +46,7 @@ SPARE_CONNECTIONS: Final = 64
 """Beside those of clients: who has not said yet what it wants, and who asks for /health."""
 
 WAITING_CONNECTIONS: Final = 32
-"""Of all: with an unfinished request, or none. Over TLS each may cost 120 kB."""
+"""Connections of all addresses with an unfinished request, or none. Over TLS each may cost 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -21,7 +21,7 @@ SECONDS = 5
 """That a hook may take before its agent goes on without it, beside what the settings let it wait; far more than it needs."""
 
 PERSON_SECONDS = 24 * 60 * 60
-"""The longest wait of a hook for a person elsewhere. The CLI's own dialog is usable meanwhile, but for subagents, whose
+"""The longest wait of a hook for a person elsewhere. The CLI's own dialog stays usable, except for subagents, whose
 questions wait far less (``guard.desk.SUBAGENT_SECONDS``)."""
 
 OR_ONE = "|| exit 1"

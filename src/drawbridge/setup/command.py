@@ -20,14 +20,14 @@ from drawbridge.terminal import Terminal, harmless
 Chosen: TypeAlias = argparse.Namespace
 
 SHORT = 12
-"""Lines of a change that are shown without being asked for."""
+"""Changes of up to this many lines are shown at once."""
 
 VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
 
 
 def run(chosen: Chosen) -> int:
-    """The exit code: 0, or 2 where there was nobody to ask. What is wrong is raised before anything was changed."""
+    """The exit code: 0, or 2 if there was no terminal to ask at. Errors are raised before anything is changed."""
     plan = _plan(chosen, getattr(chosen, "ask_mode", None))
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
@@ -115,7 +115,7 @@ def _answer(question: str) -> str:
 
 
 def _summarize(plan: Plan) -> bool:
-    """What would be done, a long change in one line; whether there was such a one."""
+    """Shows the plan, with a long change as one line; returns whether there was one."""
     long = False
     for step in plan.steps:
         lines = step.lines()

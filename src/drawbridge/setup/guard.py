@@ -109,13 +109,13 @@ def plan_setup(name: str, project: Path | None, settings: Mapping[str, Any], ask
     return Plan(
         steps,
         done=f"Done: {agent.title} now calls the guard. {agent.takes_effect}",
-        nothing=f"Already set up: {loaded.path} has {agent.title} call the guard.",
+        nothing=f"Already set up: {loaded.path} makes {agent.title} call the guard.",
         notes=list(notes.of(agent, project, settings, document)),
         about={
             loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)}); nothing else in it changes"
             + ("; Claude Code asks before it writes" if ask_mode else ""),
-            stub: "what the hooks start, with your settings",
-            copy: "a copy of the guard, so that it stays when Drawbridge moves",
+            stub: "the program that the hooks start, with your settings",
+            copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },
         finish=finish,
         command=command,
@@ -154,7 +154,9 @@ def plan_removal(name: str, project: Path | None) -> Plan:
         done=f"Done: {agent.title} no longer calls the guard.",
         nothing=f"Nothing to remove: {loaded.path} contains nothing of Drawbridge.",
         about={
-            loaded.path: "the guard's hooks go" if after is not None else "it contains nothing but the guard's hooks",
+            loaded.path: "the guard's hooks are removed"
+            if after is not None
+            else "it contains nothing but the guard's hooks",
             stub: "what the hooks start",
         },
         finish=finish,

@@ -103,7 +103,7 @@ def put_value(document: Document, path: Path, value: str) -> Document:
 
 
 def take_value(document: Document, path: Path, former: str | None, made: Collection[Path]) -> Document:
-    """With a value of ``ASK`` as it was before ``put_value``: its source text, or none. One that is another now stays."""
+    """With a value of ``ASK`` as it was before ``put_value``: its source text, or none. A changed value stays."""
     container = path[:-1]
     if document.get(path) != ASK[path]:
         return document

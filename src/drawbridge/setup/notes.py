@@ -60,7 +60,7 @@ def of(agent: Agent, project: Path | None, settings: Mapping[str, Any], document
 
 
 def _without_auto(found: Mapping[Path, Document]) -> bool:
-    """Whether some of these settings disable auto mode; 2.1.329 takes either place."""
+    """Whether some of these settings disable auto mode; 2.1.329 reads both places."""
     return any(
         "disable" in (document.get(hooks.NO_AUTO), document.get(hooks.NO_AUTO[1:])) for document in found.values()
     )

@@ -55,7 +55,7 @@ function route() {
       tryToken(given);
       return;
     }
-    // Any page may lead here with a token in the link: what works is not given up for it unasked.
+    // Any page can link here with a token: a token that works is replaced only after the person agrees.
     if (given !== kept.token()) replaceToken(() => tryToken(given));
   }
   const code = codeIn(asked.get('pair') ?? '');

@@ -175,7 +175,7 @@ export class Connection {
     this._become('waiting');
   }
 
-  /** The server could not read a request, nor whose it is: what still waits then is told so, instead of waiting for ever. */
+  /** The server could not read a request or its id: the open requests fail then, instead of waiting for ever. */
   _refuseUnnamed(/** @type {any} */ { code, message, details }) {
     const [socket, ids] = [this._socket, [...this._asked.keys()]];
     this._later(() => {

@@ -1,5 +1,5 @@
-// Which of several approvals the keys are for. Keys decide only what a person can have read: the card has been in sight, whole,
-// for a moment, and nobody has just clicked into a text to type.
+// Which of several approvals the keys act on. Keys decide only what a person can have read: all of the card has been in view
+// for a moment, and the person has not just clicked into a text to type.
 
 /** Milliseconds for which a card has to be in sight before a key is taken for an answer to it. */
 const MOMENT = 500;
@@ -38,7 +38,7 @@ export class Sight {
       const to = Math.min(from + SLICE, card.bottom);
       if ((from >= top - 2 || to <= card.top + head) && to <= bottom + 2 && to > view.top) this._seen[n] = true;
     }
-    // The buttons are in sight wherever the card is read; its last part has to be too.
+    // The buttons are always in view; the last part of the card has to be in view as well.
     for (let n = 0; n < count; n++) if (!this._seen[n]) return false;
     return card.bottom > view.top + head + foot && card.top < view.bottom - head - foot;
   }
@@ -67,7 +67,7 @@ export class Current {
     this.watch = (element) => resized.observe(element);
   }
 
-  /** A click or a tap: whoever clicks into a text may go on by typing. A scroll bar is not a text. */
+  /** A click or a tap: a person who clicks into a text may type next. A scroll bar is not a text. */
   clicked(/** @type {PointerEvent} */ { target: clicked, offsetX }) {
     const target = /** @type {Element} */ (clicked);
     if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;
@@ -79,7 +79,7 @@ export class Current {
 
   /** The card of a click becomes the current one: not before it is over, since that may move what is under the pointer. */
   pointed(/** @type {Event} */ event) {
-    const path = event.composedPath(); // what was clicked may be drawn anew by now
+    const path = event.composedPath(); // what was clicked may have been redrawn by now
     const card = this._cards().find(({ element }) => path.includes(element));
     if (card && !card.answered && this.choose(card)) this.look();
   }

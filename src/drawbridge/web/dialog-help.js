@@ -7,7 +7,7 @@ import { wantNotices } from './notices.js';
 import * as push from './push.js';
 
 const KEYS = [
-  ['a', 'Accept the change that is ringed and wholly in view'], ['Ctrl+Enter', 'Accept it, also a command or a plan (⌘+Enter on a Mac)'], ['e', 'Edit, then accept'], ['r', 'Reject with a reason'], ['j  k', 'Next, previous message or approval'],
+  ['a', 'Accept the current change (with a ring) when all of it is in view'], ['Ctrl+Enter', 'Accept the current approval of any kind (⌘+Enter on a Mac)'], ['e', 'Edit, then accept'], ['r', 'Reject with a reason'], ['j  k', 'Next, previous message or approval'],
   ['/', 'Focus the prompt box'], ['Enter', 'Send; Shift+Enter begins a new line'], ['↑  ↓', 'Earlier prompts, in the prompt box'], ['Esc', 'Back; what you have written is kept'], ['?', 'This help'],
 ];
 

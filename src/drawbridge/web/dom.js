@@ -8,9 +8,9 @@ const SVG = 'http://www.w3.org/2000/svg';
 const READ = new Set(['title', 'alt', 'aria-label', 'placeholder']);
 
 /**
- * An element. `on…` are listeners, `class` what it says; `text` is a text of several lines, `line` one of a single line, `code`
- * one in which long runs of blanks are counted. True and false switch an attribute; the rest are attributes. Whatever is
- * strange in a text is written out, since it may be an agent's.
+ * An element. `on…` are listeners, `class` is its class; `text` is a text of several lines, `line` one of a single line, `code`
+ * one in which long runs of blanks are counted. True and false switch an attribute; the rest are attributes. Misleading
+ * characters in a text are written out, since it may come from an agent.
  * @param {string} tag
  * @param {Record<string, any>} [properties]
  * @param {...(Node | string | null | undefined | false | (Node | string)[])} children
@@ -45,7 +45,7 @@ function write(/** @type {Element} */ element, /** @type {unknown} */ text) {
 
 function draw(/** @type {Element} */ element, /** @type {{text: string, strange: boolean}[]} */ pieces) {
   for (const { text, strange } of pieces) {
-    // An option has room for a text alone.
+    // An option can contain only text.
     if (!strange || element.tagName === 'OPTION') element.append(text);
     else {
       const mark = document.createElement('span');
@@ -89,7 +89,7 @@ export function icon(name) {
 }
 
 /**
- * A button; with an icon alone, `label` is what is read out. `key` is drawn, `shortcut` is it in the words of ARIA.
+ * A button; with an icon alone, `label` is what is read out. `key` is shown; `shortcut` is the same key in the notation of ARIA.
  * @param {{label: string, icon?: keyof typeof ICONS, key?: string, shortcut?: string, class?: string, bare?: boolean, disabled?: boolean, onclick?: (event: Event) => void}} what
  */
 export function button({ label, icon: shape, key, shortcut = key, bare, ...rest }) {

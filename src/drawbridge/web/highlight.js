@@ -32,7 +32,7 @@ function patternFor(/** @type {string} */ language) {
   let found = patterns.get(language);
   if (!found) {
     const comment = HASH.has(language) ? '#.*' : DASHES.has(language) ? '--.*' : '//.*|/\\*.*?(?:\\*/|$)|<!--.*?(?:-->|$)|^\\s*\\*(?:\\s.*|/)?$';
-    // A quote that never ends is tried at each quote: so far and no further.
+    // A string without an end is searched again at each quote, so the search has a limit.
     const quoted = '"(?:[^"\\\\]|\\\\.)*"?|\'(?:[^\'\\\\]|\\\\.){0,200}\'|`(?:[^`\\\\]|\\\\.)*`?';
     found = new RegExp(`(${comment})|(${quoted})|(\\b\\d[\\w.]*)|([A-Za-z_]\\w*)`, 'g');
     patterns.set(language, found);

@@ -1,4 +1,4 @@
-// Texts of any length, drawn a part at a time: nothing that an agent says keeps the page busy.
+// Texts of any length, drawn a part at a time: no text of an agent keeps the page busy.
 
 import { inShortPieces } from './harmless.js';
 import { button, h, size } from './dom.js';
@@ -14,7 +14,7 @@ const MARKDOWN = 20_000;
 const SHOWN = 3000;
 const LINES = 50;
 
-/** Where a text of at most `most` characters ends best: at a line's end, and never in the middle of a character. */
+/** Where to cut a text to at most `most` characters: at the end of a line if possible, never inside a character. */
 function cutAt(/** @type {string} */ text, /** @type {number} */ most) {
   if (text.length <= most) return text.length;
   const line = text.lastIndexOf('\n', most - 1) + 1;
@@ -78,7 +78,7 @@ export function valueText(text) {
     element.append(h('code', { code: text }));
     return element;
   }
-  // As many characters of the text as make no more than what is shown.
+  // As many characters of the text as are shown.
   const upTo = placeOfLine(text.slice(0, SHOWN), LINES - 10);
   const code = h('code', { code: text.slice(0, upTo) });
   element.append(code);

@@ -1,7 +1,7 @@
 // An agent's Markdown as elements. No HTML is ever made of it: what looks like a tag is a text; a link leads to http, https or
 // mail, or it is none. Images are links, so that nobody learns that they were looked at.
 //
-// Whatever the text, this takes time in proportion to its length: there is no pattern here that tries a place more than once.
+// The time is proportional to the length of the text: no pattern tries a position more than once.
 
 import { h } from './dom.js';
 import { pieces } from './highlight.js';
@@ -160,7 +160,7 @@ const ADDRESS_END = /[\s<>"'`)\]]/g;
 const WORD = /[\p{L}\p{N}_]/u;
 
 /**
- * The places of `sign` in `text` at which something that began with it may end: behind a character that is no blank.
+ * The places of `sign` in `text` at which something that began with it may end: after a character that is not a blank.
  * @param {string} text
  */
 function endings(text) {

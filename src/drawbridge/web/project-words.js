@@ -28,7 +28,7 @@ const DESK = {
 
 /** What modes mean to a person; those that an agent has beside them keep its own word. @type {Record<string, string>} */
 /** A mode in words: agents that can't ask do not, whatever it is called. */
-export const modeWords = (/** @type {any} */ project, /** @type {string} */ mode) => (project?.asks === false ? `${mode}: asks nobody` : (MODES[mode] ?? mode));
+export const modeWords = (/** @type {any} */ project, /** @type {string} */ mode) => (project?.asks === false ? `${mode}: never asks` : (MODES[mode] ?? mode));
 
 export const MODES = { default: 'Ask before changes', acceptEdits: 'Accept edits', plan: 'Plan only', bypassPermissions: 'Never ask', auto: 'Auto' };
 

@@ -222,7 +222,7 @@ export class ApprovalCard {
       return [...(parts.length ? [h('div', { class: 'asked' }, parts)] : []), ...(this._diff ? [this._diff.element] : [])];
     } catch (error) {
       console.error(error);
-      // The button can't be opened away: nobody accepts what nobody can see.
+      // This button never goes away, so nobody can accept what can't be shown.
       return [h('div', { class: 'asked' }, h('p', { class: 'problem', text: 'This request can’t be shown here. Reject it, or answer it on another device.' }), h('button', { class: 'must', hidden: true, disabled: true }))];
     }
   }
@@ -251,7 +251,7 @@ export class ApprovalCard {
       return h('p', { class: 'notice' }, 'Too large for one message: long texts are cut. ', show);
     }
     if (this.mode !== 'read' || (this._text === undefined && !this._message)) return null;
-    const words = this._text === undefined ? 'Your reason is kept as a draft.' : 'Your edit is kept as a draft. Accepting here accepts the proposal, without it.';
+    const words = this._text === undefined ? 'Your reason is kept as a draft.' : 'Your edit is kept as a draft. Accept applies the proposal without it.';
     return h('p', { class: 'notice draft' }, `${words} `,
       button({ label: 'Continue', class: 'quiet', onclick: () => (this._text === undefined ? this.reject() : this.edit()) }),
       button({ label: 'Discard', class: 'quiet', onclick: () => this.discard() }));

@@ -12,7 +12,7 @@ export class Composer {
     this._earlier = kept.prompts(project);
     this._place = this._earlier.length;
     this.area = h('textarea', {
-      id: 'prompt', rows: 1, placeholder: 'What shall it do?', 'aria-label': 'Prompt', enterkeyhint: matchMedia('(pointer: coarse)').matches ? 'enter' : 'send', value: kept.draft(project),
+      id: 'prompt', rows: 1, placeholder: 'What should the agent do?', 'aria-label': 'Prompt', enterkeyhint: matchMedia('(pointer: coarse)').matches ? 'enter' : 'send', value: kept.draft(project),
       oninput: () => this._changed(),
       onkeydown: (/** @type {KeyboardEvent} */ event) => this._key(event),
     });

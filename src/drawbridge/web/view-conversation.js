@@ -123,7 +123,7 @@ export class ConversationView {
   update() {
     const conversation = this.client.conversation;
     if (!conversation || conversation.id !== this.id) return;
-    // What can't be drawn stops nothing else: least of all an approval.
+    // An item that can't be drawn must not stop the others, least of all an approval.
     const parts = [
       () => this.list.update(conversation.items),
       () => this._drawLive(conversation),
@@ -178,7 +178,7 @@ export class ConversationView {
   async _send(/** @type {string} */ text, /** @type {import('./pictures.js').Picture[]} */ pictures) {
     this.list.toEnd();
     const sent = wellFormed(text);
-    if (sent !== text) this.world.said('Your message had half characters, which can’t be sent. Each was replaced by �.');
+    if (sent !== text) this.world.said('Your message contained incomplete characters, which can’t be sent. Each was replaced by �.');
     try {
       await this.client.execute(sent, pictures);
     } catch (error) {
@@ -209,7 +209,7 @@ export class ConversationView {
     const may = (/** @type {string} */ type) => this._may(type);
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
     this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...(project.modes ?? Object.keys(MODES)).map((/** @type {string} */ value) => h('option', { value, text: modeWords(project, value) })));
-    if (project.asks === false) /** @type {Node} */ (this._empty.lastChild).textContent = 'Write what the agent is to do. It does not ask before it changes something.';
+    if (project.asks === false) /** @type {Node} */ (this._empty.lastChild).textContent = 'Write what the agent should do. It changes files without asking.';
     fill(this._head, back,
       h('div', { class: 'names' }, h('h2', { line: baseName(project.path) }), h('p', { class: 'path', line: `${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}` })),
       h('div', { class: 'tools' }, project.desk ? this._deskMode : may('set_mode') && this._mode,
@@ -286,7 +286,7 @@ export class ConversationView {
     }
     const isOther = this.current.refresh(before);
     this._count();
-    // The next one comes into view where the one before was read or answered, and moves nobody who reads elsewhere.
+    // The next one comes into view only if the one before was read or answered: a reader who is elsewhere stays there.
     if (!isOther || !this.current.card) return;
     if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
     if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });

@@ -1,4 +1,4 @@
-// What a tool is to be run with: every field of it, since each may be the one that matters.
+// The input of a tool call: every field of it, since each may be the one that matters.
 
 import { diffView } from './diff-view.js';
 import { h, icon, shownPath } from './dom.js';

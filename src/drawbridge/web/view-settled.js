@@ -3,13 +3,13 @@
 import { icon } from './dom.js';
 import { planIn } from './view-input.js';
 
-/** Why nobody need answer any more; what was settled at the desk was not taken back. */
+/** Why no answer is needed any more; a question that was answered at the desk was not withdrawn. */
 function withdrawn(/** @type {string} */ reason) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason) ? `${reason[0].toUpperCase()}${reason.slice(1)}` : `Withdrawn: ${reason}`;
 }
 
 /**
- * How a settled approval is told in a line: the icon, the words.
+ * The line for a settled approval: its icon and its words.
  * @param {any} answer @param {any} [request] @param {boolean} [isMine] it was given from this window
  */
 export function settledWords(answer, request, isMine = false) {

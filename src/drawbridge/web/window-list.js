@@ -20,7 +20,7 @@ export class WindowList {
    * @param {HTMLElement} scroller what scrolls; `list` is in it
    * @param {HTMLElement} list
    * @param {{render: (item: any) => HTMLElement, older: () => Promise<boolean>, newer: () => Promise<boolean>, moved: () => void, keep: () => HTMLElement | undefined}} world
-   *   `keep`: what must not leave the reader's sight while he follows the end
+   *   `keep`: what must stay in view while the reader follows the end
    */
   constructor(scroller, list, world) {
     this._scroller = scroller;

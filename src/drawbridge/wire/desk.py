@@ -26,7 +26,7 @@ NOTHING: Final = Raw(b"null")
 class Hook(Struct, tag="hook", frozen=True):
     """The hook of an agent was called. ``payload`` is what the agent gave it; ``pid`` is the agent's process.
 
-    ``question``: what the question is known by, however often it is said. Empty: it is said once. ``background``: the agent's
+    ``question``: identifies the question, however often it is sent. Empty: it is sent once. ``background``: the agent's
     daemon hosts the session (``claude --bg``), no terminal of a person's own.
     """
 

@@ -60,7 +60,7 @@ class HttpConnection:
         self._bodyless = False
         self._body: bytearray | None = None
         self._whole = False
-        """A request is complete and not answered to the end yet."""
+        """Whether a request is complete but its answer is not."""
         self._out: list[bytes] = []
         self._finished = False
         self.websocket: WebSocketConnection | None = None
@@ -228,7 +228,7 @@ class HttpConnection:
         )
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
         if head.all("transfer-encoding") and (head.all("content-length") or request.http_version != b"1.1"):
-            # RFC 9112, 6.1: whoever is in between may have read another end of this request than we would.
+            # RFC 9112, 6.1: a proxy may have found another end of this request than this server would.
             self.respond(400, "The length of this request is ambiguous: send Content-Length or Transfer-Encoding.")
             return []
         wants = "upgrade" in (token.lower() for token in head.tokens("connection"))

@@ -17,7 +17,7 @@ from drawbridge.wire.gate import Head
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 LONGEST_REASON: Final = 123
-"""Bytes: what a close frame has room for. A longer reason is cut."""
+"""Bytes: the size of a close frame. A longer reason is cut."""
 
 _no_frames: Final = logging.getLogger("drawbridge.frames")
 """The core's own would write tokens and prompts into a log of the level debug."""
@@ -108,7 +108,7 @@ class WebSocketConnection:
             self._parts += frame.data
             if frame.fin and not self._finish_message(events):
                 break
-        # Not where a message has come in the same bytes: what it says may lift the limit.
+        # Not if the same bytes contained a message: it may lift the limit.
         if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
             self._refuse(1009, "the message is too large")
         self._flush()

@@ -1,4 +1,4 @@
-// As much of a document as makes elements of texts: what the page's modules are run with where there is no browser.
+// The part of a document that the page's modules need to make elements without a browser.
 
 class Node {
   constructor() {

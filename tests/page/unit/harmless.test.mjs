@@ -5,7 +5,7 @@ import { harmless, inPieces, inShortPieces, isHarmless, wellFormed } from '../..
 
 const shown = (pieces) => pieces.map(({ text }) => text).join('');
 
-test('what hides or reorders is written out', () => {
+test('hidden and reordering characters are written out', () => {
   assert.equal(harmless('echo \u202egpj.tac\u202c'), 'echo \\u202egpj.tac\\u202c');
   for (const hidden of ['a\u200bb', 'a\u200db', 'rm\u00a0-rf', 'rm\u2003-rf', 'a\u3164b', 'a\u2800b', 'a\ufe0fb', 'a\u3000b', 'a\u00adb', 'l\u0336s\u0336', '-\u0301', 'a\u0301\u0302\u0303\u0304\u0305', '\ud800', 'a\u{e0041}b']) {
     assert.notEqual(harmless(hidden), hidden, JSON.stringify(hidden));
@@ -26,7 +26,7 @@ test('lines and tabs of a text stay, and the ends of CRLF are not drawn', () => 
   assert.equal(harmless('a\nb'), 'a\\x0ab');
 });
 
-test('what would join the text before it is written out at the beginning too', () => {
+test('a joining character at the beginning is written out too', () => {
   assert.equal(shown(inPieces('\u0338x')), '\\u0338x');
   assert.equal(shown(inPieces('\u0301x')), '\\u0301x');
   assert.equal(shown(inPieces('\u200dx')), '\\u200dx');

@@ -8,7 +8,7 @@ const { pieces } = await import('../../../src/drawbridge/web/highlight.js');
 
 const made = (text) => markup(markdown(text));
 
-test('what agents write is drawn', () => {
+test('the Markdown of agents is drawn', () => {
   assert.equal(made('# A *b* #'), '<h3>A <em>b</em></h3>');
   assert.equal(made('**a** __b__ ~~c~~ `d` ***e***'), '<p><strong>a</strong> <strong>b</strong> <del>c</del> <code>d</code> <strong><em>e</em></strong></p>');
   assert.equal(made('- a\n- b\n  1. c\n\n> d'), '<ul><li>a</li><li>b<ol><li>c</li></ol></li></ul><blockquote><p>d</p></blockquote>');
@@ -18,13 +18,13 @@ test('what agents write is drawn', () => {
   assert.equal(made('***'), '<hr></hr>');
 });
 
-test('a table has its bars and its code', () => {
+test('a table keeps escaped bars and code', () => {
   const cells = (text) => [...made(text).matchAll(/<t[hd]>(.*?)<\/t[hd]>/g)].map(([, cell]) => cell);
   assert.deepEqual(cells('| a | b |\n|:-:|-|\n| `x \\| y` | z |'), ['a', 'b', '<code>x | y</code>', 'z']);
   assert.equal(made('a | b\nc'), '<p>a | b\nc</p>');
 });
 
-test('what is not a link stays a text', () => {
+test('text that is not a link stays text', () => {
   for (const text of ['[a](javascript:x)', '[a](src/app.js)', '[a](data:text/html,x)', '[a]( x y )']) assert.equal(made(text), `<p>${text}</p>`);
 });
 
@@ -53,7 +53,7 @@ test('half a million escaped signs are drawn', () => {
   assert.equal(markdown('\\*'.repeat(240_000)).textContent.length, 240_000);
 });
 
-test('a line with quotes that never end is coloured in time', () => {
+test('a line with unterminated quotes is coloured in time', () => {
   const line = "'\\".repeat(500);
   const began = performance.now();
   for (let n = 0; n < 400; n++) pieces(line, 'js');

@@ -24,8 +24,8 @@ test('how a project stands is said in the word that matters most', () => {
   assert.equal(said({}), 'Ready');
 });
 
-test('a mode of an agent that can not ask says so', () => {
-  assert.equal(modeWords({ asks: false }, 'default'), 'default: asks nobody');
+test('a mode shows that its agent never asks', () => {
+  assert.equal(modeWords({ asks: false }, 'default'), 'default: never asks');
   assert.equal(modeWords({}, 'default'), 'Ask before changes');
   assert.equal(modeWords({ modes: ['workspace-write'] }, 'workspace-write'), 'workspace-write');
 });

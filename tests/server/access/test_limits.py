@@ -149,8 +149,8 @@ def pair(code: str) -> dict[str, Any]:
     return {"type": "pair", "data": {"code": code}}
 
 
-async def test_wrong_pairing_codes_of_one_address_keep_no_other_out(server: Server, clock: Clock) -> None:
-    """However long somebody goes on with it."""
+async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
+    """However long somebody continues."""
     code = pairing.new_code(server.devices, "admin")
     said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
     assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
@@ -171,7 +171,7 @@ def outcome(entrance: Entrance, code: str, address: str) -> str:
 
 
 async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
-    """All together they are so few, in the time that a code lives, that nobody finds one of 2**40."""
+    """While a code is valid, they can try so few of 2**40 codes that none is found."""
     at_once, a_second = ALL_WRONG_CODES
     lifetime = pairing.LIFETIME.total_seconds()
     assert (at_once + a_second * lifetime) / len(pairing.LETTERS) ** pairing.LENGTH < 1e-8
@@ -288,7 +288,7 @@ async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_ow
 # blobs
 
 
-async def test_a_device_that_sends_blobs_keeps_nobody_out(tmp_path: Path) -> None:
+async def test_blobs_of_a_device_do_not_block_others(tmp_path: Path) -> None:
     blob = {"offset": 0, "data": "", "last": True}
     async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
         answers = [await one.ask("blob_put", {"blob_id": f"b{number}", **blob}) for number in range(200)]

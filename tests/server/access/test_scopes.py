@@ -218,7 +218,7 @@ async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
     assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
 
 
-def test_a_directory_whose_name_begins_alike_is_another_one() -> None:
+def test_directories_with_a_common_prefix_are_separate() -> None:
     device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
     assert [device.sees(Path(path)) for path in ("/code/site", "/code/site/inner")] == [True, True]
     others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
@@ -231,7 +231,7 @@ async def test_a_confined_device_sees_no_sibling(server: Server, owner: WireClie
         assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]
 
 
-async def test_health_tells_a_confined_device_of_its_own_projects(
+async def test_a_confined_device_sees_its_own_projects_health(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two
@@ -247,7 +247,7 @@ async def test_health_tells_a_confined_device_of_its_own_projects(
     assert server.core.house.metrics.runs.total() == 3
 
 
-async def test_a_confined_device_is_told_what_is_wrong_with_its_own_projects(
+async def test_a_confined_device_sees_its_projects_problems(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     (server.roots / "secret").rmdir()

@@ -211,7 +211,7 @@ async def test_a_signature_for_another_server_is_refused(server: Server) -> None
     ],
 )
 async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: str) -> None:
-    """Of loopback, each other port and each other address may be somebody else's."""
+    """On loopback, any other port and any other address may belong to somebody else."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "SIGNATURE_FOREIGN"
 
@@ -219,7 +219,7 @@ async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
 )
-async def test_a_signature_for_a_name_of_this_server_lets_in(server: Server, host: str) -> None:
+async def test_a_signature_for_a_public_name_is_accepted(server: Server, host: str) -> None:
     """In front of a public name there may be a proxy with a port of its own."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
@@ -256,7 +256,7 @@ def seen_by(client: WireClient) -> str:
     return hashlib.sha256(shown).hexdigest()
 
 
-async def test_the_certificate_that_the_client_sees_is_part_of_the_login(secure: Server, tmp_path: Path) -> None:
+async def test_the_login_contains_the_clients_certificate(secure: Server, tmp_path: Path) -> None:
     async with connected(secure.url, tls=trusting(tmp_path)) as client:
         assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
     async with connected(secure.url, tls=trusting(tmp_path)) as client:
@@ -271,7 +271,7 @@ async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_pa
         assert await relay.close_code() == 4401
 
 
-async def test_a_client_that_names_the_certificate_is_told_what_is_wrong(secure: Server, tmp_path: Path) -> None:
+async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tmp_path: Path) -> None:
     async with connected(secure.url, tls=trusting(tmp_path)) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, challenge(asked["host"], "ab" * 32, asked["nonce"]))
@@ -286,7 +286,7 @@ async def test_a_client_that_names_the_certificate_is_told_what_is_wrong(secure:
         assert code_of(await client.ask("ssh_auth", answer | {"certificate": seen_by(client).upper()})) == "auth"
 
 
-async def test_the_certificate_that_counts_is_the_one_of_the_connection(tmp_path: Path, file: Path) -> None:
+async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) -> None:
     """It is renewed while a person types a passphrase."""
     (tmp_path / "data").mkdir()
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
@@ -303,7 +303,7 @@ async def test_the_certificate_that_counts_is_the_one_of_the_connection(tmp_path
             assert await log_in(client, ADA, certificate=seen_by(client)) == "auth"
 
 
-async def test_a_client_of_an_earlier_version_is_told_to_update(server: Server) -> None:
+async def test_an_older_client_gets_a_request_to_update(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, f"drawbridge-login-v1\n{asked['host']}\n{asked['nonce']}\n".encode())
@@ -397,7 +397,7 @@ async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file:
         Keys(file).look()
 
 
-def test_a_file_of_another_user_lets_nobody_in(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever owns it can change its mode. A file of root's is taken from root alone."""
     keys = Keys(file)
     keys.look()
@@ -520,7 +520,7 @@ async def test_a_key_that_only_the_agent_has_lets_in(
         assert (await client.ask("hello"))["data"]["device"]["name"] == "me@home"
 
 
-async def test_the_real_server_takes_a_login_for_its_own_certificate_and_port_alone(tmp_path: Path, file: Path) -> None:
+async def test_the_real_server_checks_certificate_and_port(tmp_path: Path, file: Path) -> None:
     async with processes.serving(tmp_path / "data", "--allow", tmp_path, "--authorized-keys", file) as real:
         for certificate, host, code in (
             ("seen", "", "auth"),

@@ -120,7 +120,7 @@ class Official:
             content=[diff],
         )
         await self._client.session_update(session_id, start)
-        if "--elsewhere" in sys.argv:  # what it says of another call has nothing to do with this one
+        if "--elsewhere" in sys.argv:  # its report of another call does not concern this one
             other = schema.ToolCallProgress(session_update="tool_call_update", tool_call_id="call-3", title="Other")
             await self._client.session_update(session_id, other)
         call = schema.ToolCallUpdate(tool_call_id="call-2", title="Edit files")

@@ -75,7 +75,7 @@ CODEX = ("agent", "read-only", "workspace-write", "agent-full-access")
 
 
 @pytest.mark.parametrize("as_option", [False, True])
-def test_the_agents_own_mode_is_taken_over(as_option: bool) -> None:
+def test_the_agents_own_mode_is_shown(as_option: bool) -> None:
     stream = Stream(*CODEX, as_option=as_option)
     [known] = [event for event in stream.events if isinstance(event, ModeKnown)]
     assert known == ModeKnown("agent", ("agent", "plan", "workspace-write", "bypassPermissions"))
@@ -105,7 +105,7 @@ def test_an_agent_does_not_begin_in_a_mode_that_asks_nothing() -> None:
     assert Stream("yolo", options=Options(dangerously_skip_permissions=True)).known == ["bypassPermissions"]
 
 
-def test_a_mode_that_it_takes_by_itself_is_reported() -> None:
+def test_a_mode_that_the_agent_changes_is_reported() -> None:
     stream = Stream("default", "plan", "auto-edit")
     stream.updates(sessionUpdate="current_mode_update", currentModeId="auto-edit")
     assert stream.known == ["default", "acceptEdits"]
@@ -120,7 +120,7 @@ def option_changes(option: Stream) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, 7, "", "x" * 300, {}])
-def test_an_unusable_mode_name_is_passed_over(nonsense: Any) -> None:
+def test_an_unusable_mode_name_is_ignored(nonsense: Any) -> None:
     stream = Stream("default", "plan")
     stream.updates(sessionUpdate="current_mode_update", currentModeId=nonsense)
     stream.updates(sessionUpdate="config_option_update", configOptions=nonsense)

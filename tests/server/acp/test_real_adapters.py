@@ -101,7 +101,7 @@ def codex_model(*turns: dict[str, Any]) -> Any:
         yield {"KEY": "for-nobody", "HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
 
 
-async def test_codex_tells_the_change_before_the_question(poem: Path) -> None:
+async def test_codex_reports_the_change_before_the_question(poem: Path) -> None:
     with codex_model(responses_stub.apply_patch(PATCH), responses_stub.text("Done.")) as environment:
         async with at_work(poem, "codex-acp", environment) as (client, project):
             await client.ask("set_mode", {"mode": "plan"}, project)
@@ -129,7 +129,7 @@ async def test_the_modes_of_codex_are_shown_and_chosen(poem: Path) -> None:
             assert (await state(client))["permission_mode"] == "workspace-write"
 
 
-async def test_a_ceiling_holds_for_the_own_modes_of_codex(poem: Path) -> None:
+async def test_a_ceiling_applies_to_modes_of_codex(poem: Path) -> None:
     with codex_model(responses_stub.text("Hello.")) as environment:
         async with at_work(poem, "codex-acp", environment, "--mode", "plan") as (client, project):
             await client.ask("execute", {"prompt": "Say hello"}, project)

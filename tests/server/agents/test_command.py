@@ -179,7 +179,7 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
 
 
 def test_no_agent_is_given_the_servers_settings() -> None:
-    """Of all agents that there are: the webhook's address is a secret."""
+    """For all agents: the webhook's address is a secret."""
     secrets = {"DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/secret", "DRAWBRIDGE_TOKEN": "secret"}
     launch = Launch(directory="/project", session_id=ID)
     for seen in (environment(secrets, "/project", "mark"), passed_on(secrets, launch)):

@@ -551,7 +551,7 @@ def test_a_turn_ends_when_its_subagents_are_done() -> None:
     assert stream.all(TurnBegun) == []
 
 
-def test_the_last_result_says_how_a_turn_with_subagents_went() -> None:
+def test_the_last_result_decides_a_turn_with_subagents() -> None:
     stream = Stream()
     stream.prompt()
     started(stream)
@@ -584,7 +584,7 @@ def test_a_turn_without_tasks_ends_with_its_result() -> None:
     assert len(stream.all(TurnEnded)) == 1
 
 
-def test_where_no_state_is_reported_the_first_result_is_the_last() -> None:
+def test_without_a_state_the_first_result_is_the_last() -> None:
     stream = Stream()
     stream.prompt()
     tasks(stream, "t1")
@@ -614,7 +614,7 @@ def test_a_prompt_takes_over_a_turn_without_one() -> None:
     assert len(stream.all(TurnEnded)) == 1
 
 
-# What a question says beside the call.
+# What a question contains besides the call.
 
 
 def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:

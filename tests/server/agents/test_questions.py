@@ -47,7 +47,7 @@ def test_a_question_about_a_file_shows_what_would_change() -> None:
 
 
 def test_a_plan_can_be_approved_with_its_edits() -> None:
-    """The CLI suggests nothing with ExitPlanMode, and takes the mode in the answer all the same."""
+    """The CLI suggests nothing with ExitPlanMode, but accepts the mode in the answer."""
     plan = {"plan": "# Plan"}
     accept_edits = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
     once = answered(Decision(allow=True), tool_name="ExitPlanMode", input=plan)

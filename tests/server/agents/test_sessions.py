@@ -42,7 +42,7 @@ def conversation(path: Path, id: str, written: list[dict[str, Any]]) -> None:
     (folder / f"{id}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in written))
 
 
-def test_a_conversation_is_its_directorys_alone(tmp_path: Path) -> None:
+def test_a_conversation_belongs_to_one_directory(tmp_path: Path) -> None:
     for name in ALIKE:
         (tmp_path / name).mkdir(parents=True)
     conversation(tmp_path / "site-a", ONE, lines(tmp_path / "site-a", "mine"))
@@ -62,14 +62,14 @@ def test_others_conversations_do_not_use_up_the_limit(tmp_path: Path) -> None:
     assert [one.session_id for one in claude_sessions.listed(tmp_path / "site-a", 1)] == [ONE]
 
 
-def test_a_later_change_of_directory_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_later_change_of_directory_is_ignored(tmp_path: Path) -> None:
     written = [*lines(tmp_path / "site-a"), *lines(tmp_path / "site/a")]
     conversation(tmp_path / "site-a", ONE, written)
     assert claude_sessions.known(tmp_path / "site-a", ONE)
     assert not claude_sessions.known(tmp_path / "site/a", ONE)
 
 
-def test_a_long_first_prompt_hides_nothing(tmp_path: Path) -> None:
+def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
     """The directory is behind the prompt in its line."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))
     assert claude_sessions.known(tmp_path, ONE)
@@ -77,7 +77,7 @@ def test_a_long_first_prompt_hides_nothing(tmp_path: Path) -> None:
     assert found.title == "x" * claude_sessions.LONGEST_TITLE
 
 
-def test_a_directory_that_a_link_leads_to_is_the_same(tmp_path: Path) -> None:
+def test_a_linked_directory_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     conversation(tmp_path / "real", ONE, lines(tmp_path / "link"))
@@ -85,7 +85,7 @@ def test_a_directory_that_a_link_leads_to_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [[], [{"cwd": 5}], [{"type": "user"}], lines(None), [{"cwd": ""}], [{"cwd": "\0"}]])
-def test_a_conversation_that_names_no_directory_is_nobodys(tmp_path: Path, written: list[dict[str, Any]]) -> None:
+def test_a_conversation_without_a_directory_is_hidden(tmp_path: Path, written: list[dict[str, Any]]) -> None:
     conversation(tmp_path, ONE, written)
     assert not claude_sessions.known(tmp_path, ONE)
     assert claude_sessions.listed(tmp_path, 10) == []

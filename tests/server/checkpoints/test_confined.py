@@ -79,9 +79,7 @@ async def test_git_that_hangs_is_ended(
     assert not psutil.pid_exists(int(written(tmp_path / "pid")))
 
 
-async def test_git_that_is_not_wanted_any_more_is_ended(
-    project: Path, misbehaves: Callable[[str], None], tmp_path: Path
-) -> None:
+async def test_a_cancelled_git_is_ended(project: Path, misbehaves: Callable[[str], None], tmp_path: Path) -> None:
     misbehaves(f"echo $$ >{tmp_path}/pid; exec sleep 600")
     taking = asyncio.create_task(Checkpoints(project, "proj_1").take(RUN, "before"))
     await until(lambda: written(tmp_path / "pid"), "git's start")
@@ -125,7 +123,7 @@ asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").revert({RUN!r}))
 """
 
 
-async def test_a_revert_is_whole_where_the_server_is_killed(
+async def test_a_revert_completes_if_the_server_is_killed(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """git writes one file after the other. It has the supervisor's three seconds for the rest."""
@@ -161,7 +159,7 @@ async def test_a_revert_is_whole_where_the_server_is_killed(
         ("GIT_TRACE", "/dev/stdout"),
     ],
 )
-async def test_gits_variables_of_the_server_are_not_passed_on(
+async def test_git_variables_of_the_server_are_not_inherited(
     name: str, value: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = tmp_path / "spy"

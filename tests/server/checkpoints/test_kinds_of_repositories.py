@@ -106,7 +106,7 @@ async def test_a_file_with_a_filter_is_reverted_exactly(project: Path) -> None:
 
 
 @pytest.mark.parametrize("attributes", ["", "*.bin -filter\n", "* filter=other\n"])
-async def test_a_run_that_changes_who_has_a_filter_is_reverted(attributes: str, project: Path) -> None:
+async def test_a_run_that_changes_filters_is_reverted(attributes: str, project: Path) -> None:
     with_filter(project, {"photo.bin": b"\0photo\n", "other.bin": b"\0other\n"})
     before = everything(project)
     checkpoints, _ = await changed(project, {"photo.bin": b"new\n", ".gitattributes": attributes.encode()})
@@ -126,7 +126,7 @@ async def test_a_run_that_commits_a_file_with_a_filter_is_reverted(project: Path
     assert (project / "photo.bin").read_bytes() == b"\0photo\n"
 
 
-async def test_a_large_file_with_a_filter_is_refused_by_name(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_file_with_a_filter_is_named_and_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FILTERED_BYTES", 20)
     with_filter(project, {"large.bin": b"\0" * 100, "same.bin": b"\1" * 100, "small.bin": b"small\n"})
     checkpoints, _ = await changed(project, {"small.bin": b"SMALL\n"})
@@ -232,7 +232,7 @@ async def test_a_format_that_is_not_supported(name: str, value: str, project: Pa
             await asked
 
 
-async def test_a_work_tree_that_is_said_to_be_elsewhere(project: Path, tmp_path: Path) -> None:
+async def test_a_work_tree_that_is_configured_elsewhere(project: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "poem.txt").write_text("not of this project\n")

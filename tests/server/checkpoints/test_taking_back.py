@@ -168,7 +168,7 @@ async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path
         process.ends()
 
 
-async def test_a_full_disk_is_said_where_changes_are_asked_for(
+async def test_a_full_disk_is_reported_for_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_room(**_: object) -> None:

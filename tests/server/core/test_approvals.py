@@ -101,7 +101,7 @@ EDITED = [
 
 
 @pytest.mark.parametrize(("given", "told"), EDITED, ids=["another text", "the same text", "a large text"])
-async def test_an_edited_answer_says_so_to_everybody(
+async def test_an_edited_answer_is_marked_for_every_client(
     tmp_path: Path, given: dict[str, object], told: dict[str, object]
 ) -> None:
     """In the moment, and to a client that reads the history later."""
@@ -120,7 +120,7 @@ async def test_an_edited_answer_says_so_to_everybody(
         server.agent.latest.ends()
 
 
-async def test_a_command_that_was_changed_is_told_as_it_is_run(tmp_path: Path) -> None:
+async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -134,7 +134,7 @@ async def test_a_command_that_was_changed_is_told_as_it_is_run(tmp_path: Path) -
         process.ends()
 
 
-async def test_where_a_path_leads_through_a_link_is_told(tmp_path: Path) -> None:
+async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
     """For a file, for a file in a linked directory, and for one that does not exist yet."""
     phone = Client()
     (tmp_path / "data").mkdir()

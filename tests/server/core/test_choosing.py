@@ -108,7 +108,7 @@ async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_p
 
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
-async def test_a_name_that_is_not_a_models_is_refused_at_once(tmp_path: Path, model: str) -> None:
+async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
     """And not by the next run: a command line would read some of them as an option."""
     phone = Client()
     async with serving(tmp_path) as server:

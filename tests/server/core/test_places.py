@@ -1,4 +1,4 @@
-"""Where projects may lie is asked at every run, not only when a project is made."""
+"""The allowed directories are checked at every run, not only when a project is created."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_pat
         assert [one for one in records(server, project) if one["direction"] == "client"] == []
 
 
-async def test_a_project_that_is_not_allowed_is_listed_so(tmp_path: Path) -> None:
-    """In the list, to who joins, and in the server's health; its history stays readable and nothing is deleted."""
+async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -> None:
+    """In the list, for clients that join, and in the server's health; its history stays readable and nothing is deleted."""
     async with narrowed(tmp_path) as (server, project):
         assert "outside" in (await problem_of(server) or "")
         joined = await server.does(Client(), "project_join", project)
@@ -76,7 +76,7 @@ async def test_nothing_is_read_or_changed_where_nothing_may_run(
         assert refused.value.code == "INVALID_PATH"
 
 
-async def test_a_directory_that_became_a_link_outside_runs_nothing(tmp_path: Path) -> None:
+async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> None:
     """Also with a process that is still warm from the run before."""
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
@@ -91,7 +91,7 @@ async def test_a_directory_that_became_a_link_outside_runs_nothing(tmp_path: Pat
         assert len(server.agent.processes) == 1
 
 
-async def test_a_directory_that_turns_while_the_run_waits_runs_nothing(tmp_path: Path) -> None:
+async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -106,7 +106,7 @@ async def test_a_directory_that_turns_while_the_run_waits_runs_nothing(tmp_path:
         assert len(server.agent.processes) == 1
 
 
-async def test_a_directory_that_turns_as_the_agent_starts_runs_nothing(tmp_path: Path) -> None:
+async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -122,8 +122,8 @@ async def test_a_directory_that_turns_as_the_agent_starts_runs_nothing(tmp_path:
 
 
 @pytest.mark.parametrize("as_what", ["nothing", "a file"])
-async def test_a_directory_that_was_deleted_is_said_at_the_next_run(tmp_path: Path, as_what: str) -> None:
-    """The process of the run before is still warm: it would be asked in a directory that does not exist."""
+async def test_a_deleted_directory_is_reported_at_the_next_run(tmp_path: Path, as_what: str) -> None:
+    """The process of the last run is still warm, in a directory that does not exist."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -140,7 +140,7 @@ async def test_a_directory_that_was_deleted_is_said_at_the_next_run(tmp_path: Pa
         assert "does not exist" in phone.updates("project_state")[-1]["problem"]
 
 
-async def test_a_directory_that_was_made_again_gets_a_process_of_its_own(tmp_path: Path) -> None:
+async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
     """The warm one works in the directory that was deleted."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -156,7 +156,7 @@ async def test_a_directory_that_was_made_again_gets_a_process_of_its_own(tmp_pat
         second.ends()
 
 
-async def test_a_link_of_add_dirs_is_followed_when_the_run_is_asked_for(tmp_path: Path) -> None:
+async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> None:
     """Turned while the run waits, to another directory that is allowed, it leads nowhere else."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -176,8 +176,8 @@ async def test_a_link_of_add_dirs_is_followed_when_the_run_is_asked_for(tmp_path
         server.agent.latest.ends()
 
 
-async def test_a_server_that_is_started_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
-    """The real program: what its owner is told, and what a client is."""
+async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
+    """The real program: the messages for its owner and for a client."""
     (tmp_path / "work" / "inside").mkdir(parents=True)
     (tmp_path / "work" / "outside").mkdir()
     data = tmp_path / "data"

@@ -559,7 +559,7 @@ async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path)
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
-    """The agent said the id and was killed. One that was written down is resumed."""
+    """The agent reported the id and was killed. One that was written down is resumed."""
     phone = Client()
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(tmp_path))
@@ -584,8 +584,8 @@ async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_p
         third.ends()
 
 
-async def test_a_conversation_that_is_lost_later_is_said(tmp_path: Path) -> None:
-    """Nobody's conversation is replaced by a new one without a word."""
+async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> None:
+    """No conversation is silently replaced by a new one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -603,7 +603,7 @@ async def test_a_conversation_that_is_lost_later_is_said(tmp_path: Path) -> None
         assert phone.updates("project_state")[-1]["session_id"] == process.launch.session_id
 
 
-async def test_an_agent_whose_conversations_nobody_can_look_up(tmp_path: Path) -> None:
+async def test_an_agent_without_a_list_of_conversations(tmp_path: Path) -> None:
     """It refuses the one that it had begun when it died; the prompt after that begins another."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -620,7 +620,7 @@ async def test_an_agent_whose_conversations_nobody_can_look_up(tmp_path: Path) -
         third.ends()
 
 
-async def test_a_copy_that_dies_at_its_start_is_made_again(tmp_path: Path) -> None:
+async def test_a_copy_that_dies_at_its_start_is_repeated(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -115,7 +115,7 @@ class Agent:
     own_modes = False
     sessions: port.Sessions | None = None
     says_sessions = True
-    """Processes that are started say which conversation theirs is, as soon as they are given a prompt."""
+    """Processes report their conversation as soon as they get a prompt."""
 
     def __init__(self) -> None:
         self.processes: list[Process] = []

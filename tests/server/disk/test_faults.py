@@ -87,7 +87,7 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
 async def test_an_answer_that_can_not_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
-    """Nobody gets what the history lacks: neither the agent nor the other clients."""
+    """Neither the agent nor the other clients get an answer that is not in the history."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         id = await server.project(phone)

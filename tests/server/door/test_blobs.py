@@ -123,8 +123,8 @@ def test_size_and_number_are_bounded_and_what_is_there_stays(blobs: Blobs, monke
 
 
 @pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
-def test_no_device_uses_up_the_room_of_others(blobs: Blobs, size: int) -> None:
-    """Neither does one keep another out, nor do all of them keep out the owner."""
+def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) -> None:
+    """One device can't block another, and all of them together can't block the owner."""
 
     def fill(device: str | None) -> int:
         for number in count():

@@ -112,17 +112,17 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: b
 
 @pytest.mark.parametrize("words", REQUESTS)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_half_sent_requests_keep_nobody_out(tmp_path: Path, tls: bool, words: bytes) -> None:
+async def test_half_sent_requests_block_nobody(tmp_path: Path, tls: bool, words: bytes) -> None:
     await check(tmp_path, tls, words, LITTLE)
 
 
-async def test_half_sent_tls_handshakes_keep_nobody_out(tmp_path: Path) -> None:
+async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
     """From the owner's own address, and again as soon as one is cut off."""
     await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_half_sent_first_messages_keep_nobody_out(tmp_path: Path, tls: bool) -> None:
+async def test_half_sent_first_messages_block_nobody(tmp_path: Path, tls: bool) -> None:
     """32 of them may wait for their token at once; each is read in pieces of up to 256 kB."""
     await check(tmp_path, tls, sent(b"GET /ws", HANDSHAKE + b"\r\n\r\n"), 2 * LITTLE)

@@ -85,7 +85,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
 
 
-async def test_its_own_limits_of_a_message_hold(data: Path) -> None:
+async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
     """Of the server that people start: 1 MB, and text only."""
     async with serving(data, "--no-tls") as server:
         headers = {"Authorization": f"Bearer {server.token}"}

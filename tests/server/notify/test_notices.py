@@ -77,7 +77,7 @@ def test_nothing_else_is_worth_a_notice(message: bytes) -> None:
     assert notice(message, BLOG) is None
 
 
-def test_a_question_of_the_terminal_alone_is_worth_one() -> None:
+def test_a_question_in_the_terminal_causes_a_notice() -> None:
     withdrawn = messages.PermissionWithdrawn("a", IN_TERMINAL)
     message = messages.update("permission_withdrawn", withdrawn, "p")
     said = notice(message, BLOG)
@@ -251,7 +251,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
 
 
 async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """As Apple's may do with a name that is not public; a browser that has gone is none, nor is a service in trouble."""
+    """As Apple's may do with a name that is not public. A browser that has gone or a service in trouble is not one."""
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
         subscribed(told, Browser(), service.url)
@@ -416,7 +416,7 @@ def test_the_four_services_are_posted_to(tmp_path: Path, endpoint: str) -> None:
     assert [one.endpoint for one in Subscriptions(tmp_path)] == [endpoint]
 
 
-def test_what_is_posted_to_is_what_was_checked(tmp_path: Path) -> None:
+def test_the_checked_endpoint_is_the_one_used(tmp_path: Path) -> None:
     subscriptions = Subscriptions(tmp_path)
     subscriptions.add(Browser().subscription("https://fcm.googleapis.com:443/x"))
     assert [one.endpoint for one in subscriptions] == ["https://fcm.googleapis.com/x"]
@@ -433,7 +433,7 @@ def test_an_endpoint_kept_by_an_earlier_version_is_checked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("point", [b"", b"\4" + b"\0" * 64, b"\4" + b"\1" * 64, b"\4" * 64])
-def test_a_key_that_nothing_can_be_sealed_for_is_refused(tmp_path: Path, point: bytes) -> None:
+def test_an_unusable_push_key_is_refused(tmp_path: Path, point: bytes) -> None:
     subscriptions = Subscriptions(tmp_path)
     with pytest.raises(ClientError, match="p256dh"):
         subscriptions.add(Subscription("https://fcm.googleapis.com/x", packed(point), packed(b"0" * 16), None))

@@ -260,7 +260,7 @@ def test_nothing_gets_above_a_ceiling(ceilings: Ceilings, asked: Options) -> Non
         (MODES, "of-its-own", False),
     ],
 )
-async def test_a_mode_that_the_agent_takes_by_itself_is_set_back(
+async def test_a_mode_that_the_agent_sets_itself_is_reset(
     tmp_path: Path, ceiling: tuple[str, ...], mode: str, allowed: bool
 ) -> None:
     async with serving(tmp_path) as server:
@@ -289,7 +289,7 @@ async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) 
         assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")
 
 
-async def test_the_mode_before_the_first_run_is_the_one_it_begins_with(tmp_path: Path) -> None:
+async def test_the_mode_before_the_first_run_is_its_first_mode(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         server.core.house.ceilings = Ceilings(modes=("plan",))
         phone = Client()

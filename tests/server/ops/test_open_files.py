@@ -1,4 +1,4 @@
-"""A server that may open few files: a run that can't start says which limit is too low, and later ones start again."""
+"""A server that may open few files: a run that can't start names the limit that is too low, and later runs start again."""
 
 from __future__ import annotations
 

@@ -117,9 +117,10 @@ class Access:
         port: int = 0,
         certificate: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """``origins``: of web pages elsewhere that are let in. ``proxies``: addresses and networks that say whom they bring.
+        """``origins``: of web pages elsewhere that may connect. ``proxies``: addresses and networks whose
+        ``X-Forwarded-For`` is trusted.
 
-        ``port``: where the server listens; ``certificate``: the SHA-256 of what connections made now are shown.
+        ``port``: where the server listens; ``certificate``: the SHA-256 of the certificate that new connections get.
         """
         self._port = port
         self.certificate = certificate
@@ -152,7 +153,7 @@ class Access:
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:
-        """Whether it comes through a proxy on this machine that nobody has named: its clients can't be told apart."""
+        """Whether a proxy on this machine forwards it that is not configured: its clients can't be distinguished."""
         return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
 
     def _is_proxy(self, address: str) -> bool:
@@ -196,7 +197,7 @@ class Access:
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """Whose key has signed it. ``nonce``: of the challenge that waits; ``certificate``: what the connection was shown.
+        """The identity of the key that has signed it. ``nonce``: of the open challenge; ``certificate``: of the connection.
 
         Raises ``ClientError``.
         """
@@ -206,14 +207,14 @@ class Access:
             raise ClientError("SIGNATURE_REPLAYED", "This challenge was answered, or is another connection's.")
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
-                "The signature is for a server at another name or port than this one. Connect to the server's own port: "
-                "a tunnel has to have the same port at both ends, any other way in has to be a --public-host."
+                "The signature is for another host name or port than this server's. Connect to the server's own port: "
+                "a tunnel needs the same port at both ends, and any other address has to be a --public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
             text = (
-                "The signature is for a server with another certificate than this one. Where a proxy ends TLS, log in with a "
-                "token; anywhere else somebody is in between."
+                "The signature is for another certificate than this server's. If a proxy ends TLS, log in with a token; "
+                "otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
@@ -228,7 +229,7 @@ class Access:
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """Whose key has signed ``message``; None where it is not one that is authorised."""
+        """The identity of the key that has signed ``message``; None if the key is not authorised."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:

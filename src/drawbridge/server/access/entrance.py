@@ -33,10 +33,10 @@ FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures of one address, this machine's too."""
 
 WRONG_CODES: Final = (10, 1 / 30)
-"""Pairing codes that nobody has, of one address."""
+"""Wrong pairing codes of one address."""
 
 ALL_WRONG_CODES: Final = (1_000, 10.0)
-"""The same of all addresses together. Neither may prevent the other's purpose:
+"""Wrong pairing codes of all addresses together. Neither limit may defeat the other:
 
 - Guessing: a code is one of 2**40 and lives for 10 minutes, in which it sees 1,000 + 600 * 10 = 7,000 guesses at most: it is
   found once in 157 million codes. Somebody who tries for a whole year, while a code is always open, finds one with a
@@ -134,7 +134,7 @@ class Entrance:
         return self._access.nonce()
 
     def certificate(self) -> str | None:
-        """The SHA-256 of the certificate that connections made now are shown; None without TLS."""
+        """The SHA-256 of the certificate that new connections get; None without TLS."""
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:

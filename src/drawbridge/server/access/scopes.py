@@ -120,7 +120,7 @@ def check_answer(
             for name in {*before, *updated}
             if name not in before or name not in updated or not _same(before[name], updated[name])
         }
-    except RecursionError:  # too deep to tell
+    except RecursionError:  # too deep to compare
         changed = {""}
     if not changed <= may:
         raise out_of_scope(identity, "run", "permission_response with another input", "data.updated_input")

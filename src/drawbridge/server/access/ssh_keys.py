@@ -101,13 +101,13 @@ NO_CERTIFICATE: Final = "-"
 
 def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
     """What is signed: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None without TLS)
-    are those of the connection as the client itself sees it: a signature made for another server is of no use here.
+    are those of the connection as the client itself sees it: a signature made for another server is not accepted here.
     """
     return f"drawbridge-login-v2\n{host}\n{certificate or NO_CERTIFICATE}\n{nonce}\n".encode()
 
 
 def earlier_challenge(host: str, nonce: str) -> bytes:
-    """What clients signed before the certificate was part of it. Not accepted; known to tell them why."""
+    """The text that older clients sign, without the certificate. It is recognised only for a clear error."""
     return f"drawbridge-login-v1\n{host}\n{nonce}\n".encode()
 
 

@@ -45,7 +45,7 @@ class Certificate:
     def __init__(self, certificate: Path, key: Path) -> None:
         self.certificate, self.key = certificate, key
         self.shown: str | None = None
-        """SHA-256, in hexadecimal, of the certificate that connections made now are shown. The file may be newer."""
+        """The SHA-256, in hexadecimal, of the certificate that new connections get. The file may be newer."""
 
     @property
     def fingerprint(self) -> str:

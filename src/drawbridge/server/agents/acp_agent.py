@@ -26,7 +26,7 @@ NOT_PASSED_ON_PREFIXES: Final = ("GEMINI_CLI_IDE_",)
 logger = logging.getLogger("drawbridge.server.agents")
 
 LISTING_SECONDS: Final = 15.0
-"""That an agent may take to start and to list its conversations."""
+"""Seconds for an agent to start and list its conversations."""
 
 
 class Acp:
@@ -46,7 +46,7 @@ class Acp:
         self._command = command
         self._environment = environment
         self._one_listing = asyncio.Lock()
-        """However many clients ask, one process at a time is started to list conversations."""
+        """One process at a time lists conversations, however many clients ask."""
 
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         acp_opening.check(launch.options, self.title)
@@ -54,9 +54,9 @@ class Acp:
         return await self._run(command, launch, heard)
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations that it keeps for this directory, the newest first; none where it can't list them.
+        """The conversations that the agent keeps for this directory, newest first; empty if it can't list them.
 
-        A process of its own is asked, and ended: the one that works has a conversation to go on with.
+        A separate process lists them and is ended: the working one must continue its conversation.
         """
         async with self._one_listing:
             return await self._remembered(path, limit)

@@ -16,7 +16,7 @@ from drawbridge.server.agents.acp_messages import read_as
 REPORTS: Final = ("tool_call", "tool_call_update")
 
 OVER: Final = ("completed", "failed")
-"""States of a call about which nothing is asked any more."""
+"""States of a call in which the agent no longer asks about it."""
 
 MOST_CALLS: Final = 200
 MOST_BYTES: Final = 32 * 1024 * 1024
@@ -63,7 +63,7 @@ class Calls:
 
 
 def _fields(data: Raw) -> dict[str, Raw]:
-    """Those that say something: a null leaves what was known."""
+    """The fields that have a value: a null changes nothing."""
     found = read_as(dict[str, Raw], data) or {}
     return {name: value for name, value in found.items() if bytes(value) != b"null"}
 

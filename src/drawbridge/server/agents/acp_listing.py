@@ -77,10 +77,10 @@ class Listing:
         raise RuntimeError("this process takes no prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """It asks nothing."""
+        """Does nothing: this process asks nothing."""
 
     def interrupt(self) -> None:
-        """There is no turn."""
+        """Does nothing: this process has no turn."""
 
     def set_mode(self, mode: str) -> str:
         raise AgentRefused("this process has no session")

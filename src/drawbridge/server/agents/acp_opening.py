@@ -26,11 +26,11 @@ LONGEST_NAME: Final = 200
 """Characters of a mode's or a model's name; what is longer is passed over."""
 
 MOST_MODES: Final = 50
-"""That clients are shown."""
+"""Modes of one agent that are shown to clients."""
 
 
 class Choices(Struct, frozen=True):
-    """A thing of the session that can be chosen: how it is set, among what, and what it is now."""
+    """An option of the session: how to set it, its possible values, and its current one."""
 
     method: str
     fixed: dict[str, str]
@@ -157,9 +157,9 @@ class Opening:
         return choices.values if choices else ()
 
     def _usual_mode(self) -> str | None:
-        """Where nobody has chosen a mode: "default", whatever the agent's own settings say; without one of these, its own.
+        """The mode if nobody has chosen one: "default", whatever the agent's settings; without such a mode, its own.
 
-        An agent that would begin in a mode that asks about nothing gets another one, or is not used.
+        An agent that would begin in a mode that never asks gets another one, or is not used.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None
@@ -177,7 +177,7 @@ class Opening:
         return other
 
     def mode_known(self) -> ModeKnown | None:
-        """The mode that it is in, as far as it tells, in the client protocol's words."""
+        """The current mode in the client protocol's words, if the agent reports it."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None
@@ -260,7 +260,7 @@ def introduction(version: str) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    """A name; None where it is something else."""
+    """``value`` if it is a valid name, else None."""
     return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME else None
 
 

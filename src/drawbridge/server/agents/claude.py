@@ -68,7 +68,7 @@ class _Asked(Struct, frozen=True):
 
 
 def _words(told: object, longest: int) -> str | None:
-    """For people, bounded. None where nothing was told."""
+    """For people, of limited length. None if nothing was reported."""
     return claude_lines.valid(told)[:longest] if isinstance(told, str) and told else None
 
 
@@ -91,14 +91,14 @@ class Conversation:
         self._interrupted = False
         self._own_turn = False
         self._begun_alone = False
-        """A turn without a prompt was reported, and its end is not yet."""
+        """Whether a turn without a prompt has begun and not ended."""
         self._in_background = False
         self._state: object = None
-        """What the CLI says that the session is: "running", "requires_action" or "idle"; None where it does not report it."""
+        """The state that the CLI reports: "running", "requires_action" or "idle"; None if it does not."""
         self._had_tasks = False
         """Since the prompt there was a subagent or a command in the background: the first result need not be the last."""
         self._last_result: tuple[results.Failure | None, bool] | None = None
-        """Of the prompt's turn, which is over once the session is idle: its failure, and whether it was interrupted."""
+        """The failure of the prompt's turn, which is over once the session is idle, and whether it was interrupted."""
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _Asked] = {}

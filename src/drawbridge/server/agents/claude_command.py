@@ -33,7 +33,7 @@ STREAM: Final = (
 QUIET: Final = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "NO_COLOR": "1"}
 
 STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-"""Makes the CLI report ``session_state_changed``: only its "idle" says that no subagent works any more (2.1.329)."""
+"""Makes the CLI report ``session_state_changed``: only its "idle" means that no subagent works any more (2.1.329)."""
 
 # What a CLI tells the processes that it starts (2.1.329), and an editor its terminals: not meant for a server's agents.
 NOT_PASSED_ON: Final = (

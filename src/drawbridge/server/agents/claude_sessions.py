@@ -19,7 +19,7 @@ from drawbridge.server.agents.port import Remembered
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
-"""In which a title is looked for."""
+"""The part of a file that is searched for a title."""
 LONGEST_HEAD = 16 * 1024 * 1024
 """In which the directory is looked for: the first prompt, which may hold pictures, is in front of it in its line."""
 
@@ -55,13 +55,13 @@ def known(path: Path, session_id: str) -> bool:
 
 
 class _Head(Struct):
-    """What the beginning of a conversation tells. ``title``: the first thing that the person said."""
+    """Facts from the beginning of a conversation. ``title``: the first prompt of the person."""
 
     directory: str | None = None
     title: str | None = None
 
     def is_of(self, path: Path) -> bool:
-        """Whether it was begun in ``path``. The CLI's folder alone does not tell: ``site-a`` and ``site/a`` share one."""
+        """Whether it was begun in ``path``. The CLI's folder is not enough: ``site-a`` and ``site/a`` share one."""
         if self.directory is None or not self.directory.startswith("/") or "\0" in self.directory:
             return False
         return self.directory == str(path) or os.path.realpath(self.directory) == str(path)

@@ -60,7 +60,7 @@ class Kept(Struct, frozen=True):
         return list(sessions.values())
 
     def used_by(self, session_id: str) -> list[int]:
-        """The CLI keeps no list of its processes (0.61.0)."""
+        """Always empty: the CLI does not list its processes (0.61.0)."""
         return []
 
     def known(self, path: Path, session_id: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 BYPASS: Final = "bypassPermissions"
-"""Asks about nothing."""
+"""The mode that never asks."""
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "default": ("default", "ask", "manual"),
@@ -18,7 +18,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 """A mode of the client protocol → the names that agents have for it. Any other name is an agent's own mode."""
 
 _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger|skip[-_ ]?permission", re.IGNORECASE)
-"""Names that agents give to a mode that asks about nothing: better one too many than one too few."""
+"""Names that agents give to a mode that never asks. It is safer to match too many than too few."""
 
 
 def word(name: str) -> str:
@@ -29,7 +29,7 @@ def word(name: str) -> str:
 
 
 def chosen(wanted: str, offered: Iterable[str]) -> str | None:
-    """The agent's name for a mode; None where it offers none. ``BYPASS`` is chosen by that word alone."""
+    """The agent's name for a mode; None if it does not offer it. Only the word ``BYPASS`` chooses that mode."""
     names = list(offered)
     if wanted == BYPASS:
         return next((name for name in (*NAMES[BYPASS], *names) if name in names and word(name) == BYPASS), None)

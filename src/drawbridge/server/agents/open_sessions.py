@@ -1,4 +1,4 @@
-"""The processes of Claude Code that run on this machine, those in terminals included, and what they have open."""
+"""The running processes of Claude Code on this machine, also in terminals, and the conversations that they have open."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _head(file: Path) -> bytes:
 
 
 def _runs(process: _Process) -> bool:
-    """A number is given to another process later: on Linux the file has the start of the right one, as the kernel tells it."""
+    """Process ids are reused: on Linux the file has the start time of the right process, as the kernel reports it."""
     if not process_alive(process.pid):
         return False
     try:

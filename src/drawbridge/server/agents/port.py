@@ -106,7 +106,7 @@ class ModeKnown(Struct, frozen=True):
 
     mode: str
     offered: tuple[str, ...] = ()
-    """The modes that can be chosen, where the agent has other ones than Claude Code."""
+    """The modes that can be chosen, if they differ from those of Claude Code."""
 
 
 class Proposal(Struct, frozen=True):
@@ -136,7 +136,7 @@ class Question(Struct, frozen=True):
     """An answer may hold another input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
-    """Why it is asked, in the agent's words."""
+    """The reason for the question, in the agent's words."""
     blocked_path: str | None = None
     """The path that the agent may not use without being allowed to."""
 
@@ -237,7 +237,7 @@ class Sessions(Protocol):
     def known(self, path: Path, session_id: str) -> bool: ...
 
     def used_by(self, session_id: str) -> list[int]:
-        """The processes that have this conversation open now, in a terminal too, as far as that can be told."""
+        """The processes that have this conversation open now, also in a terminal, as far as that is known."""
         ...
 
 
@@ -246,9 +246,9 @@ class Agent(Protocol):
 
     name: str
     asks: bool
-    """It can ask people. One that can't does what its mode lets it do."""
+    """Whether it can ask people. An agent that can't does whatever its mode allows."""
     own_modes: bool
-    """It may have modes that only it knows."""
+    """Whether it may have modes of its own."""
 
     @property
     def sessions(self) -> Sessions | None:
@@ -265,7 +265,7 @@ class Agent(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """An agent that is itself asked for its conversations."""
+    """An agent that lists its own conversations."""
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
         """The newest first. Raises ``AgentUnusable``."""

@@ -110,7 +110,7 @@ class Claude:
 
 
 def in_use(users: Sequence[int]) -> str:
-    """Both would write the same file, and neither would learn what the other does."""
+    """The reason to refuse a resume: two processes would write the same file without knowing of each other."""
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
     return f"{text} Close it there, or fork the conversation."

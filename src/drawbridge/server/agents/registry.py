@@ -49,7 +49,7 @@ def that_see(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agents that can't run now → the program that PATH lacks. They can be installed while the server runs."""
+    """Agents that can't run now → their program, which is not on PATH. They can be installed while the server runs."""
     paths = dict(_parts(given) for given in named.paths)
     programs = {name: paths.get(name, name) for name in WITH_A_PROGRAM}
     programs |= {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}

@@ -1,4 +1,4 @@
-"""What the operating system would not give for an agent's start, in words that name the limit to raise."""
+"""Explains which limit of the operating system kept an agent from starting, and how to raise it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CODE: Final = "RESOURCE_LIMIT"
 
 
 def shortage(error: OSError) -> AgentUnusable | None:
-    """None where the error is about something else."""
+    """None if the error has another cause."""
     match error.errno:
         case errno.EMFILE | -1:  # uvloop 0.23 gives -1 where its socketpair failed, and not the reason
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

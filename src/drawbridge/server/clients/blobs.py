@@ -19,10 +19,10 @@ from drawbridge.server.protocol.replies import BlobPiece, BlobStored
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
 DEVICES_PART: Final = 0.75
-"""Of both, that all devices together may use: the rest is the owner's."""
+"""The share of both limits for all devices together: the rest is reserved for the owner."""
 
 DEVICE_PART: Final = 0.5
-"""Of both, that one device may use."""
+"""The share of both limits for one device."""
 
 KEPT_SECONDS: Final = 3_600.0
 """From the last time that it was touched."""
@@ -36,7 +36,7 @@ class _Blob(Struct):
     complete: bool = False
     touched: float = 0.0
     device: str | None = None
-    """Whose room it takes: of the device that sent the last piece. None: the owner's."""
+    """The device whose share it counts against: the one that sent the last piece. None: the owner."""
 
 
 class Blobs:
@@ -99,13 +99,13 @@ class Blobs:
             )
         others = [blob for id, blob in self._blobs.items() if id != blob_id]
         if _is_full(others, size, 1.0):
-            raise _no_room("This server keeps too many blobs.")
+            raise _no_room("Too many blobs are stored on this server.")
         if device is None:
             return
         if _is_full([blob for blob in others if blob.device is not None], size, DEVICES_PART):
-            raise _no_room("This server keeps too many blobs of devices.")
+            raise _no_room("Devices have stored too many blobs on this server.")
         if _is_full([blob for blob in others if blob.device == device], size, DEVICE_PART):
-            raise _no_room("This server keeps too many blobs of your device.")
+            raise _no_room("Your device has stored too many blobs on this server.")
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -118,7 +118,7 @@ class Blobs:
 
 
 def _is_full(blobs: Sequence[_Blob], size: int, part: float) -> bool:
-    """Whether one more of this size is too much beside them, in ``part`` of the room."""
+    """Whether one more of this size would exceed ``part`` of the limits."""
     return sum(blob.size for blob in blobs) + size > ALTOGETHER * part or len(blobs) + 1 > MOST * part
 
 

@@ -31,7 +31,7 @@ AUTH_BYTES: Final = 4_096
 """Of the first message of who has not shown a token yet."""
 
 UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
-"""Of a first message that are kept before its end has come."""
+"""The largest unfinished first message that is kept, in bytes."""
 
 INBOX: Final = 64
 """Requests that wait for the ones before; above that nothing more is read from the client."""
@@ -98,7 +98,7 @@ class Client:
         self.identity: Identity | None = None
         self.host = host
         self.certificate: str | None = None
-        """The SHA-256 of the one that this connection was shown."""
+        """The SHA-256 of the certificate of this connection."""
         self.nonce: str | None = None
         """Of the challenge that waits for a signature."""
         self._websocket = websocket

@@ -299,7 +299,7 @@ class Core:
 
     @property
     def modes(self) -> list[str]:
-        """Those that ``set_mode`` takes."""
+        """The modes that ``set_mode`` accepts."""
         return modes(self.house.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:

@@ -70,14 +70,14 @@ class Joining:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read_on(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
-        """Catches up. A client that would get nothing more, for whatever reason, is sent an error: it can join again."""
+        """Sends what the client has missed. If that fails, the client gets an error and can join again."""
         try:
             await self._catch_up(project, client, seq, told)
         except HistoryUnreadable as error:
             if not project.history.closed:
                 logger.error("%s: %s", project.id, error)
                 self._failed(project, client)
-        except Exception:  # a defect of ours
+        except Exception:  # a defect of the server
             logger.exception("%s: a client could not be sent what it had missed", project.id)
             project.journal.subscribers.pop(client.id, None)
             self._failed(project, client)

@@ -14,7 +14,7 @@ from drawbridge.server.projects.records import Asked
 PATHS: Final = ("file_path", "notebook_path")
 
 TASK_ENDED: Final = "<task-notification"
-"""How the prompt begins that the CLI gives the agent when one of its background tasks has ended."""
+"""The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
 
 ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
 """Types of notifications: a dialog has been open in the terminal for some seconds."""

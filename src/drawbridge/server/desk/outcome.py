@@ -54,7 +54,7 @@ class Outcomes:
                 del self._given[id]
 
     def clear(self) -> None:
-        """Nothing more will be seen of any of them."""
+        """No hook will report about any of them any more."""
         self._given.clear()
 
     def main_stopped(self) -> None:

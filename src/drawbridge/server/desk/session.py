@@ -2,8 +2,8 @@
 before the person at the desk does.
 
 To clients it is like a project, with a history, approvals and a state. What differs: nobody here starts or stops anything.
-The agent's own dialog is open meanwhile, and the first answer counts. Only a subagent's dialog is not: it appears once its
-hook has ended, so that such a question waits here for a bounded time, and only while a client could answer it.
+The agent's own dialog is open at the same time, and the first answer counts. A subagent's dialog is the exception: it appears
+only after its hook has ended, so its question waits here for a limited time, and only while a client could answer it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from drawbridge.server.protocol.subscriber import Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST_ERROR = 500
-"""Characters of what a failed run says about its failure."""
+"""The longest error text of a failed run, in characters."""
 
 ELSEWHERE = "answered elsewhere"
 GONE = "the agent does not wait for it any more"
@@ -55,8 +55,8 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks
 NOT_HEARD = "overruled: the agent did not wait for the answer any more"
 
 HOLD_SECONDS = 45.0
-"""For which a subagent's question waits for a client: time to take a phone out and to read. The terminal shows no dialog
-meanwhile, so the person there must not wait longer (2.1.329)."""
+"""For which a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
+dialog, so the person there must not wait longer (2.1.329)."""
 
 SETTLING_SECONDS = 2.0
 """After an answer, in which a notification may still be about the dialog that it has closed."""
@@ -86,12 +86,12 @@ class DeskSession:
         """What the agent has said last."""
         self._house = house
         self._past: Latest[str, None] = Latest()
-        """Turns that are over."""
+        """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
         """Approvals of subagents, until they are handed over to the terminal."""
         self._answered_at = 0.0
         self._not_heard: dict[str, Asked] = {}
-        """What was answered while its hook was expected after a restart."""
+        """Questions that were answered while their hook was expected after a restart."""
         self._lines: dict[str, list[Line]] = {}
         self._known: Latest[str, Asked] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
@@ -264,7 +264,7 @@ class DeskSession:
         self.journal.event(records.STARTED, messages.RunStarted(self.turn.id, session, self.data.agent))
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
-        """The main agent is done; its turn is over unless it has left something running in the background."""
+        """The main agent has stopped; its turn is over unless it has left something running in the background."""
         self.background.set(event.tasks)
         self.terminal_only.only(event.tasks)
         if self._is_past(event.prompt_id):
@@ -276,7 +276,7 @@ class DeskSession:
             self.turn.resting = time.monotonic()
 
     def _finish(self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None) -> None:
-        """The main agent's turn is over. ``quiet``: it was over long ago; nobody needs to look up for it."""
+        """The main agent's turn is over. ``quiet``: it ended long ago and causes no notice."""
         self._settle_main()
         if self.turn is None:
             return
@@ -295,7 +295,7 @@ class DeskSession:
         self.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """The agent's process has ended, with all that it had running."""
+        """The agent's process has ended, and with it all that it was running."""
         self.settle_all(ENDED)
         self.terminal_only.clear()
         self.background.set({})
@@ -356,13 +356,13 @@ class DeskSession:
         self._held[asked.approval.id] = later
 
     def _hand_over(self, asked: Asked) -> None:
-        """To the dialog in the terminal, which appears when the hook ends."""
+        """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
         self.terminal_only.handed_over(asked)
         self.settle(asked, IN_TERMINAL)
         self._changed()
 
     def _release(self, asked: Asked) -> None:
-        """It is open no more."""
+        """The question is closed."""
         if held := self._held.pop(asked.approval.id, None):
             held.cancel()
 

@@ -1,4 +1,4 @@
-"""Questions of an agent that only the dialog in its own terminal can answer, until it is seen that they are over.
+"""Questions of an agent that only the dialog in its own terminal can answer, until they are known to be over.
 
 There are two kinds: an approval that was handed over to the terminal, and a dialog of which nothing is known but the CLI's
 notification. Pure.
@@ -45,12 +45,12 @@ class TerminalOnly:
         ]
 
     def went_on(self, agent_id: str | None) -> None:
-        """The agent does something else: its dialog is closed."""
+        """The agent has continued with something else, so its dialog is closed."""
         self._noticed = False
         self._asked = [asked for asked in self._asked if asked.record.agent_id != agent_id]
 
     def only(self, agents: Collection[str]) -> None:
-        """Of all subagents, these are the ones that still run."""
+        """Only these subagents still run."""
         self._asked = [asked for asked in self._asked if asked.record.agent_id in agents]
 
     def clear(self) -> None:

@@ -17,7 +17,7 @@ TASK_SECONDS: Final = 600.0
 then; a development server never is, and must not keep the session from being finished."""
 
 LAST_SECONDS: Final = 10.0
-"""For which a run stays open after its last subagent has ended: the agent is told so within a second, and answers."""
+"""For which a run stays open after its last subagent has ended: the agent is notified within a second, and answers."""
 
 
 class Turn:
@@ -45,7 +45,7 @@ class Turn:
 
 
 class Background:
-    """The tasks that run now, as far as hooks have reported."""
+    """The tasks that are running, according to the hooks."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}

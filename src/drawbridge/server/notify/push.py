@@ -44,7 +44,7 @@ ENDPOINT: Final = re.compile(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::443)?(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)"
 )
 """The only form that is accepted, spelled out: an HTTP library may read a backslash, a user name, a control character, a
-trailing dot or a fragment in another way than a check in front of it.
+trailing dot or a fragment differently from a check before it.
 """
 
 logger = logging.getLogger("drawbridge.server")
@@ -101,7 +101,7 @@ class Subscriptions:
         return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def add(self, new: Subscription) -> None:
-        """Raises ``ClientError`` where nothing can be posted to it, and ``NotPrivate``."""
+        """Raises ``ClientError`` if it is not a usable subscription, and ``NotPrivate``."""
         new = self._checked(new)
         with self._lock:
             others = [one for one in self._file.subscriptions if one.endpoint != new.endpoint]
@@ -150,7 +150,7 @@ class Subscriptions:
         return msgspec.structs.replace(new, endpoint=endpoint)
 
     def _posted_to(self, endpoint: str) -> str | None:
-        """The endpoint, put together from its parsed parts; None where it is not one of ``services``."""
+        """The endpoint, rebuilt from its parsed parts; None if it does not belong to one of ``services``."""
         found = ENDPOINT.fullmatch(endpoint) if len(endpoint) <= LONGEST_ENDPOINT else None
         if found is None or not any(
             found["host"] == one or found["host"].endswith(f".{one}") for one in self._services

@@ -1,7 +1,7 @@
 """Tells people who look at no page: by Web Push to the browsers that asked for it, and to the owner's webhook.
 
-What is told goes out in two threads, one after the other in each: one for the webhook, one for the browsers, so that a push
-service that does not answer delays no notice to the webhook. What fails is tried again twice; what is too much is left
+Notices are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
+service that does not answer does not delay the webhook. What fails is tried again twice; what is too much is left
 out and logged.
 """
 
@@ -43,7 +43,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Failed(Exception):
-    """It was not taken. ``again``: another try may help. ``status``: of the HTTP answer; 0 where there was none."""
+    """The service did not accept it. ``again``: a retry may help. ``status``: of the HTTP answer; 0 where there was none."""
 
     def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
         super().__init__(text)
@@ -103,7 +103,7 @@ class Sender:
 
 
 class Notifier:
-    """``heard`` gets what clients are told about questions and runs. ``public`` and ``host``: names of this machine, for
+    """``heard`` gets what clients receive about questions and runs. ``public`` and ``host``: names of this machine, for
     the push services' complaints.
     """
 
@@ -202,7 +202,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What is posted goes to the given address alone."""
+    """A redirect is refused: only the given address may get the post."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

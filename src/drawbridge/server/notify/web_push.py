@@ -25,7 +25,7 @@ DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 def contact(public: Sequence[str], host: str) -> str:
     """The name that services are given for complaints about this server: a public one, else the machine's own.
 
-    They refuse names without a dot, as most machines have one: ``.invalid`` (RFC 2606) says that it is not reachable.
+    They refuse names without a dot, which most machines have: ``.invalid`` (RFC 2606) marks a name that is not reachable.
     """
     dotted = next((name for name in (*public, host) if DOTTED.fullmatch(name)), None)
     return dotted or f"{re.sub(r'[^A-Za-z0-9-]+', '-', host).strip('-') or 'drawbridge'}.invalid"

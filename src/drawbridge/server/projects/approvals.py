@@ -63,7 +63,7 @@ class Approvals:
 
     def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
         """The first answer: it is in the history and the others are notified. Raises ``ClientError`` for any other, and for one
-        that can't be written: the question stays open, since an agent may get no answer that the history lacks."""
+        that can't be written: the question stays open, since an agent must not get an answer that is not in the history."""
         asked = self.questions.answerable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = records.Resolved(
@@ -114,7 +114,7 @@ def _path(asked: Asked) -> str | None:
 
 
 def _edited(asked: Asked, decision: Decision) -> dict[str, Any]:
-    """Of the record of an answer: whether the agent is allowed something else than it asked for, and the file's new text."""
+    """The fields of a record that show whether the agent may do something else than it asked for, and the file's new text."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:

@@ -59,7 +59,7 @@ _LENIENCE: Final[Mapping[str, int]] = {
     "auto": 3,
     BYPASS: 4,
 }
-"""How much is done unasked in each mode."""
+"""How much each mode does without asking."""
 
 
 class Ceilings(Struct, frozen=True):
@@ -117,7 +117,7 @@ def within(
 
 
 def modes(ceilings: Ceilings) -> list[str]:
-    """Those that a client may ask for."""
+    """The modes that a client may choose."""
     return [mode for mode in (*CLIENT_MODES, BYPASS) if mode_fits(ceilings, mode, own_modes=False)]
 
 
@@ -229,7 +229,7 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
-    """Of a mode that an agent says it is in: one that asks more than an allowed one is not above the ceiling."""
+    """Whether a mode that an agent reports is allowed: one that asks more than an allowed one is."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
@@ -237,7 +237,7 @@ def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> boo
 
 
 def usual_mode(ceilings: Ceilings) -> str:
-    """The mode of a run for which nobody has chosen one."""
+    """The mode of a run if nobody has chosen one."""
     return _mode(ceilings, None, own_modes=False) or "default"
 
 

@@ -59,7 +59,7 @@ FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)",
 """Lists the files of the index for which ``.gitattributes`` names a filter, one without a value too."""
 
 FILTERED_BYTES: Final = 32 * MB
-"""Of files with a filter that are read for each checkpoint, the smallest first."""
+"""Bytes of files with a filter that are read for each checkpoint, the smallest files first."""
 
 MERGED: Final = ("there", "made", "was")
 """Names of files, in the order in which git merges them."""
@@ -173,7 +173,7 @@ class Checkpoints:
         return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)
 
     async def _filtered(self, git: Git, checkpoint: str) -> Filtered:
-        """Of a checkpoint that there may not be, or that was taken by an earlier version."""
+        """The files with a filter in a checkpoint, which may not exist or come from an earlier version."""
         code, text, _ = await git.run("cat-file", "commit", checkpoint)
         with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
             return msgspec.convert(json.loads(text.rpartition("\n\n")[2]), Filtered) if code == 0 else Filtered()
@@ -283,7 +283,7 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: list[str]) -> list[str]:
-        """Which files git complains of; all that the run changed, where that is not known."""
+        """The files that git complains about, or all that the run changed if that is not known."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
         prefix = (await git.read("rev-parse", "--show-prefix")).strip()
         words = [_words(path) for path in known]

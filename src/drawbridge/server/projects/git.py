@@ -38,10 +38,10 @@ from drawbridge.server.agents.port import Confinement
 from drawbridge.server.projects.memory import MB, MemoryWatch
 
 SECONDS: Final = 30.0
-"""For one command."""
+"""Seconds for one command."""
 
 LEAVE_SECONDS: Final = 5.0
-"""Until the shell has ended after its last command, or after it was killed."""
+"""Seconds for the shell to end after its last command, or after it was killed."""
 
 KEPT: Final = frozenset(
     "core." + name
@@ -86,7 +86,7 @@ class GitFailed(Exception):
 
 
 class NoCheckpoint(Exception):
-    """There is no checkpoint. The text gives the reason and is for people."""
+    """No checkpoint exists. The text gives the reason and is for people."""
 
 
 class Repository(Struct, frozen=True):

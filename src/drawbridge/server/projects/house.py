@@ -103,7 +103,7 @@ class House:
         self.note: Callable[..., None] = lambda event, **fields: None
         """Into the audit, for what no client has just asked for."""
         self.within: Callable[[Options, str], Options] = lambda options, agent: options
-        """What the owner's ceilings make of options for the agent of that name, now; raises ``ClientError``. The part that
+        """Applies the owner's ceilings to options for the agent of that name; raises ``ClientError``. The part that
         knows the directories sets it."""
         self.problem_of: Callable[[Path], str | None] = lambda path: None
         """Why no agent may run in a project's directory now. Set by what knows the allowed directories."""
@@ -112,8 +112,8 @@ class House:
         """Whether a conversation is open in a terminal of this machine, as its hooks have reported; the desk sets it."""
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
-        """As the agent's; recorded for the case of a crash, and watched. The directory may have changed since the run was
-        accepted."""
+        """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
+        the run was accepted."""
         problem = self.problem_of(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")

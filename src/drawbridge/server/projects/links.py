@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 MOST: Final = 50
-"""Paths of one approval that are followed."""
+"""The largest number of paths of one approval that are followed."""
 
 _FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
-"""Of a tool's input. Agents of the Agent Client Protocol name their files in ``content`` and ``locations``."""
+"""Fields of a tool's input that contain paths. ACP agents name their files in ``content`` and ``locations``."""
 
 _LISTS: Final = ("content", "locations", "edits")
 
 
 def link_targets(given: Mapping[str, Any] | None, proposed: str | None) -> dict[str, str]:
-    """Each absolute path that leads somewhere else than it says, with its end. Nothing is opened.
+    """Each absolute path that leads through a symbolic link, with its target. No file is opened.
 
     ``given``: the tool's input; ``proposed``: the path of the proposal, if there is one.
     """
@@ -41,7 +41,7 @@ def _paths(given: Mapping[str, Any], proposed: str | None) -> Iterator[str]:
 
 
 def _end(path: str) -> str | None:
-    """Where ``path`` ends, if that is another place. A part of it that does not exist yet is taken as it is."""
+    """The target of ``path``, if it differs. A part that does not exist yet stays as it is."""
     try:
         end = os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

@@ -51,7 +51,7 @@ class MemoryWatch:
 
     @contextlib.contextmanager
     def watching(self, pid: int) -> Iterator[None]:
-        """Watches another process under a supervisor of ours for the time of the context."""
+        """Watches another process under a supervisor for the time of the context."""
         if self._limit is None:
             yield
             return

@@ -40,7 +40,7 @@ class Metrics:
 
 
 def summary(several: Iterable[Metrics]) -> Runs:
-    """Of all of them together, as clients are told."""
+    """The numbers of all projects together, for clients."""
     several = list(several)
     runs = sum((one.runs for one in several), Counter[str]())
     latest = sorted(seconds for one in several for seconds in one._latest)

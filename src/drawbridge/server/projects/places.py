@@ -73,7 +73,7 @@ GONE = "The directory of this project does not exist."
 
 
 def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -> str | None:
-    """Why no agent may run in the directory of a project now, for people; None where it may.
+    """Why no agent may run in a project's directory now, for people; None if it may.
 
     A project may have been made while the owner allowed more, and its directory may have become a link since. ``is_own``:
     whether a directory belongs to the server's own data.
@@ -88,7 +88,7 @@ def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Which directory is at ``path`` now; None where there is none. Another one may have its name later."""
+    """The identity of the directory at ``path``; None if there is none. Another directory may get the same name later."""
     try:
         found = os.stat(path)
     except OSError:

@@ -41,7 +41,7 @@ from drawbridge.server.protocol.subscriber import Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 TIMES_SET_BACK = 20
-"""That one process is set back to an allowed mode; then it is ended."""
+"""How often one process is reset to an allowed mode before it is ended."""
 
 
 class Project:
@@ -70,7 +70,7 @@ class Project:
         """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
         self.metrics = Metrics()
-        """Of this project alone, since the server started."""
+        """The numbers of this project since the server started."""
         self.continuing = Continuing(self, house.limits.continue_limited)
 
     @property
@@ -351,11 +351,11 @@ class Project:
 
     @property
     def _agent(self) -> str:
-        """The one at hand."""
+        """The name of the current agent."""
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
-        """``mode``: None where there is no process any more. ``offered``: None where nothing new is known."""
+        """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
         before = self.permission_mode, self._modes
         self._mode = mode
         self._modes = self._modes if offered is None else offered
@@ -369,11 +369,11 @@ class Project:
     async def _set_back(self, mode: str) -> None:
         """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
         usual = usual_mode(self._house.ceilings)
-        logger.warning("%s: the agent is in mode %s, which is not allowed; it is set to %s", self.id, mode, usual)
+        logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
         self._times_set_back += 1
         try:
             if self._times_set_back > TIMES_SET_BACK:
-                raise port.AgentRefused("it was set back too often")
+                raise port.AgentRefused("it was reset too often")
             await self._worker.set_mode(usual)
         except port.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"

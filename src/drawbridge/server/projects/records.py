@@ -28,7 +28,7 @@ REMEMBERED_REQUESTS: Final = 500
 REMEMBERED_VERDICTS: Final = 50
 
 SHOWN_TEXT: Final = 150_000
-"""Characters of an edited text that clients are told with the answer: as JSON it fits into a message whatever is in it."""
+"""The longest edited text that clients get with the answer, in characters: as JSON it fits into a message in any case."""
 
 LONGEST_ID: Final = 200
 """Characters of an agent's id of a conversation; what is longer is none."""
@@ -144,7 +144,7 @@ class Asked(Struct, omit_defaults=True):
 
 
 class Resolved(Struct, omit_defaults=True):
-    """What the history keeps of an answer: all of it, for an agent that has not heard it yet.
+    """The record of an answer. It is complete, for an agent that has not received it yet.
 
     ``client_id``, ``edited`` and ``new_text`` (of at most ``SHOWN_TEXT``) are as in ``PermissionResolved``.
     """
@@ -161,7 +161,7 @@ class Resolved(Struct, omit_defaults=True):
 
     @property
     def shown(self) -> messages.PermissionResolved:
-        """As clients are told of it: what is too large for a message is left out."""
+        """The part for clients: fields that are too large for a message are left out."""
         given = self.updated_input if self.edited and self.new_text is None else None
         return messages.PermissionResolved(
             approval_id=self.approval_id,
@@ -184,7 +184,7 @@ def _server_frame(project_id: str, written: Written, said: _OfServer) -> bytes:
 
 
 def _shown(said: _OfServer) -> Any:
-    """An update as clients are shown it."""
+    """An update in the form for clients."""
     if said.subtype == RESOLVED:
         return msgspec.json.decode(bytes(said.message), type=Resolved).shown
     return said.message

@@ -51,7 +51,7 @@ def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[in
 
 
 def _ancestors(pid: int) -> set[int]:
-    """With ``pid`` itself."""
+    """The ids of ``pid`` itself and of all processes above it."""
     try:
         return {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
     except psutil.Error:

@@ -165,7 +165,7 @@ class Worker:
         if limit is not None:
             logger.error("%s: %s", self.id, limit)
             return {"code": limit.code, "message": str(limit)}
-        logger.error("%s: the agent could not be started: a fault of ours", self.id, exc_info=error)
+        logger.error("%s: the agent could not be started: a defect of the server", self.id, exc_info=error)
         return {"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
 
     async def _start(self, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
@@ -267,7 +267,7 @@ class Worker:
 
     @property
     def pids(self) -> list[int]:
-        """Its processes: the one that there is, and those that are leaving."""
+        """Its processes: the current one, and those that are ending."""
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def answer(self, question_id: str, decision: port.Decision) -> None:
@@ -309,7 +309,7 @@ class Worker:
             self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
 
     async def set_mode(self, mode: str) -> None:
-        """Of the process that there is, and of nothing after it. Raises ``AgentRefused``."""
+        """For the current process only. Raises ``AgentRefused``."""
         async with self._changing:
             process = self._process
         if process is not None:

@@ -37,7 +37,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "PAIRING_USED": Kind("The pairing code was used before; it is good for one device."),
     "PAIRING_EXPIRED": Kind("The pairing code is older than ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "It is not a signature of this challenge by a key that the owner has authorised, or one of an earlier form."
+        "It is not a signature of this challenge by a key that the owner has authorised, or has the form of an earlier version."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not the one that this connection was given last, or it was answered."),
     "SIGNATURE_FOREIGN": Kind(
@@ -53,8 +53,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
     # projects
     "INVALID_PATH": Kind(
-        "The path can't be a project's or is not to be seen: absolute, existing, inside an allowed root. Of a project: its "
-        "directory does not exist any more, or is outside of `--allow` since; nothing runs there."
+        "The path can't be a project's or may not be listed: it has to be absolute, exist and be inside an allowed root. "
+        "For a project: its directory no longer exists or is now outside of `--allow`, so nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("There is no project with this id."),
     "PROJECT_EXISTS": Kind("The directory is a project already."),
@@ -78,13 +78,13 @@ CODES: Final[Mapping[str, Kind]] = {
     "NOT_SUPPORTED": Kind("This agent can't do that."),
     "CHECKPOINT_NOT_FOUND": Kind(
         "There is no checkpoint of this run (no git work tree, not ended yet, too long ago), or not of all that it changed; "
-        "the message has the reason."
+        "the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` say where. Nothing was taken back."
     ),
     "SESSION_IN_USE": Kind(
-        "The conversation is open in another process, as in a terminal: fork it, or close it there."
+        "The conversation is open in another process, for example in a terminal: fork it, or close it there."
     ),
     "SESSION_NOT_FOUND": Kind("The agent knows no conversation with this id."),
     # approvals and blobs

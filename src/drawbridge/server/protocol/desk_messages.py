@@ -21,11 +21,11 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal of the server's machine.
 
     ``state`` "waiting": for an answer; "finished": for the person's next prompt, at the desk; "ended": its program has ended.
-    ``permission_mode`` is the agent's word; in some it changes files without a question (``asks`` false). ``prompts``: it
-    takes them by ``execute``, since its terminal is one of an editor of ours. ``in_terminal``: something waits that can only
-    be answered in its own dialog. ``background``: the agent's daemon hosts it, no terminal. ``background_tasks``: how many
-    of them run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that continues
-    this one, which the person has moved to the background.
+    ``permission_mode`` is the agent's name of its mode; ``asks`` is false in those that change files without a question.
+    ``prompts``: it accepts them by ``execute``, since its terminal belongs to an editor with a bridge. ``in_terminal``:
+    a question waits that only its own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
+    ``background_tasks``: how many of them run while the agent itself waits for the next prompt. ``continued_in``: the id of
+    the session that continues this one, which the person has moved to the background.
     """
 
     state: DeskState

@@ -127,9 +127,9 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     permission_mode: str = "default"
     """What the agent at hand asks about, as far as it tells; else as the next one begins. Not of one at a desk."""
     modes: list[str] = []
-    """The modes that can be chosen, where the agent has told other ones than Claude Code's."""
+    """The modes that can be chosen, if the agent has reported others than Claude Code's."""
     asks: bool = True
-    """False: this agent can't ask anybody, and does what its mode lets it do. Not of one at a desk."""
+    """False: this agent can't ask anybody, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
     """When the last run goes on by itself, which a limit of the agent's account has stopped."""
     problem: str | None = None

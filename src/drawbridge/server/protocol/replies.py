@@ -109,7 +109,7 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 class Hello(Struct, frozen=True, kw_only=True):
     """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run;
     ``pictures``: those of them that can be given one with a prompt. ``features``: the types of message that this server takes
-    from this client. ``modes``: the permission modes that ``set_mode`` takes here.
+    from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
     """
 
     server: str

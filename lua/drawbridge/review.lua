@@ -403,7 +403,7 @@ function M.open()
 end
 
 --- All undecided proposals, oldest first.
----@return {id: string, title: string, path: string, added: integer, removed: integer, shown: boolean}[]
+---@return {id: string, title: string, path: string, added: integer, removed: integer, shown: boolean, settling: boolean}[]
 function M.pending()
   local list = {}
   for _, entry in ipairs(entries) do
@@ -415,6 +415,7 @@ function M.pending()
         added = entry.added,
         removed = entry.removed,
         shown = entry.windows ~= nil and not entry.settling,
+        settling = entry.settling == true,
       })
     end
   end

@@ -110,7 +110,7 @@ class Race:
         """Both pages say who it was. Who had written something for nothing still has it."""
         first = self.people["first"]
         if winner != "first" and first("visible", css=card):
-            first.sees(f"{card} .notice", "What you had written was not used")
+            first.sees(f"{card} .notice", "Your edit wasn’t applied")
             first.clicks(f"{card} button:has-text('Close')")
         for person in self.people.values():
             person.loses(card)

@@ -56,12 +56,24 @@ end
 
 
 TAKES_KEYS = """
+local shown = false
 for _, proposal in ipairs(require('drawbridge.review').pending()) do
-  if proposal.shown then
-    return true
+  if proposal.settling then
+    return false
+  end
+  shown = shown or proposal.shown
+end
+return shown
+"""
+NOTHING_SETTLES = """
+for _, proposal in ipairs(package.loaded['drawbridge.review'] and require('drawbridge.review').pending() or {}) do
+  if proposal.settling then
+    return false
   end
 end
+return true
 """
+"""A view that has just opened takes no keys for a moment."""
 
 
 class Neovim:
@@ -134,6 +146,7 @@ class Neovim:
 
     def command(self, words: str) -> None:
         """Type an Ex command, as a person does; it has been done when this returns."""
+        self.wait_for(NOTHING_SETTLES, what="took no keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")
         self._wait_for_command_line(open=True)

@@ -70,7 +70,7 @@ def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(desk: Desk) -> None:
     claude.prompt("Shout the second line.")
 
     claude.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for("unsaved work")
+    neovim.pane.wait_for("No diff: Claude Code wants to change lines of poem.txt")
     assert neovim.layout == before
     assert neovim.buffer(poem) == ["one", "zwei", "three"]
     claude.answer_dialog(EDIT_DIALOG, NO)

@@ -13,7 +13,9 @@ import psutil
 from drawbridge.server.agents.port import Agent, Remembers
 from drawbridge.server.protocol.messages import SessionInfo
 
-IN_USE: Final = "This conversation is open in another process, for instance in a terminal. Close it there, or fork the conversation."
+IN_USE: Final = (
+    "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
+)
 """Two processes would write one record, and neither would learn what the other does."""
 
 

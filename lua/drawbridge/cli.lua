@@ -59,7 +59,7 @@ end
 --- does not ask first whether to connect (its Yes looks for an installer, and there is none for Neovim). nil where the machine
 --- has such defaults already.
 ---@return string?
-local function gemini_defaults()
+function M.gemini_defaults()
   if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then
     return nil
   end
@@ -124,7 +124,7 @@ M.agents = {
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,
         REMOTE_CONTAINERS = M.looks_outside() and 'true' or nil,
-        GEMINI_CLI_SYSTEM_DEFAULTS_PATH = gemini_defaults(),
+        GEMINI_CLI_SYSTEM_DEFAULTS_PATH = M.gemini_defaults(),
       }
     end,
     flags = {

@@ -121,10 +121,15 @@ def test_a_lock_file_that_others_can_read_is_named(editor: Neovim) -> None:
 def test_another_editor_of_the_folder_is_named(editor: Neovim, tmp_path: Path) -> None:
     start(editor)
     own = Path(editor.status()["lock_file"])
-    content = {"workspaceFolders": [str(tmp_path)], "ideName": "Neovim", "pid": os.getpid()}
+    content: dict[str, Any] = {"workspaceFolders": [str(tmp_path)], "ideName": "Neovim", "pid": os.getpid()}
     own.write_text(json.dumps(content | {"ideName": "Neovim (app.py)"}))
     elsewhere = {"workspaceFolders": ["/elsewhere"], "ideName": "Elsewhere"}
-    others = [{"ideName": "VS Code"}, elsewhere, {"pid": 2**22 + 1, "ideName": "Ended"}, {"pid": "5", "ideName": "Odd"}]
+    others: list[dict[str, Any]] = [
+        {"ideName": "VS Code"},
+        elsewhere,
+        {"pid": 2**22 + 1, "ideName": "Ended"},
+        {"pid": "5", "ideName": "Odd"},
+    ]
     for port, other in enumerate(others, 30_001):
         own.with_name(f"{port}.lock").write_text(json.dumps(content | other))
     own.with_name("30009.lock").write_text("[")
@@ -249,6 +254,12 @@ class TestGemini:
         report = health(editor)
         assert "only a gemini started by :DrawbridgeGemini looks for an editor" in report
         assert "In another terminal type /ide enable in it, once." in report
+
+    def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
+        editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
+        assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults of this machine" in health(
+            editor
+        )
 
     @pytest.mark.parametrize(("settings", "told"), [({}, True), ({"hasSeenNudge": True}, False)])
     def test_its_question_is_explained_until_it_was_answered(

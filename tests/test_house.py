@@ -50,6 +50,7 @@ FLOOR = (
     "running",
     "settings",
     "site",
+    "tasks",
     "terminal",
 )
 SERVER_FLOORS = ("agents", "protocol", "history", "projects", "access", "desk", "notify", "clients")

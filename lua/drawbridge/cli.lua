@@ -59,7 +59,7 @@ end
 --- its editor without asking first (Yes would look for an installer, which does not exist for Neovim). nil if the machine has
 --- such defaults already.
 ---@return string?
-local function gemini_defaults()
+function M.gemini_defaults()
   if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then
     return nil
   end
@@ -124,7 +124,7 @@ M.agents = {
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,
         REMOTE_CONTAINERS = M.looks_outside() and 'true' or nil,
-        GEMINI_CLI_SYSTEM_DEFAULTS_PATH = gemini_defaults(),
+        GEMINI_CLI_SYSTEM_DEFAULTS_PATH = M.gemini_defaults(),
       }
     end,
     flags = {

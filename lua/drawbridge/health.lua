@@ -95,6 +95,50 @@ local function check_private(path, wanted, what)
   end
 end
 
+--- A lock file or settings file; nil where it is not a JSON object.
+local function read_json(file)
+  local opened, lines = pcall(vim.fn.readfile, file)
+  local decoded, content = pcall(vim.json.decode, opened and table.concat(lines, '\n') or '')
+  return decoded and type(content) == 'table' and content or nil
+end
+
+local function is_alive(pid)
+  if type(pid) ~= 'number' or pid < 1 or pid > 2 ^ 31 - 1 or pid % 1 ~= 0 then
+    return false
+  end
+  local result, _, name = vim.loop.kill(pid, 0)
+  return result == 0 or name == 'EPERM'
+end
+
+local function shares_a_folder(one, other)
+  for _, folder in ipairs(type(one.workspaceFolders) == 'table' and one.workspaceFolders or {}) do
+    if vim.tbl_contains(type(other.workspaceFolders) == 'table' and other.workspaceFolders or {}, folder) then
+      return true
+    end
+  end
+  return false
+end
+
+--- Other editors that Claude Code's /ide lists for the same folder, by their lock files.
+local function check_company(lock_file)
+  local own = read_json(lock_file)
+  local directory = vim.fn.fnamemodify(lock_file, ':h')
+  local found, names = pcall(vim.fn.readdir, directory)
+  for _, name in ipairs(own and found and names or {}) do
+    local file = directory .. '/' .. name
+    local other = file ~= lock_file and name:match('^%d+%.lock$') and read_json(file)
+    if other and shares_a_folder(own, other) and is_alive(other.pid) then
+      info(
+        ('%s (process %d) serves this folder too; in the list of /ide this Neovim is "%s"'):format(
+          tostring(other.ideName),
+          other.pid,
+          tostring(own.ideName)
+        )
+      )
+    end
+  end
+end
+
 local function check_bridge()
   local now = require('drawbridge.status').get()
   if now.problem then
@@ -106,6 +150,7 @@ local function check_bridge()
   if now.lock_file then
     check_private(now.lock_file, tonumber('600', 8), 'Lock file')
     check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Its directory')
+    check_company(now.lock_file)
   end
   if now.discovery_file then
     check_private(now.discovery_file, tonumber('600', 8), 'Discovery file')
@@ -165,10 +210,10 @@ local function check_claude()
 end
 
 local function check_directory()
-  local set = vim.env.CLAUDE_CONFIG_DIR
-  if set then
-    local advice = 'A claude in another terminal needs the same CLAUDE_CONFIG_DIR to find this Neovim.'
-    info(('CLAUDE_CONFIG_DIR is %s. %s'):format(home(set), advice))
+  local set = vim.env.CLAUDE_CONFIG_DIR or ''
+  if set ~= '' and vim.fn.resolve(vim.fn.fnamemodify(set, ':p')) ~= vim.fn.resolve(vim.fn.expand('~/.claude/')) then
+    local advice = 'A claude in another terminal finds this Neovim only if it has the same CLAUDE_CONFIG_DIR.'
+    info(('CLAUDE_CONFIG_DIR is %s here, not the default ~/.claude. %s'):format(home(set), advice))
   end
 end
 
@@ -229,23 +274,38 @@ local function check_gemini()
   end
 end
 
---- The setting without which Gemini CLI looks for no editor.
+--- The setting without which Gemini CLI looks for no editor. :DrawbridgeGemini sets a default for it.
 local function check_gemini_setting()
   local file = (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
-  local advice = { 'Type /ide enable in it, once.' }
-  if vim.fn.filereadable(file) == 0 then
-    return info(('No %s yet: %s'):format(home(file), advice[1]))
+  local settings = {}
+  if vim.fn.filereadable(file) == 1 then
+    settings = read_json(file)
+    if not settings then
+      -- The CLI takes comments in it, which we can't read.
+      return info(('%s can\'t be read here as JSON; it needs "ide": {"enabled": true}'):format(home(file)))
+    end
   end
-  local text = table.concat(vim.fn.readfile(file), '\n')
-  local read, settings = pcall(vim.json.decode, text)
-  if not read or type(settings) ~= 'table' then
-    -- The CLI takes comments in it, which we can't read.
-    info(('%s can\'t be read here as JSON; it needs "ide": {"enabled": true}'):format(home(file)))
-  elseif type(settings.ide) == 'table' and settings.ide.enabled == true then
-    ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
-  else
-    warn(('ide.enabled is not true in %s: it looks for no editor'):format(home(file)), advice)
+  local ide = type(settings.ide) == 'table' and settings.ide or {}
+  if ide.enabled == true then
+    return ok(('It looks for an editor (ide.enabled in %s)'):format(home(file)))
+  elseif ide.enabled == false then
+    return warn(('ide.enabled is false in %s: it looks for no editor'):format(home(file)), {
+      'Type /ide enable in it, once.',
+    })
   end
+  if not require('drawbridge.cli').gemini_defaults() then
+    return info(('ide.enabled is not set in %s: the Gemini defaults of this machine decide'):format(home(file)))
+  end
+  local nudge = ide.hasSeenNudge ~= true
+      and ' If it asks whether to connect Neovim, answer No first: its Yes looks for an installer that does not exist.'
+    or ''
+  info(
+    ('ide.enabled is not set in %s: only a gemini started by :DrawbridgeGemini looks for an editor. '):format(
+      home(file)
+    )
+      .. 'In another terminal type /ide enable in it, once.'
+      .. nudge
+  )
 end
 
 local function check_container()

@@ -20,6 +20,12 @@ local OLD_DEFAULTS = {
   },
 }
 
+-- The default colours of newer ones give removed lines no background.
+local REMOVED = {
+  dark = 'ctermfg=0 ctermbg=9 guifg=NvimLightGrey1 guibg=NvimDarkRed',
+  light = 'ctermfg=15 ctermbg=1 guifg=NvimDarkGrey1 guibg=NvimLightRed',
+}
+
 local lines = {} ---@type table<integer, fun(width: integer): string> By window.
 
 local function escaped(text)
@@ -160,6 +166,10 @@ function M.define_highlights()
       links[name] = nil
       vim.cmd(('highlight default Drawbridge%s ctermbg=%d guibg=%s'):format(name, unpack(colours)))
     end
+  end
+  if vim.fn.has('nvim-0.10') == 1 and (vim.g.colors_name or 'default') == 'default' then
+    links.Removed = nil
+    vim.cmd('highlight default DrawbridgeRemoved ' .. (REMOVED[vim.o.background] or REMOVED.dark))
   end
   for name, target in pairs(links) do
     vim.cmd(('highlight default link Drawbridge%s %s'):format(name, target))

@@ -1,26 +1,15 @@
---- The view in one window: the proposed text, with what was added coloured and what was removed shown between the lines.
+--- The view in one window: the proposed text with `+` at added lines, and removed lines with `-` in between.
 local bar = require('drawbridge.view_bar')
 
 local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
 local LINE_LIMIT = 500 -- bytes of a removed line; virtual lines do not wrap
-
---- Opens the view in the current window.
----@param entry drawbridge.Entry
-function M.open(entry)
-  local window = vim.api.nvim_get_current_win()
-  vim.api.nvim_win_set_buf(window, entry.proposed)
-  entry.windows = { proposed = window }
-  bar.on_proposed(entry, window, true)
-end
+local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is coloured as far as its text goes
+local GUTTER = 2 -- cells of the sign column alone
 
 --- A line as virtual text can show it: tabs as spaces, other control characters as "^X".
 local function printable(line, tabstop)
-  line = line:sub(1, LINE_LIMIT)
-  if not line:find('%c') then
-    return line
-  end
   local shown, width = '', 0
   for text, tab in (line .. '\0'):gmatch('([^\t%z]*)([\t%z])') do
     text = vim.fn.strtrans(text)
@@ -31,16 +20,74 @@ local function printable(line, tabstop)
   return shown
 end
 
-local function removed_lines(hunk, tabstop)
+--- A removed line as chunks of virtual text; `word`, in bytes of the line, is what differs in it.
+local function chunks_of(line, word, tabstop)
+  line = line:sub(1, LINE_LIMIT)
+  local is_plain = not line:find('%c')
+  local function upto(last)
+    local part = line:sub(1, last)
+    return is_plain and part or printable(part, tabstop)
+  end
+  local shown = upto(LINE_LIMIT)
+  local chunks, at = {}, 0
+  local function add(last, group)
+    if last > at then
+      chunks[#chunks + 1] = { shown:sub(at + 1, last), group }
+      at = last
+    end
+  end
+  if word then
+    add(#upto(word[1]), 'DrawbridgeRemoved')
+    add(#upto(word[2]), 'DrawbridgeChanged')
+  end
+  add(#shown, 'DrawbridgeRemoved')
+  return chunks
+end
+
+local function removed_lines(hunk, tabstop, gutter)
+  local words = {}
+  for _, word in ipairs(hunk.removed_words or {}) do
+    words[word[1] + 1] = { word[2], word[3] }
+  end
+  local sign = '-' .. (' '):rep(gutter - 1)
   local lines = {}
-  for _, line in ipairs(hunk.removed) do
-    local text = printable(line, tabstop)
-    lines[#lines + 1] = { { text == '' and ' ' or text, 'DrawbridgeRemoved' } }
+  for index, line in ipairs(hunk.removed) do
+    local chunks = { { sign, 'DrawbridgeRemoved' } }
+    vim.list_extend(chunks, chunks_of(line, words[index], tabstop))
+    chunks[#chunks + 1] = { TO_EDGE, 'DrawbridgeRemoved' }
+    lines[#lines + 1] = chunks
   end
   if hunk.hidden > 0 then
-    lines[#lines + 1] = { { ('… %d more removed lines'):format(hunk.hidden), 'DrawbridgeHint' } }
+    local text = ('… %d more removed lines'):format(hunk.hidden)
+    lines[#lines + 1] = { { (' '):rep(gutter), 'DrawbridgeHint' }, { text, 'DrawbridgeHint' } }
   end
   return lines
+end
+
+--- Cells left of the text in the window of a buffer.
+local function gutter_of(buffer)
+  local window = vim.fn.win_findbuf(buffer)[1]
+  return window and math.max(vim.fn.getwininfo(window)[1].textoff, 1) or GUTTER
+end
+
+--- Removed lines begin at the left edge of the window, beside its line numbers, which were not known without a window.
+local function align(buffer)
+  local gutter = gutter_of(buffer)
+  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, MARKS, 0, -1, { details = true })) do
+    local id, row, _, details = unpack(mark)
+    local lines = details.virt_lines
+    if lines and #lines[1][1][1] ~= gutter then
+      for _, chunks in ipairs(lines) do
+        chunks[1][1] = chunks[1][1]:sub(1, 1) .. (' '):rep(gutter - 1)
+      end
+      vim.api.nvim_buf_set_extmark(buffer, MARKS, row, 0, {
+        id = id,
+        virt_lines = lines,
+        virt_lines_above = details.virt_lines_above,
+        virt_lines_leftcol = true,
+      })
+    end
+  end
 end
 
 --- Lines above the first line are only to be seen where the window leaves room for them.
@@ -58,45 +105,59 @@ function M.make_room_at_top(buffer)
   end
 end
 
---- Shows hunks, `first` and `last` (exclusive) in lines of the proposed text, from 0.
+--- Shows hunks, `first` and `last` (exclusive) in lines of the proposed text, from 0; words are a line of it, or of
+--- `removed`, and where in it they begin and end, in bytes.
 ---@param buffer integer
----@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][]}[]
+---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether the marks of before go.
 function M.mark(buffer, hunks, clear)
   if clear then
     vim.api.nvim_buf_clear_namespace(buffer, MARKS, 0, -1)
   end
   local tabstop = vim.bo[buffer].tabstop
+  local gutter = gutter_of(buffer)
   local count = vim.api.nvim_buf_line_count(buffer)
-  local function mark(row, options)
-    vim.api.nvim_buf_set_extmark(buffer, MARKS, math.min(row, count - 1), 0, options)
+  local function mark(row, column, options)
+    vim.api.nvim_buf_set_extmark(buffer, MARKS, row, column, options)
   end
   for _, hunk in ipairs(hunks) do
-    if hunk.last > hunk.first then
-      -- 'line_hl_group' would be plainer, but opens the sign column in Neovim 0.7.
-      mark(
-        hunk.first,
-        { end_row = math.min(hunk.last, count), hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false }
-      )
+    local last = math.min(hunk.last, count)
+    if last > hunk.first then
+      -- 'line_hl_group' would hide the words that differ.
+      mark(hunk.first, 0, { end_row = last, hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
+    end
+    for row = hunk.first, last - 1 do
+      -- By itself: in a mark of several rows Neovim 0.10 draws the sign at the row after the last one too.
+      mark(row, 0, { sign_text = '+', sign_hl_group = 'DrawbridgeAdded', number_hl_group = 'DrawbridgeAdded' })
     end
     for _, word in ipairs(hunk.words) do
-      local row, first, last = unpack(word)
-      if last > first then
-        vim.api.nvim_buf_set_extmark(
-          buffer,
-          MARKS,
-          row,
-          first,
-          { end_col = last, hl_group = 'DrawbridgeChanged', priority = 4100 }
-        )
+      local row, from, to = unpack(word)
+      if to > from then
+        mark(row, from, { end_col = to, hl_group = 'DrawbridgeChanged', priority = 4100 })
       end
     end
     if #hunk.removed > 0 then
-      -- Behind the last line there is no line to stand above.
-      mark(hunk.first, { virt_lines = removed_lines(hunk, tabstop), virt_lines_above = hunk.first < count })
+      mark(math.min(hunk.first, count - 1), 0, {
+        virt_lines = removed_lines(hunk, tabstop, gutter),
+        -- Behind the last line there is no line to stand above.
+        virt_lines_above = hunk.first < count,
+        virt_lines_leftcol = true,
+      })
     end
   end
   M.make_room_at_top(buffer)
+end
+
+--- Opens the view in the current window.
+---@param entry drawbridge.Entry
+function M.open(entry)
+  local window = vim.api.nvim_get_current_win()
+  vim.api.nvim_win_set_buf(window, entry.proposed)
+  entry.windows = { proposed = window }
+  -- Of a fixed width, since a removed line opens no sign column.
+  vim.cmd('setlocal signcolumn=yes:1')
+  bar.on_proposed(entry, window, true)
+  align(entry.proposed)
 end
 
 return M

@@ -67,9 +67,15 @@ def test_always_is_said_in_words() -> None:
     accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
     assert wording.always_words([accept]) == "accept all edits for this session"
-    lasting = wording.always_words([accept, rule | {"destination": "localSettings"}])
-    assert lasting == "accept all edits and allow Bash(ls *) from now on"
-    for odd in (None, "x", [], [5], [{"type": "?"}]):
+    lasting = rule | {"destination": "localSettings"}
+    assert wording.always_words([rule, lasting]) == "allow Bash(ls *) and allow Bash(ls *) from now on"
+    assert wording.always_words([accept, lasting]) == "allow Bash(ls *) from now on", "the mode is not remembered"
+    assert (
+        wording.always_words([accept | {"destination": "localSettings"}, rule]) == "allow Bash(ls *) for this session"
+    )
+    unknown = {"type": "removeRules", "rules": []}
+    assert wording.always_words([accept, unknown]) == 'apply {"type": "removeRules", "rules": []} for this session'
+    for odd in (None, "x", [], [5], [5, rule], [{"optionId": "once", "kind": "allow_once"}]):
         assert wording.always_words(odd) == ""
 
 

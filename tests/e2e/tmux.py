@@ -46,6 +46,11 @@ class Pane:
         return self._tmux.run("capture-pane", "-p", "-t", self.id)
 
     @property
+    def coloured(self) -> str:
+        """The screen with the escape sequences of its colours, and with blanks at the ends of lines."""
+        return self._tmux.run("capture-pane", "-p", "-e", "-N", "-t", self.id)
+
+    @property
     def framed(self) -> str:
         """The screen for the message of a failed test."""
         lines = (f"│ {line}" for line in self.screen.rstrip().splitlines())

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drawbridge.editors import neovim_marks, neovim_reviews
+from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import Accepted, Rejected
-from tests.nvim.rig import Desk, proposal
+from drawbridge.text import hunks
+from tests.nvim.rig import Desk, on_screen, proposal
+from tests.programs import each_nvim
 
 LAYOUTS = ("vertical", "inline")
 anyhow = pytest.mark.parametrize("layout", LAYOUTS)
@@ -22,7 +28,10 @@ MARKS = """
 local namespace = vim.api.nvim_get_namespaces().drawbridge_inline
 local marks = {}
 for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, namespace, 0, -1, { details = true })) do
-  local removed = vim.tbl_map(function(line) return line[1][1] end, mark[4].virt_lines or {})
+  local removed = vim.tbl_map(function(line)
+    local chunks = vim.tbl_map(function(chunk) return chunk[1] end, line)
+    return (table.concat(chunks, '', 2):gsub(' +$', ''))
+  end, mark[4].virt_lines or {})
   local words = mark[4].hl_group == 'DrawbridgeChanged' and { mark[3], mark[4].end_col } or nil
   table.insert(marks, { mark[2], mark[4].end_row or mark[2], removed, words })
 end
@@ -84,8 +93,8 @@ async def test_marks_follow_what_the_person_types(desk: Desk) -> None:
 async def test_removed_lines_are_shown_as_they_would_look(desk: Desk) -> None:
     await shown(desk, "inline", "\ttab\n\nb\x01ell\r\nx\ty\n" + "long " * 1_000 + "\n", "")
     (lines,) = (await marks(desk))["removed"].values()
-    assert lines[:4] == ["        tab", " ", "b^Aell^M", "x       y"]
-    assert len(lines[4]) == 500
+    assert lines[:4] == ["        tab", "", "b^Aell^M", "x       y"]
+    assert len(lines[4]) == 499, "500 bytes, the last one of them a space"
 
 
 async def test_a_very_long_removal_is_cut_with_a_word_about_it(desk: Desk) -> None:
@@ -191,6 +200,112 @@ async def test_outside_of_a_proposal_there_is_nothing_to_put_back(desk: Desk) ->
     await desk.person.lua("require('drawbridge.review').reject_hunk()")
     await desk.person.until("return vim.fn.execute('messages'):find('not in a proposal')")
     assert await desk.person.lines() == OLD.splitlines()
+
+
+CHANGED = ("same\nname = old\nkept\ngone\n", "same\nname = newer\nadded\nkept\n")
+HIGHLIGHTS = """
+local found = {}
+for _, name in ipairs({ 'Added', 'Removed', 'Changed' }) do
+  local id = vim.fn.synIDtrans(vim.fn.hlID('Drawbridge' .. name))
+  local number = vim.fn.synIDattr(id, 'bg', 'cterm')
+  if vim.o.termguicolors then
+    number = vim.fn.synIDattr(id, 'bg#', 'gui')
+  end
+  found[name] = number
+end
+return found
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("number", [False, True])
+@pytest.mark.parametrize("program", each_nvim())
+async def test_changed_lines_are_signed_and_coloured_to_the_edge(
+    program: Path, tmp_path: Path, number: bool, columns: int
+) -> None:
+    """On the screen, in the default colours, with line numbers and without."""
+    old, new = CHANGED
+    path = tmp_path / "app.py"
+    path.write_text(old)
+    async with on_screen(program, str(path), cwd=tmp_path, rows=20, columns=columns) as (person, pane):
+        editor = await Neovim.connect(person.address)
+        made = Desk(person, editor, tmp_path)
+        await editor.start(made.events.append)
+        await made.options("{ diff = { layout = 'inline' }, idle_ms = 70 }")
+        await person.lua("vim.o.termguicolors = false vim.o.number = ... vim.o.cursorline = false", number)
+        await made.shows(proposal(path, old, new))
+        gutter = "   {}" if number else "{}"
+        lines = [
+            " " + gutter.format("1 " if number else " ") + "same",
+            "-" + gutter.format("  " if number else " ") + "name = old",
+            "+" + gutter.format("2 " if number else " ") + "name = newer",
+            "+" + gutter.format("3 " if number else " ") + "added",
+            " " + gutter.format("4 " if number else " ") + "kept",
+            "-" + gutter.format("  " if number else " ") + "gone",
+        ]
+        await asyncio.to_thread(pane.wait_for, "(?m)" + r" *\n".join(map(re.escape, lines)))
+        groups = await person.lua(HIGHLIGHTS)
+        assert len({*groups.values(), ""}) == 4, "each has a background of its own"
+        shown = {text.rstrip(): backgrounds for text, backgrounds in coloured(pane.coloured)}
+        for line in lines:
+            backgrounds = shown[line.rstrip()]
+            group = groups[{"-": "Removed", "+": "Added"}.get(line[0], "Changed")]
+            assert (group in backgrounds) is (line[0] != " "), line
+            if line[0] != " ":
+                assert len(backgrounds) == columns, line
+            words = [at for at, background in enumerate(backgrounds) if background == groups["Changed"]]
+            differs = {"old": 3, "newer": 5}.get(line.rpartition(" ")[2], 0)
+            assert words == [*range(len(line) - differs, len(line))], line
+            if line[0] != " ":
+                assert set(backgrounds) <= {group, groups["Changed"]}, line
+        await person.types(":w<CR>")
+        assert await made.decided() == Accepted(new)
+        await editor.close()
+
+
+def coloured(screen: str) -> Iterator[tuple[str, list[str]]]:
+    """Each line of a screen, and the number of the background of each of its cells; empty where it has none."""
+    background = ""
+    for line in screen.splitlines():
+        text, backgrounds = "", list[str]()
+        for codes, character in re.findall(r"\x1b\[([\d;]*)m|([^\x1b])", line):
+            if character:
+                text += character
+                backgrounds.append(background)
+                continue
+            for code in re.findall(r"38[;:][25][;:][\d;]+?(?=;48|$)|48[;:]5[;:]\d+|\d+", codes or "0"):
+                if code in ("0", "49"):
+                    background = ""
+                elif re.fullmatch(r"4[0-7]", code):
+                    background = str(int(code) - 40)
+                elif re.fullmatch(r"10[0-7]", code):
+                    background = str(int(code) - 92)
+                elif code.startswith("48"):
+                    background = re.split("[;:]", code)[2]
+        yield text, backgrounds
+
+
+async def test_similar_lines_of_uneven_hunks_are_compared() -> None:
+    old = ["a long line: größe 1", "if a", "last = 1"]
+    new = ["unlike", "a long line: größe 23", "b", "c", "last = 2"]
+    [[mark]] = neovim_marks.portions(hunks.diff(old, new), old, new)
+    assert mark["words"] == [(1, 21, 23), (4, 7, 8)], "bytes"
+    assert mark["removed_words"] == [(0, 21, 22), (2, 7, 8)]
+
+
+async def test_the_words_of_a_removed_line_are_marked_as_it_is_shown(desk: Desk) -> None:
+    old, new = "\ttab\x01größe 1\tend of the line\n", "\ttab\x01größe 22\tend of the line\n"
+    await shown(desk, "inline", old, new)
+    [chunks] = await desk.person.lua(
+        "local namespace = vim.api.nvim_get_namespaces().drawbridge_inline "
+        "local lines = {} "
+        "for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, namespace, 0, -1, { details = true })) do "
+        "  vim.list_extend(lines, mark[4].virt_lines or {}) "
+        "end "
+        "return lines"
+    )
+    assert [text for text, group in chunks if group == "DrawbridgeChanged"] == ["1"]
+    assert "".join(text for text, _ in chunks).rstrip() == "-         tab^Agröße 1    end of the line"
 
 
 LARGE = [f"    line {number:6d} of a large file, with some words" for number in range(100_000)]

@@ -48,6 +48,11 @@ class Bridge:
             proxy=None,
         )
 
+    @property
+    def errors(self) -> str:
+        """What it has printed on stderr until now."""
+        return _read(self._errors)
+
     async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:
         """Its exit code, and what it had said on stderr."""
         if self.process.returncode is None:

@@ -45,6 +45,13 @@ async def call(client: Any, tool: str, **arguments: Any) -> list[str]:
     return [item["text"] for item in answer["result"]["content"]]
 
 
+async def introduce(client: Any) -> None:
+    """From then on the client is listed as an agent."""
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    for message in (hello, {"jsonrpc": "2.0", "method": "notifications/initialized"}):
+        await client.send(json.dumps(message))
+
+
 # ready
 
 
@@ -184,6 +191,20 @@ async def test_a_signal_ends_it_and_its_clients_are_told(folder: Path, locks: Pa
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
         assert os.listdir(locks) == []
+
+
+async def test_its_own_end_is_not_reported_as_an_agents(folder: Path) -> None:
+    async with bridge("--folder", folder) as running:
+        async with running.dial() as leaving:
+            await introduce(leaving)
+            await until(lambda: running.errors.count("Claude Code is connected.") == 1)
+        await until(lambda: "Claude Code left." in running.errors)
+        async with running.dial() as staying:
+            await introduce(staying)
+            await until(lambda: running.errors.count("Claude Code is connected.") == 2)
+            code, errors = await running.end(signal.SIGINT)
+        assert code == 0
+        assert errors.count("Claude Code left.") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.editors.port import Accepted
+from drawbridge.editors.port import Accepted, Rejected
 from tests.ide.rig import Agent, Desk
 from tests.waiting import until
 
@@ -78,6 +78,53 @@ async def test_a_proposed_write_is_not_reported(tmp_path: Path) -> None:
         await until(lambda: desk.editor.buffers[str(path)].text == NEW)
         assert desk.editor.told == []
         assert desk.clients.unasked == ()
+
+
+@pytest.mark.parametrize("answer", ["editor", "agent"])
+async def test_a_write_after_a_rejection_is_reported(tmp_path: Path, answer: str) -> None:
+    path = tmp_path / "app.py"
+    path.write_text(OLD)
+    async with Desk(tmp_path) as desk:
+        desk.editor.open(str(path))
+        agent = desk.agent()
+        call = agent.ask(
+            "openDiff", old_file_path=str(path), new_file_path=str(path), new_file_contents=NEW, tab_name="t"
+        )
+        [proposal] = await desk.proposals()
+        if answer == "editor":
+            desk.editor.decide(proposal, Rejected())
+        else:
+            await agent.texts("closeAllDiffTabs")
+        await agent.answer(call)
+        await write_unasked(desk, path, NEW, agent)
+        await until(lambda: desk.editor.told)
+        assert "wrote app.py without asking" in desk.editor.told[0][0]
+        assert desk.editor.buffers[str(path)].text == NEW
+
+
+async def test_a_rejection_leaves_the_next_proposal_alone(tmp_path: Path) -> None:
+    """Two agents propose changes of one file: the first is rejected, the second accepted and written."""
+    path = tmp_path / "app.py"
+    path.write_text(OLD)
+    async with Desk(tmp_path) as desk:
+        desk.editor.open(str(path))
+        calls = []
+        agents = [desk.agent(), desk.agent()]
+        for agent in agents:
+            calls.append(
+                agent.ask(
+                    "openDiff", old_file_path=str(path), new_file_path=str(path), new_file_contents=NEW, tab_name="t"
+                )
+            )
+        [first] = await desk.proposals()
+        desk.editor.decide(first, Rejected())
+        await agents[0].answer(calls[0])
+        [second] = await desk.proposals()
+        desk.editor.decide(second, Accepted(NEW))
+        await agents[1].answer(calls[1])
+        await write_unasked(desk, path, NEW, agents[1])
+        await until(lambda: desk.editor.buffers[str(path)].text == NEW)
+        assert desk.editor.told == []
 
 
 async def test_a_proposal_ends_the_warning(tmp_path: Path) -> None:

@@ -118,6 +118,39 @@ def test_a_lock_file_that_others_can_read_is_named(editor: Neovim) -> None:
     assert f"chmod 700 {lock.parent}" in report
 
 
+def test_another_editor_of_the_folder_is_named(editor: Neovim, tmp_path: Path) -> None:
+    start(editor)
+    own = Path(editor.status()["lock_file"])
+    content: dict[str, Any] = {"workspaceFolders": [str(tmp_path)], "ideName": "Neovim", "pid": os.getpid()}
+    own.write_text(json.dumps(content | {"ideName": "Neovim (app.py)"}))
+    elsewhere = {"workspaceFolders": ["/elsewhere"], "ideName": "Elsewhere"}
+    others: list[dict[str, Any]] = [
+        {"ideName": "VS Code"},
+        elsewhere,
+        {"pid": 2**22 + 1, "ideName": "Ended"},
+        {"pid": "5", "ideName": "Odd"},
+    ]
+    for port, other in enumerate(others, 30_001):
+        own.with_name(f"{port}.lock").write_text(json.dumps(content | other))
+    own.with_name("30009.lock").write_text("[")
+    report = health(editor)
+    told = (
+        f'VS Code (process {os.getpid()}) serves this folder too; in the list of /ide this Neovim is "Neovim (app.py)"'
+    )
+    assert told in report
+    assert report.count("serves this folder too") == 1
+
+
+def test_a_config_directory_that_is_not_the_default_is_named(editor: Neovim, tmp_path: Path) -> None:
+    editor.lua("vim.env.CLAUDE_CONFIG_DIR = vim.fn.expand('~/.claude')")
+    assert "CLAUDE_CONFIG_DIR" not in health(editor)
+    editor.command("bwipeout!")
+    editor.lua("vim.env.CLAUDE_CONFIG_DIR = ...", str(tmp_path / "other"))
+    report = health(editor)
+    assert "CLAUDE_CONFIG_DIR is " in report
+    assert "here, not the default ~/.claude. A claude in another terminal finds this Neovim only if" in report
+
+
 def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
     start(editor)
     Path(editor.status()["lock_file"]).unlink()
@@ -208,8 +241,8 @@ class TestGemini:
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            ('{"ide": {"enabled": false}}', "ide.enabled is not true in ~/.gemini/settings.json: it looks"),
-            ('{"general": {}}', "ide.enabled is not true in"),
+            ('{"ide": {"enabled": false}}', "ide.enabled is false in ~/.gemini/settings.json: it looks for no editor"),
+            ('{"general": {}}', "ide.enabled is not set in ~/.gemini/settings.json: only a gemini started by"),
             ('{"ide": // mine', "settings.json can't be read here as JSON"),
         ],
     )
@@ -218,7 +251,22 @@ class TestGemini:
         assert told in health(editor)
 
     def test_before_its_first_start_it_has_no_settings(self, editor: Neovim) -> None:
-        assert "No ~/.gemini/settings.json yet: Type /ide enable in it, once." in health(editor)
+        report = health(editor)
+        assert "only a gemini started by :DrawbridgeGemini looks for an editor" in report
+        assert "In another terminal type /ide enable in it, once." in report
+
+    def test_defaults_of_the_machine_are_not_overridden(self, editor: Neovim) -> None:
+        editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = '/defaults.json'")
+        assert "ide.enabled is not set in ~/.gemini/settings.json: the Gemini defaults of this machine" in health(
+            editor
+        )
+
+    @pytest.mark.parametrize(("settings", "told"), [({}, True), ({"hasSeenNudge": True}, False)])
+    def test_its_question_is_explained_until_it_was_answered(
+        self, editor: Neovim, settings: dict[str, bool], told: bool
+    ) -> None:
+        gemini_settings(json.dumps({"ide": settings}))
+        assert ("answer No first: its Yes looks for an installer" in health(editor)) is told
 
     def test_in_a_container_it_would_look_outside(self, editor: Neovim) -> None:
         editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)

@@ -172,10 +172,12 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
 
 
 def always_words(suggestions: Any) -> str:
-    """What "always" would mean, from the agent's suggestions; empty where it has none."""
-    if not isinstance(suggestions, list):
+    """What "always" would mean, from the agent's suggestions; empty where it has none. As the server remembers it: a
+    mode covers far more than this question, so it counts only where nothing else is suggested.
+    """
+    if not isinstance(suggestions, list) or not all(isinstance(one, dict) for one in suggestions):
         return ""
-    found = [one for one in suggestions if isinstance(one, dict)]
+    found = [one for one in suggestions if one.get("type") != "setMode"] or suggestions
     said = " and ".join(filter(None, map(_suggestion, found)))
     lasting = any(one.get("destination", "session") != "session" for one in found)
     return one_line(f"{said} {'from now on' if lasting else 'for this session'}") if said else ""
@@ -192,6 +194,9 @@ def _suggestion(one: Mapping[str, Any]) -> str:
             return f"{verb} {', '.join(_rule(rule) for rule in rules if isinstance(rule, dict))}"
         case {"type": "addDirectories", "directories": [*directories]}:
             return f"allow {', '.join(map(str, directories))}"
+        case {"type": str()}:
+            # Unknown suggestions are remembered too. Options of other agents have no type.
+            return f"apply {json.dumps(one, ensure_ascii=False)}"
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from drawbridge.editors.port import Proposal
 from drawbridge.text.hunks import Hunk
@@ -25,7 +25,7 @@ REMOVED_LINES: Final = 200
 """Removed lines that the inline view shows of one hunk."""
 
 PAIRED_LINES: Final = 50
-"""Up to so many lines that replace as many others are compared with them in pairs."""
+"""Up to so many lines are compared with those that they replace."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
@@ -69,9 +69,10 @@ def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
 
 
 def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One mark; several where many lines are added: what was removed stands above the first of them."""
+    """One mark; several where many lines are added: what was removed is shown above the first of them."""
     shown = min(hunk.old_count, REMOVED_LINES)
     removed = old_lines[hunk.old_start : hunk.old_start + shown]
+    words = list(_words(hunk, old_lines, new_lines))
     for first in range(hunk.new_start, hunk.new_end, MARKS_CHUNK) or (hunk.new_start,):
         is_first = first == hunk.new_start
         yield {
@@ -79,23 +80,41 @@ def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> It
             "last": min(hunk.new_end, first + MARKS_CHUNK),
             "removed": removed if is_first else (),
             "hidden": hunk.old_count - shown if is_first else 0,
-            "words": list(_words(hunk, old_lines, new_lines)) if is_first else (),
+            "words": [new for _, new in words] if is_first else (),
+            "removed_words": [old for old, _ in words] if is_first else (),
         }
 
 
-def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Of lines that replace as many others: the line, and where in it what differs begins and ends, in bytes."""
-    if hunk.old_count != hunk.new_count or hunk.new_count > PAIRED_LINES:
+_Word: TypeAlias = tuple[int, int, int]
+"""A line, and where in it what differs begins and ends, in bytes."""
+
+
+def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[_Word, _Word]]:
+    """What differs within lines that replace similar ones: in the removed lines of the hunk, and in the new text."""
+    if max(hunk.old_count, hunk.new_count) > PAIRED_LINES:
         return
+    in_pairs = hunk.old_count == hunk.new_count
+    ahead = 0
     for offset in range(hunk.new_count):
-        old, new = old_lines[hunk.old_start + offset], new_lines[hunk.new_start + offset]
-        start = common_prefix(old, new)
-        common_end = common_prefix(old[start:][::-1], new[start:][::-1])
-        # Lines that share little have been replaced as a whole: the first word of both being "if" says nothing.
-        if 2 * (start + common_end) < max(len(old), len(new)):
-            continue
-        before, within = _bytes(new[:start]), _bytes(new[start : len(new) - common_end])
-        yield hunk.new_start + offset, before, before + within
+        new = new_lines[hunk.new_start + offset]
+        for old_offset in (offset,) if in_pairs else range(ahead, hunk.old_count):
+            old = old_lines[hunk.old_start + old_offset]
+            start = common_prefix(old, new)
+            common_end = common_prefix(old[start:][::-1], new[start:][::-1])
+            # Lines that share little have been replaced as a whole: the first word of both being "if" says nothing.
+            if 2 * (start + common_end) < max(len(old), len(new), 1):
+                continue
+            yield (
+                (old_offset, *_span(old, start, common_end)),
+                (hunk.new_start + offset, *_span(new, start, common_end)),
+            )
+            ahead = old_offset + 1
+            break
+
+
+def _span(line: str, start: int, common_end: int) -> tuple[int, int]:
+    before = _bytes(line[:start])
+    return before, before + _bytes(line[start : len(line) - common_end])
 
 
 def _bytes(text: str) -> int:

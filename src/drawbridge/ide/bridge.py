@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections import deque
 from importlib.metadata import version
 from typing import Any
 
@@ -34,6 +35,7 @@ from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
 from drawbridge.log_text import HarmlessFormatter
 from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.tasks import BackgroundTasks
 from drawbridge.wire import desk as wire
 from drawbridge.wire.gate import LOOPBACK_HOSTS
 
@@ -118,9 +120,10 @@ class Bridge:
             editor.type_prompt,
         )
         self.workspace.reviews.arbiter = self._reviewer
-        self._reviewing: asyncio.Task[None] | None = None
         self._context = ContextWatch(self.workspace, self.gemini.update)
-        self._announcing: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger)
+        self._unannounced: deque[BridgeState] = deque()
+        self._announcing = False
 
     async def open(self) -> None:
         await self._editor.start(self._on_event)
@@ -133,15 +136,11 @@ class Bridge:
         self._write_files()
         self._context.changed()
         self._agents_changed()
-        self._reviewing = asyncio.get_running_loop().create_task(self._reviewer.run())
+        self._tasks.start(self._reviewer.run(), "connecting to the agent server")
 
     async def close(self) -> None:
         self._context.stop()
-        if self._reviewing is not None:
-            self._reviewing.cancel()
-            await asyncio.gather(self._reviewing, return_exceptions=True)
-        if self._announcing is not None:
-            self._announcing.cancel()
+        await self._tasks.close()
         await self.workspace.unasked.stop()
         await self.workspace.reviews.stop()
         await self._editor.close()
@@ -191,26 +190,28 @@ class Bridge:
 
     def _agents_changed(self) -> None:
         self._reviewer.changed()
+        if self._stop.is_set():
+            return  # the bridge itself closes the connections
         state = BridgeState(
             self._launched.port, self._launched.token, self.agents.names, self.claude.pids, self.claude.unasked
         )
-        previous = self._announcing
-        self._announcing = asyncio.get_running_loop().create_task(self._announce(state, previous))
+        # A newer state replaces one that waits, except where an agent connected or left in between: that is reported.
+        if self._unannounced and self._unannounced[-1].agents == state.agents:
+            self._unannounced.pop()
+        self._unannounced.append(state)
+        if not self._announcing:
+            self._announcing = True
+            self._tasks.start(self._announce(), "announcing the agents")
 
-    async def _announce(self, state: BridgeState, previous: asyncio.Task[None] | None) -> None:
-        """In order, one after the other."""
-        if previous is not None:
-            await asyncio.wait([previous])
+    async def _announce(self) -> None:
         try:
-            await self._editor.announce(state)
-        except DrawbridgeError as error:
-            logger.warning("%s", error)
+            while self._unannounced:
+                try:
+                    await self._editor.announce(self._unannounced.popleft())
+                except DrawbridgeError as error:
+                    logger.warning("%s", error)
+        finally:
+            self._announcing = False
 
     def _tell(self, message: str, level: Level = "warn") -> None:
-        task = asyncio.get_running_loop().create_task(self._editor.tell(message, level))
-        task.add_done_callback(_forget)
-
-
-def _forget(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()
+        self._tasks.start(self._editor.tell(message, level), "telling the editor")

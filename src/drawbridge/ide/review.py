@@ -289,11 +289,19 @@ class Reviews:
             review.decision.set_result(decision)
         if review.path and follow:
             review.follower = self._spawn(self._follow, review, decision)
+        else:
+            self._answered_for(review)
+
+    def _answered_for(self, review: _Review) -> None:
+        """No write comes of this proposal any more, so the next write of its file is unasked."""
+        if not any(other.path == review.path for other in self._open.values() if other is not review):
+            self._asked.discard(review.path)
 
     async def _follow(self, review: _Review, decision: Decision) -> None:
         """See the agent write the file, then let the editor show it."""
         accepted = decision.text if isinstance(decision, Accepted) else None
         written = await _wait_for_write(review.path, review.before, accepted)
+        self._answered_for(review)
         if written is None:
             return
         if accepted is not None and _same_lines(written, accepted):

@@ -103,10 +103,16 @@ function endsLike(/** @type {string} */ model, /** @type {string} */ text) {
 /** Whether remembering the answer switches to `mode`, and does nothing else. @param {any} suggestions @param {string} mode */
 export const approvesMode = (suggestions, mode) => Array.isArray(suggestions) && suggestions.length > 0 && suggestions.every((one) => one?.type === 'setMode' && one.mode === mode);
 
-/** What "always" would mean, in words, from the agent's suggestions; empty where it has none. @param {any} suggestions */
+/**
+ * What "always" would mean, in words, from the agent's suggestions; empty where it has none. As the server remembers it:
+ * a mode covers far more than this question, so it counts only where nothing else is suggested.
+ * @param {any} suggestions
+ */
 export function alwaysWords(suggestions) {
-  if (!Array.isArray(suggestions)) return '';
-  const said = suggestions.map((one) => {
+  if (!Array.isArray(suggestions) || suggestions.some((one) => typeof one !== 'object' || one === null)) return '';
+  const narrow = suggestions.filter((one) => one.type !== 'setMode');
+  const remembered = narrow.length ? narrow : suggestions;
+  const said = remembered.map((one) => {
     if (one?.type === 'setMode') return one.mode === 'acceptEdits' ? 'accept all edits' : `switch to the mode “${one.mode}”`;
     if (one?.type === 'addRules') {
       const rules = (one.rules ?? []).map((/** @type {any} */ rule) => (rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName));
@@ -116,7 +122,7 @@ export function alwaysWords(suggestions) {
     // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.
     return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
   });
-  const place = suggestions.every((one) => (one?.destination ?? 'session') === 'session') ? 'for this session' : 'from now on';
+  const place = remembered.every((one) => (one?.destination ?? 'session') === 'session') ? 'for this session' : 'from now on';
   const words = said.filter(Boolean).join(' and ');
   return words && `${words} ${place}`;
 }

@@ -110,7 +110,12 @@ test('what “always” means is said', () => {
   assert.equal(alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]), 'accept all edits for this session');
   const rule = { type: 'addRules', behavior: 'allow', rules: [{ toolName: 'Bash', ruleContent: 'make:*' }], destination: 'localSettings' };
   assert.equal(alwaysWords([rule]), 'allow Bash(make:*) from now on');
+  const mode = { type: 'setMode', mode: 'acceptEdits', destination: 'session' };
+  assert.equal(alwaysWords([mode, rule]), 'allow Bash(make:*) from now on', 'a mode beside a rule is not remembered');
+  const directory = { type: 'addDirectories', directories: ['/p'], destination: 'session' };
+  assert.equal(alwaysWords([directory, { ...mode, destination: 'localSettings' }]), 'allow /p for this session');
   assert.equal(alwaysWords([{ type: 'removeRules', rules: [] }]), 'apply {"type":"removeRules","rules":[]} for this session');
   assert.equal(alwaysWords([{ optionId: 'once', kind: 'allow_once' }]), '');
+  assert.equal(alwaysWords(['odd', rule]), '', 'nothing of it is remembered');
   assert.equal(alwaysWords(null), '');
 });

@@ -11,6 +11,7 @@ import os
 import socket
 import stat
 import time
+from typing import Final
 
 from drawbridge.errors import NotPrivate
 
@@ -75,10 +76,14 @@ def remove_quietly(path: str) -> None:
         os.unlink(path)
 
 
+EXITING: Final = 0x4
+"""PF_EXITING, of the flags in Linux' ``/proc/PID/stat``: the process is being ended and closes its files."""
+
+
 def process_alive(pid: int) -> bool:
     """Whether a process ``pid`` runs, whoever it belongs to.
 
-    Linux tells one that has ended and only waits for its parent to take notice; elsewhere that one counts too.
+    On Linux one that is being ended, or has ended and only waits for its parent to notice, does not count; elsewhere it does.
     """
     if pid <= 0:
         return False
@@ -92,9 +97,14 @@ def process_alive(pid: int) -> bool:
         return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (
-                b"Z",
-                b"X",
+            fields = file.read().rpartition(b")")[2].split()
+            return (
+                fields[0]
+                not in (
+                    b"Z",
+                    b"X",
+                )
+                and not int(fields[6]) & EXITING
             )  # the name before it may hold anything
     except (OSError, IndexError):
         return True

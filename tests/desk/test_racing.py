@@ -41,8 +41,8 @@ CLICKS_AT = "setTimeout(() => document.querySelector('{0} footer .{1}')?.click()
 
 SETTLED = {
     "desk": r"/^(Answered elsewhere|Overruled)/",
-    "Neovim": "/^Accepted by Neovim/",
-    "first": "/^Accepted by first/",
+    "Neovim": "/^Accepted with edits by Neovim/",
+    "first": "/^Accepted with (your edits|edits by first)/",
     "second": "/^Rejected by second/",
 }
 """What a page says when that one has won."""

@@ -455,14 +455,13 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
                     one.sendall(words[number % 3].encode())
 
         coming = asyncio.create_task(asyncio.to_thread(come))
-        waits = []
-        while not coming.done():
+        waits: list[float] = []
+        while not coming.done() or len(waits) < 50:  # the crowd stays connected: it may have come within one answer
             began = time.monotonic()
             assert code_of(await client.ask("project_list")) == "project_list"
             waits.append(time.monotonic() - began)
             await asyncio.sleep(0)
         await coming
-        assert len(waits) > 10, "the crowd was there while the client worked"
         assert max(waits) < 2
         assert len(server.door.connections) <= server.door.terms.connections
         another = await newcomer(server)

@@ -35,6 +35,8 @@ SHAPES: list[tuple[Kind, dict[str, Any]]] = [
     ("tool", {"name": "Edit", "input": {"old_string": EVIL, "new_string": f"{EVIL}\n\t{EVIL}"}, "result": None}),
     ("question", {"request": {"tool_name": EVIL, "input": EVIL}, "answer": {"by": EVIL, "message": EVIL}}),
     ("question", {"request": {"tool_name": EVIL, "input": {}}, "answer": {"reason": EVIL}}),
+    ("question", {"request": {"tool_name": "Bash", "input": {}}, "answer": {"by": EVIL, "decision": "allow", "edited": True, "updated_input": {"command": EVIL, EVIL: EVIL}}}),
+    ("question", {"request": {"tool_name": "AskUserQuestion", "input": {}}, "answer": {"by": EVIL, "decision": "allow", "edited": True, "updated_input": {"answers": {EVIL: EVIL}}}}),
     ("finished", {"outcome": EVIL, "error": EVIL}),
     ("notice", {"text": EVIL}),
 ]  # fmt: skip

@@ -57,6 +57,7 @@ class ConversationScreen(Screen[None]):
         super().__init__()
         self._client = client
         self._painter = painter
+        painter.is_mine = client.is_mine
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None

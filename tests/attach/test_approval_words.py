@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drawbridge.attach import wording
-from drawbridge.attach.approval_words import Standing, notice, title
+from drawbridge.attach.approval_words import title
 
 REQUEST: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "ls"}}
 
@@ -15,14 +15,6 @@ def test_the_title_names_the_subagent_that_asks() -> None:
     assert title(asked, "Claude", "/p", None, 1).plain.endswith("asked by reviewer")
     assert title({**REQUEST, "asked_by": {"agent_id": "a1"}}, "Claude", "/p", None, 1).plain.endswith("a subagent")
     assert "asked by" not in title(REQUEST, "Claude", "/p", None, 1).plain
-
-
-def test_the_notice_has_the_reason_and_the_path() -> None:
-    asked = {**REQUEST, "reason": "3 actions were blocked.", "blocked_path": "/etc/\x1b[2Jhosts"}
-    words = notice(asked, Standing(), None)
-    assert words.startswith("3 actions were blocked. · /etc/")
-    assert "\x1b" not in words
-    assert notice(REQUEST, Standing(), None) == ""
 
 
 def test_a_mode_shows_that_its_agent_never_asks() -> None:

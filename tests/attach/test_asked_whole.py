@@ -177,3 +177,47 @@ async def test_a_long_field_can_not_imitate_another_field() -> None:
     async with alone(app):
         assert "│ force: true" in app.text
         assert "│   force: false" in app.text
+
+
+CHOICE = [{"question": "Which?", "options": [{"label": "oak"}]}]
+
+
+async def test_the_reason_and_the_path_are_shown() -> None:
+    why = {"reason": "3 actions were blocked.", "blocked_path": "/etc/\x1b[2Jhosts"}
+    app = Alone(bash(command="make") | why)
+    async with alone(app):
+        assert "3 actions were blocked." in app.text
+        assert "Path: /etc/" in app.text
+        assert "\x1b" not in app.text
+    asked = Alone({"tool_name": "AskUserQuestion", "input": {"questions": CHOICE}} | why)
+    async with alone(asked):
+        assert "3 actions were blocked." in asked.text
+        assert "Path: /etc/" in asked.text
+
+
+@pytest.mark.parametrize("field", ["reason", "blocked_path"])
+async def test_a_long_reason_leaves_the_buttons(field: str) -> None:
+    """It is read in the field that scrolls, and all of it comes before a yes."""
+    app = Alone(bash(command="rm -rf build") | {field: "word " * 400})
+    async with alone(app) as pilot:
+        assert "more lines" in app.text
+        assert "r Reject" in app.text
+        await pilot.press("a")
+        await pilot.pause()
+        assert app.given == []
+        assert "r Reject" in app.text
+        for _ in range(20):
+            await pilot.press("space")
+            await pilot.pause()
+        assert "rm -rf build" in app.text
+        assert "a Accept" in app.text
+        await pilot.press("a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_a_long_reason_leaves_the_choices() -> None:
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": CHOICE}, "reason": "word " * 400})
+    async with alone(app):
+        assert "^s Answer" in app.text
+        assert "Do not answer" in app.text

@@ -94,11 +94,37 @@ async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, d
         assert not person.prompt.has_focus
 
 
-async def in_a_terminal(person: Person, directory: Path) -> str:
-    """As the server reports an agent that a person has started."""
+async def test_the_status_is_that_of_the_list(server: Server, directory: Path) -> None:
+    """Of a session in a terminal."""
+    async with attached(server, directory) as person:
+        desk: dict[str, Any] = {"state": "waiting", "in_terminal": True}
+        await in_a_terminal(person, directory, desk)
+        await person.sees("● Waits in its terminal")
+        for told, words in (
+            ({"state": "working"}, "● Working"),
+            ({"state": "working", "background_tasks": {"agent": 1}}, "● Works in the background"),
+            ({"state": "ended", "continued_in": "desk_2"}, "● Continued in the background"),
+            ({"state": "ended"}, "● Ended"),
+        ):
+            desk.clear()
+            desk.update(told)
+            person.app.client.on_change()
+            await person.sees(f"{words} · in a terminal")
+
+
+async def test_the_status_tells_of_a_problem(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        (project,) = person.app.client.projects.named(str(directory), "")
+        project["problem"] = "The directory of this project does not exist."
+        person.app.client.on_change()
+        await person.sees("● The directory of this project does not exist.")
+
+
+async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | None = None) -> str:
+    """As the server reports an agent that a person has started. ``told``: the fields of the session."""
     projects = person.app.client.projects
     project = projects.named(str(directory), "")[0]
-    desk: dict[str, Any] = {"state": "finished", "prompts": False, "permission_mode": "default"}
+    desk = {"state": "finished", "prompts": False, "permission_mode": "default"} if told is None else told
     take = projects.take
 
     def take_as_desk(message: Any) -> None:

@@ -23,6 +23,8 @@ from .rig import Alone, attached, shown
 EVIL = "[red]x[/red][/] [@click=app.quit]y[/] $ink \x1b[2J\x1b]52;c;AAAA\x07 \x9b31m \u202egnp.\u202c \0\b\r &#27; &#x202e;"
 """Markup of Rich and of Textual, sequences that terminals obey, controls, references that become such in Markdown."""
 
+EDITED = {"by": EVIL, "decision": "allow", "edited": True, "updated_input": {EVIL: EVIL, "answers": {"": EVIL}}}
+
 SHAPES: list[tuple[Kind, dict[str, Any]]] = [
     ("prompt", {"text": EVIL, "by": EVIL}),
     ("text", {"text": EVIL}),
@@ -35,6 +37,8 @@ SHAPES: list[tuple[Kind, dict[str, Any]]] = [
     ("tool", {"name": "Edit", "input": {"old_string": EVIL, "new_string": f"{EVIL}\n\t{EVIL}"}, "result": None}),
     ("question", {"request": {"tool_name": EVIL, "input": EVIL}, "answer": {"by": EVIL, "message": EVIL}}),
     ("question", {"request": {"tool_name": EVIL, "input": {}}, "answer": {"reason": EVIL}}),
+    ("question", {"request": {"tool_name": "Bash", "input": {}}, "answer": EDITED}),
+    ("question", {"request": {"tool_name": "AskUserQuestion", "input": {}}, "answer": EDITED}),
     ("finished", {"outcome": EVIL, "error": EVIL}),
     ("notice", {"text": EVIL}),
 ]  # fmt: skip

@@ -339,6 +339,12 @@ async def test_the_card_shows_the_reason(desk: SocketDesk) -> None:
         assert "asked_by" not in question
 
 
+async def test_why_it_asks_is_bounded(desk: SocketDesk) -> None:
+    more: Message = {"decision_reason": "r" * 50_000, "blocked_path": "/" * 50_000}
+    async with Session(desk).asks(more=more, command="ls") as (_, question):
+        assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)
+
+
 def test_the_processes_file_is_read_with_care(tmp_path: Path) -> None:
     transcript = tmp_path / "projects" / "-ws" / "x.jsonl"
     sessions = tmp_path / "sessions"

@@ -88,6 +88,16 @@ def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, dire
     assert "unasked" in (directory / "notes.md").read_text()
 
 
+def test_no_mode_is_offered_that_is_refused(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.until("document.documentElement.dataset.connection === 'open'")
+        person.until("document.querySelectorAll('.tools select option').length > 1")
+        offered = person.runs("[...document.querySelectorAll('.tools select option')].map((option) => option.value)")
+        assert offered == ["default", "acceptEdits", "plan", "auto"], (
+            "without --skip-permissions there is no bypassPermissions"
+        )
+
+
 def test_a_new_session_begins(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick")

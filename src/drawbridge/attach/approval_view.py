@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.attach import answers, wording
-from drawbridge.attach.approval_words import WAYS, Standing, notice, title, ways, why_not_accepted
+from drawbridge.attach.approval_words import WAYS, Standing, circumstances, notice, title, ways, why_not_accepted
 from drawbridge.attach.call_parts import parts
 from drawbridge.attach.code import DiffLines
 from drawbridge.attach.diff_view import Headed, Lines, LinesView
@@ -90,7 +90,7 @@ class ApprovalView(Vertical, can_focus=True):
         yield Static(classes="title")
         asked = answers.questions(self.request)
         if asked:
-            yield QuestionForm(asked, self.request["input"])
+            yield QuestionForm(asked, self.request["input"], circumstances(self.request))
         else:
             yield LinesView(self._lines)
             yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
@@ -385,7 +385,7 @@ class ApprovalView(Vertical, can_focus=True):
         painter, found, request = self._painter, self._found, self.request
         proposal = request.get("proposal")
         above = parts(request["tool_name"], request["input"], proposal, request.get("link_targets"))
-        head = painter.call(above, width)
+        head = painter.call([*circumstances(request), *above], width)
         if found is None or proposal is None:
             return head
         if not found.lines:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from textual.content import Content
 
 from drawbridge.attach import answers, wording
-from drawbridge.attach.call_parts import PLAN, acp_paths
+from drawbridge.attach.call_parts import PLAN, Part, acp_paths
 from drawbridge.attach.difference import Difference
 
 Mode: TypeAlias = Literal["read", "edit", "reject"]
@@ -117,11 +117,17 @@ def notice(request: answers.Request, standing: Standing, found: Difference | Non
         return "This is too large for one message: you see a part of it."
     if standing.mode != "read":
         return ""
-    parts = [wording.one_line(request[name]) for name in ("reason", "blocked_path") if request.get(name)]
-    if found is not None and found.notes:
-        words = "; ".join(found.notes)
-        parts.append(f"{words[0].upper()}{words[1:]}.")
-    return " · ".join(parts)
+    if found is None or not found.notes:
+        return ""
+    words = "; ".join(found.notes)
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def circumstances(request: answers.Request) -> list[Part]:
+    """Why it is asked. It may be long, so it is read in the same field as the call."""
+    reason, path = request.get("reason"), request.get("blocked_path")
+    found = [Part("words", wording.one_line(reason))] if reason else []
+    return found + ([Part("field", wording.one_line(path), "Path")] if path else [])
 
 
 def _label(key: str, words: str) -> Content:

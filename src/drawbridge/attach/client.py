@@ -7,7 +7,7 @@ import getpass
 import json
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -50,6 +50,8 @@ class Client:
         """The types that the server takes from this client; None until it has said so."""
         self.modes: frozenset[str] | None = None
         """The permission modes that this server accepts; None until it has reported them, or if it does not."""
+        self._ids: set[str] = set()
+        """What the server has called this client: another id on every connection."""
         self.agents: list[str] = []
         """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None
@@ -89,6 +91,7 @@ class Client:
         self.modes = frozenset(hello["modes"]) if "modes" in hello else None
         self.agents = list(hello["agents"])
         self.name = hello["device"]["name"] or self.name
+        self._ids.add(hello["client_id"])
         await ask("unsubscribe", {"topics": ["stats"]})
         await ask("subscribe", {"topics": ["projects", "approvals"]})
         await ask("project_list")
@@ -140,9 +143,13 @@ class Client:
             await self.connection.ask("permission_response", data, project=project, lasting=True)
         except RequestError as error:
             # After a break it is said again: then the first answer may have been this very one.
-            mine = error.details.get("by") == self.name and error.details.get("decision") == data["decision"]
+            mine = self.is_mine(error.details) and error.details.get("decision") == data["decision"]
             if error.code != "APPROVAL_RESOLVED" or not mine:
                 raise
+
+    def is_mine(self, answer: Mapping[str, Any]) -> bool:
+        """Whether an approval was answered from this terminal. Another one may have the same name."""
+        return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
     async def command(self, type: str, data: Message | None = None) -> Message:
         """A command about the project that is shown. Raises ``RequestError``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
@@ -36,12 +36,15 @@ MARKDOWN_CHARACTERS: Final = 60_000
 
 
 class Painter:
-    """In one palette. ``root``: the project's directory; ``me``: by what name this client goes."""
+    """In one palette. ``root``: the project's directory; ``me``: by what name this client goes; ``is_mine``: whether an
+    answer was given from this terminal.
+    """
 
     def __init__(self, palette: Palette) -> None:
         self.palette = palette
         self.root = ""
         self.me = ""
+        self.is_mine: Callable[[Mapping[str, Any]], bool] = lambda answer: False
         self._console = Console(
             file=StringIO(), color_system="truecolor", force_terminal=True, legacy_windows=False, theme=_styles(palette)
         )
@@ -203,19 +206,34 @@ class Painter:
         if answer is None:
             return
         palette = self.palette
-        taken_back = "reason" in answer
+        withdrawn = "reason" in answer
         allowed = answer.get("decision") == "allow"
-        sign, colour = ("↩", palette.soft) if taken_back else ("✓", palette.yes) if allowed else ("✗", palette.no)
+        sign, colour = ("↩", palette.soft) if withdrawn else ("✓", palette.yes) if allowed else ("✗", palette.no)
         proposal = request.get("proposal")
         given = request["input"] if isinstance(request["input"], dict) else {}
         path = proposal["path"] if proposal else given.get("file_path")
         about = wording.shown_path(str(path), self.root) if path else request["tool_name"]
-        head = Text(f"{sign} {wording.settled_words(answer)}", Style(color=colour))
+        words = wording.settled_words(answer, request, is_mine=self.is_mine(answer))
+        head = Text(f"{sign} {words}", Style(color=colour))
         head.append(f"  {wording.one_line(about)}", Style(color=palette.soft))
         yield from self._rendered(head, width)
-        if not folded and proposal:
+        if folded:
+            return
+        if answer.get("edited") and request["tool_name"] != wording.QUESTIONS:
+            yield from self.plain("As it was accepted:", width, palette.soft)
+            yield from self._accepted(request, answer, width)
+        if proposal:
             yield from self.plain("As it was proposed:", width, palette.soft)
             yield from self.diff(proposal, width)
+
+    def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
+        """A person's own version of what was asked."""
+        proposal, text, given = request.get("proposal"), answer.get("new_text"), answer.get("updated_input")
+        if proposal and isinstance(text, str):
+            return self.diff({**proposal, "new_text": text}, width)
+        if given is not None:
+            return self.call(parts(request["tool_name"], given), width, DIFF_LINES)
+        return self.plain("Too large to show.", width, self.palette.soft)
 
     def _finished(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
         outcome = data.get("outcome", "")

@@ -11,19 +11,25 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
 
+from drawbridge.attach.call_parts import Part
 from drawbridge.attach.wording import block, one_line
 
 
 class QuestionForm(VerticalScroll):
     """``asked``: each ``{question, header, multiSelect, options: [{label, description}]}``."""
 
-    def __init__(self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> None:
-        """``given``: the whole input of the call."""
+    def __init__(
+        self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
+    ) -> None:
+        """``given``: the whole input of the call. ``above``: what is to be read before it, in words and fields."""
         super().__init__(classes="questions", can_focus=False)
+        self._above = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
         self._more = [*_unknown(given, {"questions", "answers"})]
         self._groups = [_Group(one) for one in asked]
 
     def compose(self) -> ComposeResult:
+        for text in self._above:
+            yield Static(Content(block(text)), classes="more-words")
         for name, value in self._more:
             yield Static(Content(block(f"{name}: {value}")), classes="more-words")
         yield from self._groups

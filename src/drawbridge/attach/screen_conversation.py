@@ -57,6 +57,7 @@ class ConversationScreen(Screen[None]):
         super().__init__()
         self._client = client
         self._painter = painter
+        painter.is_mine = client.is_mine
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None
@@ -112,20 +113,11 @@ class ConversationScreen(Screen[None]):
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or project is None or not self._is_there:
             return
-        run, waiting = conversation.run, len(conversation.open)
-        if waiting:
-            words, colour = "Waits for you", "$wait"
-        elif run:
-            words, colour = "Thinking" if conversation.thinking else "Working", "$accent"
-        elif until := wording.goes_on_at(project):
-            words, colour = f"Goes on at {until} (s: not)", "$soft"
-        elif project["state"] == "ERROR":
-            words, colour = "The last run failed", "$no"
-        else:
-            words, colour = "Ready", "$soft"
+        run = conversation.run
+        words, colour = _status(conversation, project)
         parts = [
             words,
-            "in a terminal" if project.get("desk") else "",
+            "in a terminal" if project.get("desk") and "terminal" not in words else "",
             _since(run),
             f"{len(conversation.queue)} queued" if conversation.queue else "",
         ]
@@ -308,6 +300,26 @@ class ConversationScreen(Screen[None]):
 
 def _mode(project: Project) -> str:
     return str((project.get("desk") or project).get("permission_mode") or "default")
+
+
+def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
+    """What happens here now, as in the list of projects, and its colour."""
+    if conversation.open:
+        return "Waits for you", "$wait"
+    if desk := project.get("desk"):
+        words = wording.project_state({**project, "approvals": ()})  # an answer may have reached the conversation first
+        if desk.get("in_terminal") or desk.get("state") == "waiting":
+            return words, "$wait"
+        return words, "$accent" if desk.get("state") == "working" else "$soft"
+    if conversation.run:
+        return "Thinking" if conversation.thinking else "Working", "$accent"
+    if problem := project.get("problem"):
+        return wording.one_line(problem), "$no"
+    if until := wording.goes_on_at(project):
+        return f"Goes on at {until} (s: not)", "$soft"
+    if project["state"] == "ERROR":
+        return "The last run failed", "$no"
+    return "Ready", "$soft"
 
 
 def _since(run: Any) -> str:

@@ -48,6 +48,11 @@ DESK_STATES: Final = {
     "finished": "Ready",
     "ended": "Ended",
 }
+QUESTIONS: Final = "AskUserQuestion"
+"""The tool with which an agent asks a person questions of its own."""
+
+AT_THE_DESK: Final = ("answered elsewhere", "asked in the terminal", "overruled")
+"""How the reasons begin with which a question ended at the desk: nobody has withdrawn it."""
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:
@@ -205,20 +210,38 @@ def _rule(rule: Mapping[str, Any]) -> str:
     return f"{rule.get('toolName', '')}({content})" if content else str(rule.get("toolName", ""))
 
 
-def settled_words(answer: Mapping[str, Any]) -> str:
-    """How a question ended, in a line."""
+def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
+    """How a question ended, in a line. ``is_mine``: it was answered from this terminal."""
     if "reason" in answer:
-        return one_line(f"Withdrawn: {answer['reason']}")
-    if answer.get("decision") == "allow":
-        return one_line(f"Accepted by {answer.get('by')}")
-    message = answer.get("message")
-    return one_line(f"Rejected by {answer.get('by')}{f': “{message}”' if message else ''}")
+        reason = str(answer["reason"])
+        return one_line(_capital(reason) if reason.startswith(AT_THE_DESK) else f"Withdrawn: {reason}")
+    by, message = answer.get("by"), answer.get("message")
+    if answer.get("decision") != "allow":
+        return one_line(f"Rejected by {by}{f': “{message}”' if message else ''}")
+    if (given := _answers(answer, request)) is not None:
+        return one_line(f"Answered by {by}: {given}")
+    if answer.get("edited"):
+        return one_line("Accepted with your edits" if is_mine else f"Accepted with edits by {by}")
+    return one_line(f"Accepted by {by}")
+
+
+def _answers(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str | None:
+    """What was answered to the agent's own questions; None where that is not known."""
+    given = answer.get("updated_input") if request.get("tool_name") == QUESTIONS else None
+    answers = given.get("answers") if isinstance(given, Mapping) else None
+    return "; ".join(map(str, answers.values())) if isinstance(answers, Mapping) else None
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def first_words(answer: Mapping[str, Any]) -> str:
-    """The same, for who was in the midst of an answer."""
+    """The same, for a person who was about to answer."""
     if "reason" in answer:
-        return one_line(f"The question was withdrawn ({answer['reason']}).")
+        reason = str(answer["reason"])
+        at_desk = reason.startswith(AT_THE_DESK)
+        return one_line(f"{_capital(reason)}." if at_desk else f"The question was withdrawn ({reason}).")
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
 

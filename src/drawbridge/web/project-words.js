@@ -32,6 +32,13 @@ export const modeWords = (/** @type {any} */ project, /** @type {string} */ mode
 
 export const MODES = { default: 'Ask before changes', acceptEdits: 'Accept edits', plan: 'Plan only', bypassPermissions: 'Never ask', auto: 'Auto' };
 
+/**
+ * The modes to choose from: those that the agent has of its own, else Claude Code's as far as the server accepts them.
+ * @param {any} project @param {string[]} [accepted] as in the server's hello; older servers don't say
+ * @returns {string[]}
+ */
+export const modesOf = (project, accepted) => project?.modes ?? Object.keys(MODES).filter((mode) => !accepted || accepted.includes(mode));
+
 /** "14:05", with the day where it is another one. */
 export function clock(/** @type {string} */ time, now = new Date()) {
   const when = new Date(time);

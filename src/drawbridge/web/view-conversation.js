@@ -8,7 +8,7 @@ import { ApprovalCard } from './view-approval.js';
 import { Composer } from './view-composer.js';
 import { itemView } from './view-items.js';
 import { WindowList } from './window-list.js';
-import { agentName, MODES, modeWords, since, standing } from './project-words.js';
+import { agentName, MODES, modesOf, modeWords, since, standing } from './project-words.js';
 
 /** What can be said about a session in a terminal. */
 const AT_THE_DESK = ['permission_response', 'project_delete'];
@@ -208,7 +208,7 @@ export class ConversationView {
     this.drawn = this._look;
     const may = (/** @type {string} */ type) => this._may(type);
     const back = h('a', { href: '#/', class: 'back', 'aria-label': 'All projects' }, icon('back'));
-    this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...(project.modes ?? Object.keys(MODES)).map((/** @type {string} */ value) => h('option', { value, text: modeWords(project, value) })));
+    this._mode = h('select', { 'aria-label': 'What it asks about', onchange: () => this._setMode() }, ...modesOf(project, this.client.hello?.modes).map((value) => h('option', { value, text: modeWords(project, value) })));
     if (project.asks === false) /** @type {Node} */ (this._empty.lastChild).textContent = 'Write what the agent should do. It changes files without asking.';
     fill(this._head, back,
       h('div', { class: 'names' }, h('h2', { line: baseName(project.path) }), h('p', { class: 'path', line: `${project.agent}${project.desk ? ' in a terminal' : ''} · ${project.path}` })),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation } from '../../../src/drawbridge/web/conversation.js';
-import { clock, liftedWords, modeWords, standing } from '../../../src/drawbridge/web/project-words.js';
+import { clock, liftedWords, modesOf, modeWords, standing } from '../../../src/drawbridge/web/project-words.js';
 import { canBeEdited, Projects } from '../../../src/drawbridge/web/store.js';
 
 const NOW = new Date('2026-03-04T10:00:00Z');
@@ -74,4 +74,10 @@ test('a warning about a project has its name and not its id', () => {
   assert.equal(projects.named('The history of proj_1 takes 8 MB', 'proj_1'), 'The history of blog takes 8 MB');
   assert.equal(projects.named('All takes 8 MB', undefined), 'All takes 8 MB');
   assert.equal(projects.named('The history of proj_2 takes 8 MB', 'proj_2'), 'The history of proj_2 takes 8 MB');
+});
+
+test('only modes that the server accepts are offered', () => {
+  assert.deepEqual(modesOf({}, ['plan', 'default']), ['default', 'plan']);
+  assert.deepEqual(modesOf({ modes: ['read-only'] }, ['default']), ['read-only'], 'the server has chosen these already');
+  assert.ok(modesOf({}).includes('bypassPermissions'), 'an older server does not say what it accepts');
 });

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.agents.port import ModeKnown
+from drawbridge.server.projects.ceilings import Ceilings
 from drawbridge.server.protocol.client_errors import ClientError
 
 from .twin import Agent, Client, Process, Server, records, serving, settled
@@ -156,3 +157,20 @@ async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one
         assert {"session_id": own.launch.session_id, "agent": "claude"} in changed
         assert page.updates("project_state")[-1]["session_id"] == own.launch.session_id
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
+
+
+async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
+    """A mode that asks more than the allowed one may be reported, and not chosen."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.core.house.ceilings = Ceilings(modes=("acceptEdits",))
+        server.agent.own_modes = True
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeKnown("acceptEdits", ("default", "acceptEdits", "plan", "bypassPermissions")))
+        offered = phone.updates("project_state")[-1]["modes"]
+        assert offered == ["acceptEdits"]
+        for mode in offered:
+            await server.does(phone, "set_mode", project, mode=mode)
+        with pytest.raises(ClientError, match="must be one of acceptEdits"):
+            await server.does(phone, "set_mode", project, mode="plan")

@@ -18,6 +18,7 @@ from drawbridge.errors import BadArgument
 from drawbridge.server.agents import claude_lines, claude_prompts
 from drawbridge.server.agents import claude_results as results
 from drawbridge.server.agents.claude_lines import Message
+from drawbridge.server.agents.claude_prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.server.agents.dialect import Replied, Said
 from drawbridge.server.agents.framing import JUNK_LIMIT, Tail
 from drawbridge.server.agents.port import (
@@ -37,8 +38,6 @@ from drawbridge.server.agents.proposals import Reader, proposal
 
 INTERRUPTED: Final = "It was interrupted."
 
-LONGEST_NAME: Final = 200
-LONGEST_PATH: Final = 4_096
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
@@ -65,11 +64,6 @@ class _Reply(Struct):
 class _Asked(Struct, frozen=True):
     input: Raw
     suggestions: Raw
-
-
-def _words(told: object, longest: int) -> str | None:
-    """For people, of limited length. None if nothing was reported."""
-    return claude_lines.valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 _request: Final = msgspec.json.Decoder(_Request)
@@ -300,16 +294,16 @@ class Conversation:
             suggestions,
             proposed,
             asked_by=self._asked_by(request),
-            reason=_words(request.decision_reason, results.LONGEST_ERROR),
-            blocked_path=_words(request.blocked_path, LONGEST_PATH),
+            reason=words(request.decision_reason, LONGEST_REASON),
+            blocked_path=words(request.blocked_path, LONGEST_PATH),
         )
         return [question]
 
     def _asked_by(self, request: _Request) -> AskedBy | None:
-        id = _words(request.agent_id, LONGEST_NAME)
+        id = words(request.agent_id, LONGEST_NAME)
         if id is None:
             return None
-        return AskedBy(id, _words(request.agent_type, LONGEST_NAME) or self._subagents.get(id))
+        return AskedBy(id, words(request.agent_type, LONGEST_NAME) or self._subagents.get(id))
 
     def _taken_back(self, question_id: object) -> list[Said]:
         if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:

@@ -19,7 +19,16 @@ DOCUMENT: Final = "application/pdf"
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 
+LONGEST_NAME: Final = 200
+LONGEST_REASON: Final = 2_000
+LONGEST_PATH: Final = 4_096
+
 DENIED: Final = "The person said no to this. Do not try it another way; ask what to do instead."
+
+
+def words(told: object, longest: int) -> str | None:
+    """For people, bounded. None where nothing was told."""
+    return valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from drawbridge.approval import State
 from drawbridge.errors import DrawbridgeError
 from drawbridge.private_files import process_alive
 from drawbridge.server.agents import claude_prompts
+from drawbridge.server.agents.claude_prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.server.agents.port import AskedBy, Decision, Proposal, Question
 from drawbridge.server.agents.program import read_file
 from drawbridge.server.desk import hook_events, transcript
@@ -318,9 +319,11 @@ class DeskSession:
             input=event.tool_input,
             suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
             proposal=proposal,
-            asked_by=AskedBy(event.agent_id, event.agent_type or None) if event.agent_id is not None else None,
-            reason=event.decision_reason,
-            blocked_path=event.blocked_path,
+            asked_by=AskedBy(event.agent_id, words(event.agent_type, LONGEST_NAME))
+            if event.agent_id is not None
+            else None,
+            reason=words(event.decision_reason, LONGEST_REASON),
+            blocked_path=words(event.blocked_path, LONGEST_PATH),
         )
         return self.ask(question, line)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from drawbridge.server.agents.port import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
 from drawbridge.server.projects.budgets import Budgets
-from drawbridge.server.projects.ceilings import Ceilings, check_hours, reported_mode_fits
+from drawbridge.server.projects.ceilings import Ceilings, check_hours, mode_fits, reported_mode_fits
 from drawbridge.server.projects.disk import Disk, Sizes
 from drawbridge.server.projects.memory import MemoryWatch
 from drawbridge.server.projects.metrics import Metrics
@@ -125,8 +125,14 @@ class House:
 
     def allows(self, mode: str, agent: str) -> bool:
         """Whether that agent may be in the mode that it reports."""
-        own_modes = agent in self.agents and self.agents[agent].own_modes
-        return reported_mode_fits(self.ceilings, mode, own_modes=own_modes)
+        return reported_mode_fits(self.ceilings, mode, own_modes=self._has_own_modes(agent))
+
+    def offers(self, mode: str, agent: str) -> bool:
+        """Whether a client may choose that mode of the agent's."""
+        return mode_fits(self.ceilings, mode, own_modes=self._has_own_modes(agent))
+
+    def _has_own_modes(self, agent: str) -> bool:
+        return agent in self.agents and self.agents[agent].own_modes
 
     def granted(self, directory: str, options: Options) -> Options:
         """What a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of hours, or out of

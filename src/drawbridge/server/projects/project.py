@@ -114,7 +114,7 @@ class Project:
             **shown.info(self.data, self.history, self.approvals),
             "state": self.state,
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self._modes if self._house.allows(mode, self._agent)],
+            "modes": [mode for mode in self._modes if self._house.offers(mode, self._agent)],
             "asks": self._house.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import text, tool_use
@@ -13,6 +15,8 @@ from tests.server.processes import Server
 
 from .rig import Phone, ServedDesk
 from .test_plain_claude import FETCH, QUESTION
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_auto_mode_sometimes_asks(desk: ServedDesk, server: Server) -> None:

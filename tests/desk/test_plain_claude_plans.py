@@ -9,6 +9,8 @@ from tests.server.processes import Server
 
 from .rig import Phone, ServedDesk
 
+pytestmark = pytest.mark.thorough
+
 PLAN = "# Plan\n\n1. Write it.\n"
 
 

@@ -15,6 +15,8 @@ from tests.waiting import until
 
 from .rig import PATIENCE, Phone, ServedDesk
 
+pytestmark = pytest.mark.thorough
+
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
     """The next run that ends so."""

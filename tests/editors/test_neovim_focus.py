@@ -168,7 +168,7 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> Non
     desk, pane = screen
     await desk.options("{ diff = { layout = 'inline' } }")
     await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, "two\nthree\n"))
-    await sees(pane, r"(?m)^one *\n *two *\n *three")
+    await sees(pane, r"(?m)^- one *\n +two *\n +three")
     await desk.person.until(SHOWN)
     await desk.person.types(":q<CR>")
     assert await desk.decided() == Rejected()
@@ -176,8 +176,8 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> Non
     await sees(pane, "four")
     await desk.person.until(SHOWN)
     await desk.person.types("ggdd")
-    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^one", timeout=15)
-    await sees(pane, r"(?m)^one *\n *two *\n *three *\n *four")
+    await asyncio.to_thread(pane.wait_until_gone, r"(?m)^ +one", timeout=15)
+    await sees(pane, r"(?m)^- one *\n +two *\n +three *\n\+ *four")
 
 
 async def test_notices_one_after_another_ask_for_no_key(screen: ScreenDesk) -> None:

@@ -175,7 +175,7 @@ def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, addr
         person.presses("Escape")
         person.runs("document.activeElement.blur()")
         person.presses("?")
-        person.sees("dialog", "Accept the change")
+        person.sees("dialog", "Accept the current change")
         assert person("axe", file=axe) == []
 
 

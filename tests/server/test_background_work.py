@@ -17,6 +17,8 @@ from tests.waiting import until
 
 from .test_real_claude import LONG, at_work, finished, model, poem, words
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["model", "poem"]
 
 TASK = "Write the haiku"

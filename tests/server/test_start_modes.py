@@ -20,6 +20,8 @@ from tests.server.wire_client import WireClient
 from .test_background_work import asked, decide, state
 from .test_real_claude import LONG, finished, model, poem
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["model", "poem"]
 
 

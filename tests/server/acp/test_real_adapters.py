@@ -19,6 +19,8 @@ from tests.server.wire_client import WireClient
 from tests.setup import responses_stub
 from tests.setup.responses_stub import ResponsesStub
 
+pytestmark = pytest.mark.thorough
+
 LONG = 40.0
 """Seconds that an adapter and its agent may take on a busy machine."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -36,8 +38,13 @@ def imported() -> dict[str, set[str]]:
     return found
 
 
+@functools.cache
+def installed() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
 def distributions(module: str) -> set[str]:
-    return {normalized(name) for name in packages_distributions().get(module, [])}
+    return {normalized(name) for name in installed().get(module, [])}
 
 
 def test_every_third_party_import_is_declared() -> None:

@@ -111,6 +111,7 @@ async def shown_twice(desk: ServedDesk, server: Server) -> AsyncIterator[tuple[N
         assert asked == [question["approval_id"]]
 
 
+@pytest.mark.thorough
 async def test_claude_in_neovim_is_answered_by_a_client(desk: ServedDesk, server: Server) -> None:
     async with shown_twice(desk, server) as (neovim, _, phone, question, poem):
         given = question["input"] | {"old_string": POEM, "new_string": "one\nzwei\n", "replace_all": False}

@@ -84,6 +84,7 @@ async def test_a_client_allows_denies_answers_and_edits(desk: ServedDesk, server
     assert "Right" in results[3]
 
 
+@pytest.mark.thorough
 async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(desk: ServedDesk, server: Server) -> None:
     new = desk.project / "new.txt"
     turns = [

@@ -56,6 +56,7 @@ def test_an_edited_line_is_what_the_cli_writes(desk: Desk) -> None:
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "name"),
     [

@@ -29,6 +29,7 @@ def propose(desk: Desk, recorded_as: tuple[str, str]) -> tuple[Neovim, Claude, d
     return neovim, claude, before
 
 
+@pytest.mark.thorough
 def test_yes_in_the_terminal_writes_and_closes_the_view(desk: Desk) -> None:
     neovim, claude, before = propose(desk, ("terminal-yes", "An Edit, decided with Yes in the CLI's own dialog."))
 

@@ -69,6 +69,7 @@ def test_the_selection_is_in_the_next_request(desk: Desk) -> None:
     assert f"The user selected the lines 2 to 3 from {poem}:\ntwo\nthree" in desk.model.requests[-1].told
 
 
+@pytest.mark.thorough
 def test_the_model_gets_the_diagnostics_it_asks_for(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

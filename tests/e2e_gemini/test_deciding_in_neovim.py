@@ -58,6 +58,7 @@ def test_an_edited_line_is_what_the_cli_writes_and_the_model_is_told(desk: Desk)
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "name"), [("DrawbridgeReject", "reject"), pytest.param("q", "close", marks=pytest.mark.thorough)]
 )

@@ -127,6 +127,7 @@ async def test_a_rejection_by_closing_windows_is_shown(program: Path, tmp_path: 
         assert await desk.person.lua("return vim.tbl_count(vim.api.nvim_list_wins())") == 2, "the file and the notice"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_refusal_is_in_front_of_a_terminal(program: Path, tmp_path: Path) -> None:
     async with screen_desk(program, tmp_path) as (desk, pane):

@@ -176,6 +176,7 @@ async def test_another_person_removes_the_project(browser: Browser, server: Serv
         late.until("location.hash === '#/'")
 
 
+@pytest.mark.thorough
 async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, tmp_path: Path, directory: Path) -> None:
     port, data = free_port(), tmp_path / "data"
     with contextlib.ExitStack() as stack:

@@ -163,6 +163,7 @@ async def test_what_goes_wrong_is_said_and_the_next_prompt_is_taken(poem: Path, 
         assert (await client.ask("session_resume", {"session_id": "no id"}, project))["type"] == "error"
 
 
+@pytest.mark.thorough
 async def test_a_conversation_of_the_terminal_is_picked_up_and_forked(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada still."), text("Another Ada."))
     begun = await asyncio.create_subprocess_exec(
@@ -217,6 +218,7 @@ async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Pa
         assert (told["outcome"], told.get("error")) == ("completed", None)
 
 
+@pytest.mark.thorough
 async def test_after_a_server_that_was_killed_at_the_agents_start(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("Here I am."))
     async with at_work(poem, model) as (server, client, project):

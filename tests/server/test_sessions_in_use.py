@@ -29,6 +29,7 @@ async def listed(client: Any, project: str) -> list[dict[str, Any]]:
     return sessions
 
 
+@pytest.mark.thorough
 async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Another Ada."), text("Ada herself."))
     with Tmux.server() as tmux:

@@ -7,6 +7,7 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -26,6 +27,7 @@ async def runs(client: WireClient, directory: Path, prompt: str) -> None:
     await client.ask("execute", {"prompt": prompt}, made["project_id"])
 
 
+@pytest.mark.thorough
 async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.server.processes import COMMAND, serving
 from tests.server.wire_client import WireClient
 from tests.waiting import until
@@ -13,6 +15,7 @@ LIMITED = ["sh", "-c", 'ulimit -n 64 && exec "$0" "$@"', *COMMAND]
 RUNS = 9
 
 
+@pytest.mark.thorough
 async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
     for number in range(RUNS):
         (tmp_path / "work" / str(number)).mkdir(parents=True)

@@ -45,17 +45,24 @@ def daemon(desk: ServedDesk) -> Iterator[None]:
     desk.set_up()
     yield
     run_claude(desk, "daemon", "stop", "--any")
-    wait_until(lambda: None if hosts() else True)
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: None if processes() else True, timeout=10)
+    for process in processes():  # on a busy machine the daemon may not take the word of it
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    wait_until(lambda: None if processes() else True)
 
 
-def hosts() -> list[int]:
-    """Processes in which the daemon of this home runs sessions."""
+def processes() -> list[psutil.Process]:
+    """The daemon of this home, what runs its sessions, and what it has started in advance."""
     home = os.environ["HOME"]
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("HOME") == home and "bg-pty-host" in " ".join(process.cmdline()):
-                found.append(process.pid)
+            words = " ".join(process.cmdline())
+            ours = any(part in words for part in ("daemon run", "bg-pty-host", "bg-spare"))
+            if ours and process.environ().get("HOME") == home:
+                found.append(process)
     return found
 
 

@@ -59,7 +59,7 @@ def thorough(arguments: list[str]) -> None:
 
 
 def pytest_in_parallel(arguments: list[str]) -> None:
-    workers = min((os.cpu_count() or 1) + 2, 8)  # more than cores: the tests wait for real programs much of their time
+    workers = min((os.cpu_count() or 1) + 1, 8)  # more than cores: the tests wait for real programs much of their time
     parallel = ["--numprocesses", str(workers), "--dist", "worksteal"]
     become([bootstrap.ensure("dev"), "-m", "pytest", *parallel, *arguments])
 

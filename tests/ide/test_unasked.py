@@ -108,15 +108,16 @@ async def test_a_rejection_leaves_the_next_proposal_alone(tmp_path: Path) -> Non
     path.write_text(OLD)
     async with Desk(tmp_path) as desk:
         desk.editor.open(str(path))
-        calls = []
         agents = [desk.agent(), desk.agent()]
-        for agent in agents:
-            calls.append(
-                agent.ask(
-                    "openDiff", old_file_path=str(path), new_file_path=str(path), new_file_contents=NEW, tab_name="t"
-                )
+
+        def propose(agent: Agent) -> int:
+            return agent.ask(
+                "openDiff", old_file_path=str(path), new_file_path=str(path), new_file_contents=NEW, tab_name="t"
             )
+
+        calls = [propose(agents[0])]
         [first] = await desk.proposals()
+        calls.append(propose(agents[1]))
         desk.editor.decide(first, Rejected())
         await agents[0].answer(calls[0])
         [second] = await desk.proposals()

@@ -6,8 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .desk import NOTEBOOK, Desk
 from .rig import Lines, VSCode, wait_until
+
+pytestmark = pytest.mark.thorough
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"

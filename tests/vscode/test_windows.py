@@ -19,6 +19,8 @@ from drawbridge.guard import find
 from .desk import Desk
 from .rig import Lines, VSCode, Window, wait_until
 
+pytestmark = pytest.mark.thorough
+
 ADD_FOLDER = """
 const { workspace, Uri } = vscode;
 workspace.updateWorkspaceFolders(workspace.workspaceFolders.length, 0, { uri: Uri.file(argument) });

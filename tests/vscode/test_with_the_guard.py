@@ -13,6 +13,8 @@ import pytest
 from .desk import NOTEBOOK, Desk
 from .rig import wait_until
 
+pytestmark = pytest.mark.thorough
+
 
 def hook(desk: Desk, event: str, tool: str, *flags: str, **tool_input: Any) -> Any:
     """What ``drawbridge hook`` answers Claude Code."""

@@ -282,6 +282,7 @@ def test_each_run_ends_once_and_each_question_is_settled_once(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @settings(max_examples=2000)
 @given(steps=STEPS)
 def test_the_same_for_long(steps: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -6,12 +6,12 @@ import argparse
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from drawbridge.server.agents.acp_agent import passed_on
 from drawbridge.server.agents.claude_command import MARK, STREAM, arguments, environment, version
-from drawbridge.server.agents.port import AgentUnusable, Launch, Options
+from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Launch, Options
 from drawbridge.settings import SERVE
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
@@ -152,7 +152,7 @@ class Parser(argparse.ArgumentParser):
     some.fixed_dictionaries(
         {},
         optional={
-            "model": some.text(),
+            "model": some.from_regex(MODEL_NAME, fullmatch=True) | some.text(),
             "system_prompt": some.text(),
             "mcp_config": some.text(),
             "allowed_tools": some.lists(some.text()).map(tuple),
@@ -166,7 +166,7 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
     try:
         command = arguments(Launch("/project", ID, options=Options(**options)))
     except AgentUnusable:
-        assume(False)
+        return  # refused: nothing is started
 
     read = Parser().parse_args(command)
 

@@ -27,7 +27,7 @@ DENIED: Final = "The person said no to this. Do not try it another way; ask what
 
 
 def words(told: object, longest: int) -> str | None:
-    """For people, bounded. None where nothing was told."""
+    """For people, bounded. None if nothing was reported."""
     return valid(told)[:longest] if isinstance(told, str) and told else None
 
 

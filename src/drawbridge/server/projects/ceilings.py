@@ -89,7 +89,7 @@ class Ceilings(Struct, frozen=True):
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """The options to run with. ``usable``: whether a directory lies in an allowed one. ``own_modes``: of the agent.
+    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: of the agent.
 
     Raises ``ClientError`` that names the option: PERMISSION_DENIED, for a directory INVALID_PATH.
     """

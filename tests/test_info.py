@@ -428,7 +428,8 @@ async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
 def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colourless: bool) -> None:
     deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
-    environment = dict(os.environ) | ({"NO_COLOR": "1"} if colourless else {})
+    short_name = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # `drawbridge`, wherever the checkout is
+    environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colourless else {})
     with Tmux.server(columns=80, rows=50) as tmux, mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         shell = ["sh", "-c", '"$@"; echo "ended: $?"; read line', "sh"]
         pane = tmux.start("info", [*shell, *COMMAND, str(folder)], cwd=folder, environment=environment)

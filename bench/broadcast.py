@@ -21,21 +21,21 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from drawbridge.door import Door
-from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.entrance import Entrance
+from drawbridge.protocols.gate import Head
+from drawbridge.protocols.websocket import framed, handshake
 from drawbridge.server.agents.demo import Demo
 from drawbridge.server.agents.port import Line
-from drawbridge.server.clients.blobs import Blobs
-from drawbridge.server.clients.core import Core
-from drawbridge.server.clients.dispatch import Dispatch
-from drawbridge.server.clients.site import ServerSite
-from drawbridge.server.clients.stats import Monitor
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.house import Limits
+from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.site import ServerSite
+from drawbridge.server.app.stats import Monitor
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
-from drawbridge.wire.gate import Head
-from drawbridge.wire.websocket import framed, handshake
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.house import Limits
+from drawbridge.transport.http_server import Door
 
 WARM = 200
 SETTLED = 0.2

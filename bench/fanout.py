@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import ROOT
-from drawbridge.server.access.tls import own_certificate
+from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol import messages
 
 PROGRAMS = ROOT / ".cache" / "programs"

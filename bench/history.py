@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.history.log import FsyncPolicy, History
+from drawbridge.server.store.log import FsyncPolicy, History
 
 LINE = json.dumps(
     {

@@ -20,9 +20,9 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench import fanout
-from drawbridge.server.history.log import History
-from drawbridge.server.projects.metadata import Metadata, save
-from drawbridge.server.projects.records import Memory
+from drawbridge.server.sessions.metadata import Metadata, save
+from drawbridge.server.sessions.records import Memory
+from drawbridge.server.store.log import History
 
 PROJECTS = 100
 MESSAGES = 100_000

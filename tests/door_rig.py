@@ -12,10 +12,10 @@ from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
-from drawbridge.door import AS_THE_BRIDGE, Door, Exchange, Terms, WebSocket
-from drawbridge.wire.gate import Gate, Head, Refusal
+from drawbridge.protocols.gate import Gate, Head, Refusal
+from drawbridge.transport.http_server import AS_THE_BRIDGE, Door, Exchange, Terms, WebSocket
+from tests.protocols.bytes_of import request
 from tests.waiting import PATIENCE
-from tests.wire.bytes_of import request
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 

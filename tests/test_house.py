@@ -11,56 +11,36 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge import errors
+from drawbridge.core import errors
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
 PURE = (
-    "wire",
+    "protocols",
     "text",
     "editors.port",
     "ide.tools",
-    "approval",
-    "errors",
-    "privacy",
-    "site",
+    *(f"core.{name}" for name in ("approval", "errors", "privacy")),
+    "transport.http_app",
     *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),
     "server.protocol",
-    *(f"server.access.{name}" for name in ("audited", "rate_limits", "scopes")),
-    *(f"server.projects.{name}" for name in ("run", "records")),
-    *(f"server.desk.{name}" for name in ("hook_events", "transcript")),
-    *(f"attach.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),
+    *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
+    *(f"server.sessions.{name}" for name in ("run", "records")),
+    *(f"server.terminal_sessions.{name}" for name in ("hook_events", "transcript")),
+    *(f"tui.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),
 )
-JOBS = ("ide", "guard", "server", "attach")
-FLOOR = (
-    "acceptor",
-    "wire",
-    "text",
-    "editors",
-    "approval",
-    "door",
-    "errors",
-    "log_text",
-    "private_files",
-    "private_socket",
-    "privacy",
-    "own_command",
-    "running",
-    "settings",
-    "site",
-    "tasks",
-    "terminal",
-)
-SERVER_FLOORS = ("agents", "protocol", "history", "projects", "access", "desk", "notify", "clients")
+JOBS = ("ide", "guard", "server", "tui")
+FLOOR = ("core", "protocols", "text", "transport", "editors", "settings")
+SERVER_FLOORS = ("agents", "protocol", "store", "sessions", "auth", "terminal_sessions", "notifications", "app")
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
-EDITOR_DIALECTS = ("editors.neovim", "editors.vscode", "editors.folder", "wire.msgpack_rpc")
+EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "protocols.msgpack_rpc")
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """ "wire.http" → its file, for every module of the package."""
+    """ "protocols.http" → its file, for every module of the package."""
     files = (SRC / "drawbridge").rglob("*.py")
     return {
         ".".join(file.relative_to(SRC / "drawbridge").with_suffix("").parts).removesuffix(".__init__"): file
@@ -127,9 +107,9 @@ def test_the_floor_knows_no_job(name: str) -> None:
     assert [other for other in reached(name) if belongs(other, JOBS)] == []
 
 
-@pytest.mark.parametrize("name", those_in(("wire",)))
+@pytest.mark.parametrize("name", those_in(("protocols",)))
 def test_a_protocol_knows_only_protocols_and_errors(name: str) -> None:
-    assert [other for other in known(name) if not belongs(other, ("wire", "errors"))] == []
+    assert [other for other in known(name) if not belongs(other, ("protocols", "core.errors"))] == []
 
 
 @pytest.mark.parametrize("floor", range(len(SERVER_FLOORS)), ids=SERVER_FLOORS)

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 import cli_reference
-from drawbridge import info, launcher, running
+from drawbridge import info, launcher
 from drawbridge.info import bridges, editors, guards
 from drawbridge.info.screen import columns
+from drawbridge.transport import running
 from tests import programs
 from tests.e2e.tmux import Tmux
 from tests.ide.processes import bridge, run
@@ -428,7 +429,9 @@ async def test_a_terminal_without_unicode_gets_ascii(folder: Path) -> None:
 def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Path, colourless: bool) -> None:
     deep = folder / ("directory-with-quite-a-name/" * 4) / "ein-日本語のファイル.txt"
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
-    short_name = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # `drawbridge`, wherever the checkout is
+    short_name = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    }  # `drawbridge`, wherever the checkout is
     environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colourless else {})
     with Tmux.server(columns=80, rows=50) as tmux, mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         shell = ["sh", "-c", '"$@"; echo "ended: $?"; read line', "sh"]

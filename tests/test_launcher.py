@@ -17,8 +17,8 @@ import pytest
 from blake3 import blake3
 
 from drawbridge import launcher, plugin
+from drawbridge.core.errors import NotPrivate, Refused
 from drawbridge.editors import neovim_rpc
-from drawbridge.errors import NotPrivate, Refused
 from tests import programs
 from tests.e2e import neovim_rig
 from tests.e2e.tmux import Tmux, wait_until

@@ -10,7 +10,7 @@ from typing import Any
 import platformdirs
 import pytest
 
-from drawbridge.errors import BadSetting
+from drawbridge.core.errors import BadSetting
 from drawbridge.settings import IDE, SERVE, Setting, add_flags, config_file, load
 
 

@@ -1,5 +1,5 @@
 """Drawbridge stands between coding agents and your files, and lets you decide who crosses.
 
-One folder a job (``ide``; later ``guard`` and ``server``) over one shared floor (``wire``, ``editors``). Nothing is
-imported here: each command loads only what it needs.
+One folder a job (``ide``, ``guard``, ``server``, ``tui``) over a shared floor (``core``, ``protocols``, ``transport``,
+``editors``). Nothing is imported here: each command loads only what it needs.
 """

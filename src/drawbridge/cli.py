@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from drawbridge import settings
-from drawbridge.errors import BadSetting, DrawbridgeError
+from drawbridge.core.errors import BadSetting, DrawbridgeError
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -332,7 +332,7 @@ def _add_attach(commands: Commands) -> None:
 
 
 def _attach(chosen: argparse.Namespace) -> int:
-    from drawbridge.attach.command import run
+    from drawbridge.tui.command import run
 
     return run(chosen.project, settings.load("attach", settings.ATTACH, vars(chosen)))
 

@@ -17,8 +17,8 @@ from typing import Any, Final, NoReturn
 
 from websockets.sync.client import connect
 
-from drawbridge.errors import NoProgram
-from drawbridge.terminal import Terminal
+from drawbridge.core.errors import NoProgram
+from drawbridge.core.terminal_text import Terminal
 
 FILES: Final = {
     "README.md": "# The toll house\n\nA small program that minds a drawbridge.\n",

@@ -21,7 +21,7 @@ from typing import Final
 from blake3 import blake3
 
 from drawbridge import plugin
-from drawbridge.errors import BadSetting, NoProgram, NotPrivate, Refused
+from drawbridge.core.errors import BadSetting, NoProgram, NotPrivate, Refused
 
 PROGRAM: Final = "DRAWBRIDGE_NVIM_PROGRAM"
 DIRECTORY: Final = "DRAWBRIDGE_SOCKET_DIR"

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from drawbridge.errors import BadSetting
+from drawbridge.core.errors import BadSetting
 from drawbridge.settings_serve import CLIENT_MODES as CLIENT_MODES
 from drawbridge.settings_serve import SERVE as SERVE
 from drawbridge.settings_serve import SERVE_GROUPS as SERVE_GROUPS

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.projects.budgets import Budgets
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.budgets import Budgets
 from tests.server.core.twin import Client, Server, serving
 
 from .rig import on_disk

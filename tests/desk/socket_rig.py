@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from drawbridge import private_socket
-from drawbridge.server.desk.socket import private_socket as opened
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.terminal_sessions.socket import private_socket as opened
+from drawbridge.transport import private_socket
 from tests.server.core.twin import Client, Server, serving
 from tests.waiting import PATIENCE, until
 

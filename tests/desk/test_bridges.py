@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten
-from drawbridge.server.history.log import History
+from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.store.log import History
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.desk import desk as desk_module
-from drawbridge.server.desk import hook_events
-from drawbridge.server.desk.desk import Follower
-from drawbridge.server.desk.session import DeskSession
+from drawbridge.server.terminal_sessions import desk as desk_module
+from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.desk import Follower
+from drawbridge.server.terminal_sessions.session import DeskSession
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Session, SocketDesk, socket_desk

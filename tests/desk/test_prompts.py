@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.desk import prompts as desk_prompts
-from drawbridge.server.projects import terminals
-from drawbridge.server.projects.ceilings import Ceilings
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import terminals
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.terminal_sessions import prompts as desk_prompts
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk

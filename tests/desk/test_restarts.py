@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.desk import carried as desk_carried
-from drawbridge.server.desk import desk as desk_module
-from drawbridge.server.desk import session as session_module
+from drawbridge.server.terminal_sessions import carried as desk_carried
+from drawbridge.server.terminal_sessions import desk as desk_module
+from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.settings import HOOK, defaults
 from tests.guard import processes
 from tests.guard.payloads import recorded as payload_of

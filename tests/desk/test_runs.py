@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.desk import desk as desk_module
-from drawbridge.server.desk import session as session_module
-from drawbridge.server.desk import turn as turn_module
-from drawbridge.server.desk.parked import moved_to
+from drawbridge.server.terminal_sessions import desk as desk_module
+from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import turn as turn_module
+from drawbridge.server.terminal_sessions.parked import moved_to
 from tests.waiting import until
 
 from .socket_rig import Message, Session, SocketDesk, socket_desk

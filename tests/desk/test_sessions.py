@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.desk import desk as desk_module
-from drawbridge.server.desk import transcript_file
+from drawbridge.server.terminal_sessions import desk as desk_module
+from drawbridge.server.terminal_sessions import transcript_file
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk

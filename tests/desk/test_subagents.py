@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drawbridge.server.desk import session as session_module
+from drawbridge.server.terminal_sessions import session as session_module
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketDesk, socket_desk

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drawbridge.wire.msgpack_rpc import Connection, Response
+from drawbridge.protocols.msgpack_rpc import Connection, Response
 
 from .tmux import Pane, Tmux, wait_until
 

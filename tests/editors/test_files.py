@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.core.errors import UnusableFile
 from drawbridge.editors.files import FILE_LIMIT, absolute, check_text_file, from_uri, read_text, to_uri
-from drawbridge.errors import UnusableFile
 
 TEXTS = {
     "lf": b"a\nb\n",

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.editors.folder import Folder
 from drawbridge.editors.folder_view import ROW_LIMIT, ROWS_LIMIT, Canvas
 from drawbridge.editors.port import (
@@ -29,7 +30,6 @@ from drawbridge.editors.port import (
     Proposal,
     Rejected,
 )
-from drawbridge.errors import Refused, UnusableFile
 from tests.editors.rigs import FolderRig, folder_in_a_terminal, proposal
 from tests.waiting import until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.editors.port import BufferStatus, OpenRequest, Tab
-from drawbridge.errors import Refused, UnusableFile
 from tests.nvim.rig import Desk, proposal
 from tests.programs import nvim
 

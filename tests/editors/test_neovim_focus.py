@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from drawbridge.core.errors import EditorHung
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import Accepted, Rejected
-from drawbridge.errors import EditorHung
 from tests.e2e.tmux import Pane
 from tests.nvim.rig import Desk, on_screen, proposal
 from tests.programs import each_nvim

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from drawbridge.core.errors import EditorGone, EditorHung, Refused
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.port import BridgeState, EditorEvent, FoldersChanged, Gone, SelectionChanged
-from drawbridge.errors import EditorGone, EditorHung, Refused
 from tests.nvim.rig import Desk, headless, proposal, settled
 from tests.programs import each_nvim, nvim
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.core.errors import UnusableFile
 from drawbridge.editors.port import Accepted, Rejected
-from drawbridge.errors import UnusableFile
 from tests.nvim.rig import Desk, proposal, settled
 
 OLD = "one\ntwo\nthree\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.core.errors import EditorGone, EditorHung, Refused
 from drawbridge.editors.port import (
     SELECTION_LIMIT,
     Accepted,
@@ -26,7 +27,6 @@ from drawbridge.editors.port import (
     SelectionChanged,
     Tab,
 )
-from drawbridge.errors import EditorGone, EditorHung, Refused
 from tests.editors.rigs import BUFFERS, HANGS, LEAVES, Rig, having, lacking, proposal
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.gemini_site import SessionIds
 from drawbridge.ide.tools import TOOLS
 from drawbridge.ide.tools.gemini import TOOLS as GEMINI_TOOLS
-from tests.wire.bytes_of import close, giant_frame_head, more, ping, request, text
+from tests.protocols.bytes_of import close, giant_frame_head, more, ping, request, text
 
 ATTACK_SECONDS = 2.0
 """How long one attacker stays at most."""

@@ -9,7 +9,7 @@ from random import Random
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.fuzz.attacks import TEXTS, Attacker
-from tests.wire.bytes_of import frame, giant_frame_head, request, text
+from tests.protocols.bytes_of import frame, giant_frame_head, request, text
 
 TYPES = [*commands.COMMANDS, "", "no_such_type"]
 FIELDS = sorted({field for command in commands.COMMANDS.values() for field in command.__struct_fields__})

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from drawbridge.server.history.lines import compose, parse
-from drawbridge.server.history.log import Direction, History
-from drawbridge.server.projects import records
+from drawbridge.server.sessions import records
+from drawbridge.server.store.lines import compose, parse
+from drawbridge.server.store.log import Direction, History
 from tests.chaos.rig import seeded
 from tests.server.core.twin import Client, serving
 from tests.server.history.rig import NOON, open_history

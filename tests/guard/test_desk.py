@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge import private_socket
 from drawbridge.guard import desk, find
+from drawbridge.transport import private_socket
 
 from . import processes
 from .conftest import Guard

@@ -16,10 +16,10 @@ import h11
 from msgspec import Struct
 
 from drawbridge import settings
-from drawbridge.door import Door
 from drawbridge.editors.memory import Memory
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
+from drawbridge.transport.http_server import Door
 from tests.waiting import PATIENCE, until
 
 ACCEPT = "application/json, text/event-stream"

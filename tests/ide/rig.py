@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from drawbridge.core.privacy import Privacy
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Decided, EditorEvent
 from drawbridge.ide.claude import TOKEN_HEADER, ClaudeClient, ClaudeClients
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.tools import Toolbox
-from drawbridge.privacy import Privacy
-from drawbridge.wire.gate import Head
+from drawbridge.protocols.gate import Head
 from tests.waiting import until
 
 TOKEN = "0123456789abcdef0123456789abcdef"

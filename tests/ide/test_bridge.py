@@ -15,12 +15,12 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from drawbridge import settings
-from drawbridge.door import Door
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, BridgeState, Position, Range
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.launched import Launched
+from drawbridge.transport.http_server import Door
 from tests.waiting import PATIENCE, until
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from drawbridge.core.errors import EditorGone
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Accepted, Mentioned, Position, Range, Selection
-from drawbridge.errors import EditorGone
 from drawbridge.ide import claude
 from drawbridge.ide.claude import CALL_LIMIT, MENTION_LIMIT, ClaudeClient
 from drawbridge.ide.tools.tool import Tool
-from drawbridge.wire.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN
+from drawbridge.protocols.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN
 from tests.ide.rig import Agent, Desk, FakeWebSocket, head, texts
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import NotPrivate
+from drawbridge.core.errors import NotPrivate
 from drawbridge.ide.discovery import LockFile, lock_directory, sweep
 
 PORT = 41_923

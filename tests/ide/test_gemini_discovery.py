@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import NotPrivate
+from drawbridge.core.errors import NotPrivate
 from drawbridge.ide.discovery import GeminiFile, gemini_directory, sweep, unsayable_folders
 from tests.ide.processes import bridge
 

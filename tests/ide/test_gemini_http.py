@@ -13,7 +13,7 @@ import pytest
 
 from drawbridge.editors.port import Accepted
 from drawbridge.ide import gemini, gemini_site
-from drawbridge.wire.http import MESSAGE_LIMIT
+from drawbridge.protocols.http import MESSAGE_LIMIT
 from tests.ide.gemini_rig import VERSION, Cli, Connection, House, connected, make_project, open_house
 from tests.waiting import until
 

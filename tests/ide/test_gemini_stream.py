@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from drawbridge.door import HIGH_WATER
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Position, Range, Rejected
 from drawbridge.ide import gemini, gemini_site, gemini_stream
 from drawbridge.ide.gemini_stream import EventStream
-from drawbridge.wire.http import Fields
+from drawbridge.protocols.http import Fields
+from drawbridge.transport.http_server import HIGH_WATER
 from tests.ide.gemini_rig import Cli, House, Stream, connected, make_project, open_house
 from tests.waiting import until
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from drawbridge.errors import BadSetting, NoPort
+from drawbridge.core.errors import BadSetting, NoPort
 from drawbridge.ide import launched
 from drawbridge.ide.launched import _token, listen
 from tests.ide.processes import bridge, run

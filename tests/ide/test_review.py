@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.core.errors import EditorHung, Refused, UnusableFile
 from drawbridge.editors.files import FILE_LIMIT
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
-from drawbridge.errors import EditorHung, Refused, UnusableFile
 from drawbridge.ide import review
 from drawbridge.ide.draft import CHANGED_NOTE
 from drawbridge.ide.review import OPEN_LIMIT, Reviews

@@ -18,9 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from drawbridge.core.errors import EditorHung
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, EditorEvent, Proposal, Rejected, Withdrawn
-from drawbridge.errors import EditorHung
 from drawbridge.ide.review import Reviews
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import pytest
 
-from drawbridge import private_socket
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
 from drawbridge.ide import reviewer as reviewer_module
 from drawbridge.ide.review import Reviews
 from drawbridge.ide.reviewer import Reviewer
-from drawbridge.wire import desk as wire
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE, until
 
 Said = TypeVar("Said")

@@ -9,7 +9,7 @@ import pytest
 
 from drawbridge.ide.gemini_site import GeminiSessions
 from drawbridge.ide.site import NOT_SERVED, Agents
-from drawbridge.wire.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN, Head
+from drawbridge.protocols.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN, Head
 from tests.ide.rig import TOKEN, Desk, head
 
 

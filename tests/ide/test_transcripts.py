@@ -17,12 +17,12 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from drawbridge import settings
-from drawbridge.door import Door
 from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
 from drawbridge.ide import claude
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
+from drawbridge.transport.http_server import Door
 from tests.waiting import PATIENCE, until
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "claude-ide").glob("*.jsonl"))

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from drawbridge.wire.msgpack_rpc import Connection, Response
+from drawbridge.protocols.msgpack_rpc import Connection, Response
 
 CALL = "return require('drawbridge.link').handle(...)"
 

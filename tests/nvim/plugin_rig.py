@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drawbridge.wire.msgpack_rpc import Connection, Response
+from drawbridge.protocols.msgpack_rpc import Connection, Response
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_BRIDGE = Path(__file__).with_name("fake_bridge.py")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge import text
+from drawbridge.core.errors import EditorGone
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
 from drawbridge.editors.neovim_rpc import Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
-from drawbridge.errors import EditorGone
 from drawbridge.text import hunks
 from tests.e2e.tmux import Pane, Tmux
 

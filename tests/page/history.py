@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.history.log import History
+from drawbridge.server.store.log import History
 
 
 def write_history(data: Path, project: str, said: Iterable[dict[str, Any]], *, kept: int | None = None) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.access import pairing
-from drawbridge.server.access.devices import Devices
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.devices import Devices
 from tests.desk.rig import ServedDesk
 from tests.e2e.messages_stub import MessagesStub, edit, read, text
 from tests.e2e.tmux import Tmux

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.access import pairing
-from drawbridge.server.access.devices import Devices
-from drawbridge.server.access.scopes import Scope
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.scopes import Scope
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in, serving

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.history import log as history
+from drawbridge.server.store import log as history
 from tests import programs
 from tests.server.processes import Server
 

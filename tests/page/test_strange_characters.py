@@ -8,7 +8,7 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
-from drawbridge.terminal import harmless
+from drawbridge.core.terminal_text import harmless
 from tests import programs
 
 MODULE = Path(str(files("drawbridge") / "web" / "harmless.js"))

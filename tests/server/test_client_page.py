@@ -11,9 +11,9 @@ from websockets.asyncio.client import connect
 
 import client_schema
 from drawbridge.server.agents.port import Options
-from drawbridge.server.clients.client import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, UNAUTHORIZED
-from drawbridge.server.clients.site import TRY_LATER
-from drawbridge.server.clients.stats import EVERY_SECONDS
+from drawbridge.server.app.client import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, UNAUTHORIZED
+from drawbridge.server.app.site import TRY_LATER
+from drawbridge.server.app.stats import EVERY_SECONDS
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import CODES
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES

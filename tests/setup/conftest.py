@@ -65,8 +65,8 @@ def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "package"
     for part in (
         "__init__.py",
-        "errors.py",
-        "privacy.py",
+        "core/errors.py",
+        "core/privacy.py",
         "guard/__init__.py",
         "text/__init__.py",
         "guard/lua/ask.lua",

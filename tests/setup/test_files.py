@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import NotWritable, UnusableFile
+from drawbridge.core.errors import NotWritable, UnusableFile
 from drawbridge.setup.files import Change, read
 from tests.setup.conftest import everything_below
 

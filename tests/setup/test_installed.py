@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import drawbridge
 from drawbridge.cli import main
-from drawbridge.errors import NoProgram, NotPrivate, WorldError
+from drawbridge.core.errors import NoProgram, NotPrivate, WorldError
 from drawbridge.setup import copies, installed, interpreter
 from drawbridge.setup.interpreter import choose, is_passing
 from tests.setup.conftest import Setup, everything_below, stub
@@ -33,8 +34,9 @@ def run(command: list[str], payload: object) -> str:
 def test_everything_that_the_guard_imports_is_in_the_copy() -> None:
     guard = {name for name in modules() if name.startswith("guard")}
     needed = {module for name in guard for module in reached(name)} - {""}
-    parts = {part.removesuffix(".py") for part in installed.PARTS}
-    assert {module.partition(".")[0] for module in needed} <= parts
+    package = Path(drawbridge.__file__).parent
+    in_copy = set(copies.files_of(package, installed.PARTS))
+    assert {modules()[module].relative_to(package) for module in needed} <= in_copy
 
 
 def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup: Setup, tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path,
 
 def test_a_copy_that_another_stub_names_stays(setup: Setup, guard: Path) -> None:
     setup("claude")
-    (guard / "privacy.py").write_text("# other\n")
+    (guard / "core" / "privacy.py").write_text("# other\n")
     setup("codex")
     assert len(copied()) == 2
     setup("claude")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import NoProgram
+from drawbridge.core.errors import NoProgram
 from drawbridge.setup import serve
 from drawbridge.setup.plan import Plan
 from tests.setup.conftest import Setup, everything_below

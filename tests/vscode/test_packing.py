@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from drawbridge.errors import NotWritable, UnusableFile
+from drawbridge.core.errors import NotWritable, UnusableFile
 from drawbridge.setup import vsix
 
 from .rig import EXTENSION

@@ -9,7 +9,7 @@ import stat
 from typing import Final, NoReturn
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from drawbridge.errors import UnusableFile
+from drawbridge.core.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
 """Bytes of a text that are read or shown; agents and editors become slow long before."""

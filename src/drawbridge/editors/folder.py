@@ -17,6 +17,7 @@ from typing import Final, Literal, TextIO
 import msgspec
 
 from drawbridge import text
+from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.editors import files, folder_edit
 from drawbridge.editors.folder_input import Lines
 from drawbridge.editors.folder_view import Canvas
@@ -36,7 +37,6 @@ from drawbridge.editors.port import (
     Selection,
     Tab,
 )
-from drawbridge.errors import Refused, UnusableFile
 from drawbridge.text import hunks
 
 QUESTIONS: Final = {

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Final, TextIO
 
+from drawbridge.core.errors import Refused
 from drawbridge.editors import files
-from drawbridge.errors import Refused
 
 STOP_SECONDS: Final = 2.0
 """For the person's editor to restore the terminal when the bridge ends under it."""

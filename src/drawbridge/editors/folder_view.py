@@ -6,8 +6,8 @@ import os
 from itertools import islice
 from typing import Final
 
+from drawbridge.core.terminal_text import Terminal
 from drawbridge.editors.port import Proposal
-from drawbridge.terminal import Terminal
 from drawbridge.text import format_changes, split
 from drawbridge.text.hunks import Row, unified
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from drawbridge.core.errors import EditorGone, EditorHung, Refused
 from drawbridge.editors import files
 from drawbridge.editors.port import (
     DIAGNOSTICS_LIMIT,
@@ -42,7 +43,6 @@ from drawbridge.editors.port import (
     Tab,
     TerminalsChanged,
 )
-from drawbridge.errors import EditorGone, EditorHung, Refused
 from drawbridge.text import split, utf16_length
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drawbridge import plugin, text
+from drawbridge.core.errors import DrawbridgeError, Refused, UnusableFile
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim_reviews import NeovimReviews
 from drawbridge.editors.neovim_rpc import Session
@@ -41,7 +42,6 @@ from drawbridge.editors.port import (
     Tab,
     TerminalsChanged,
 )
-from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
 
 ADD_RUNTIME: Final = """
 local found = vim.api.nvim_get_runtime_file('lua/drawbridge/link.lua', false)

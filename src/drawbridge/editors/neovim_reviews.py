@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from drawbridge import text
+from drawbridge.core.errors import DrawbridgeError, UnusableFile
 from drawbridge.editors import neovim_marks
 from drawbridge.editors.neovim_rpc import NeovimError, Session
 from drawbridge.editors.port import Accepted, Decided, Proposal, Rejected
-from drawbridge.errors import DrawbridgeError, UnusableFile
 from drawbridge.text import hunks
 from drawbridge.text.hunks import Hunk
 

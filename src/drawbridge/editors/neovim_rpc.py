@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from drawbridge.errors import BadMessage, DrawbridgeError, EditorGone, EditorHung
-from drawbridge.wire.msgpack_rpc import Connection, Event, Notification, Request
+from drawbridge.core.errors import BadMessage, DrawbridgeError, EditorGone, EditorHung
+from drawbridge.protocols.msgpack_rpc import Connection, Event, Notification, Request
 
 CALL_SECONDS: Final = 5.0
 """How long a call waits. Neovim answers nothing while it asks "Press ENTER" or runs a long command."""

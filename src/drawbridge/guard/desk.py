@@ -3,7 +3,7 @@
 Only where a server listens. What is reported is sent and forgotten. While a question of the main agent waits, the CLI's own
 dialog stays usable and the first answer decides; while one of a subagent waits, the terminal shows no dialog, so that wait is
 bounded (both measured on 2.1.329). A question outlives its server: it is sent again to the next one, as the same question.
-The lines are those of ``wire.desk``.
+The lines are those of ``protocols.local_ipc``.
 """
 
 from __future__ import annotations

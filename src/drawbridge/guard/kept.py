@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from drawbridge.privacy import Privacy
+    from drawbridge.core.privacy import Privacy
 
 LARGEST_FILE = 4 * 1024 * 1024
 # Milliseconds.
@@ -44,7 +44,7 @@ def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
 
 
 def privacy(settings: Mapping[str, Any]) -> Privacy:
-    from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
+    from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
 
     return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])
 

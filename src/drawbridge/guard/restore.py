@@ -9,10 +9,10 @@ import os
 import posix
 import time
 
-from drawbridge.errors import NotPrivate, Refused, UnusableFile
+from drawbridge.core.errors import NotPrivate, Refused, UnusableFile
+from drawbridge.core.terminal_text import harmless
 from drawbridge.guard import ask, copies, find, rule, state
 from drawbridge.guard.kept import kept_by
-from drawbridge.terminal import harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

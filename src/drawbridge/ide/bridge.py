@@ -10,7 +10,10 @@ from collections import deque
 from importlib.metadata import version
 from typing import Any
 
-from drawbridge.door import Door
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.log_text import HarmlessFormatter
+from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import (
     BridgeState,
     Decided,
@@ -23,7 +26,6 @@ from drawbridge.editors.port import (
     SelectionChanged,
     TerminalsChanged,
 )
-from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
 from drawbridge.ide.desk import Workspace
@@ -33,11 +35,9 @@ from drawbridge.ide.launched import SIGNALS, Launched
 from drawbridge.ide.reviewer import Reviewer
 from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
-from drawbridge.log_text import HarmlessFormatter
-from drawbridge.privacy import DEFAULT_PATTERNS, Privacy
-from drawbridge.tasks import BackgroundTasks
-from drawbridge.wire import desk as wire
-from drawbridge.wire.gate import LOOPBACK_HOSTS
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.protocols.gate import LOOPBACK_HOSTS
+from drawbridge.transport.http_server import Door
 
 logger = logging.getLogger("drawbridge.bridge")
 

@@ -11,14 +11,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from drawbridge.door import WebSocket
+from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Mentioned, Selection
-from drawbridge.errors import BadArgument, DrawbridgeError
 from drawbridge.ide.desk import AgentDesk, Workspace
 from drawbridge.ide.tools import Tool, Toolbox
-from drawbridge.wire import jsonrpc, mcp
-from drawbridge.wire.gate import BAD_TOKEN, LOOPBACK_HOSTS, Gate, Head, Refusal
+from drawbridge.protocols import jsonrpc, mcp
+from drawbridge.protocols.gate import BAD_TOKEN, LOOPBACK_HOSTS, Gate, Head, Refusal
+from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 SUBPROTOCOL: Final = "mcp"

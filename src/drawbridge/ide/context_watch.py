@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 
-from drawbridge.errors import DrawbridgeError
+from drawbridge.core.errors import DrawbridgeError
 from drawbridge.ide.context import Context, Recent
 from drawbridge.ide.desk import Workspace
 

@@ -11,12 +11,12 @@ from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from drawbridge.core.errors import Refused
+from drawbridge.core.privacy import Privacy
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
-from drawbridge.errors import Refused
 from drawbridge.ide.review import Reviews
 from drawbridge.ide.unasked import Unasked
-from drawbridge.privacy import Privacy
 
 CODE_SECONDS: Final = 120.0
 CODE_OUTPUT_LIMIT: Final = 100_000

@@ -13,7 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from drawbridge.private_files import make_private_directory, port_open, process_alive, remove_quietly, write_private
+from drawbridge.core.private_files import (
+    make_private_directory,
+    port_open,
+    process_alive,
+    remove_quietly,
+    write_private,
+)
 
 LOCK_NAME: Final = re.compile(r"(\d{1,5})\.lock")
 GEMINI_NAME: Final = re.compile(r"gemini-ide-server-\d+-(\d{1,5})\.json")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from drawbridge import text
+from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.editors import files
-from drawbridge.errors import Refused, UnusableFile
 from drawbridge.text import hunks
 
 

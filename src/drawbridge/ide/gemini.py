@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from drawbridge.door import Exchange
+from drawbridge.core.errors import BadArgument, DrawbridgeError, EditorHung
 from drawbridge.editors.port import Accepted, Decision, Level, Withdrawn
-from drawbridge.errors import BadArgument, DrawbridgeError, EditorHung
 from drawbridge.ide import gemini_notices
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini_notices import DiffAccepted, DiffRejected, Verdict
 from drawbridge.ide.gemini_stream import EventStream
 from drawbridge.ide.tools.gemini import TOOLS
-from drawbridge.wire import jsonrpc, mcp
+from drawbridge.protocols import jsonrpc, mcp
+from drawbridge.transport.http_server import Exchange
 
 AGENT: Final = "Gemini CLI"
 

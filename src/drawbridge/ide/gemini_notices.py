@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from drawbridge.wire import jsonrpc
+from drawbridge.protocols import jsonrpc
 
 FILES_LIMIT: Final = 10
 SELECTION_LIMIT: Final = 16_384

@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from drawbridge.door import Exchange
 from drawbridge.ide import gemini_notices
 from drawbridge.ide.context import Context
 from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini import GeminiSession, Tell
 from drawbridge.ide.gemini_stream import EventStream
-from drawbridge.wire import jsonrpc, mcp, sse
-from drawbridge.wire.gate import LOOPBACK_HOSTS, Gate, Head, Refusal
+from drawbridge.protocols import jsonrpc, mcp, sse
+from drawbridge.protocols.gate import LOOPBACK_HOSTS, Gate, Head, Refusal
+from drawbridge.transport.http_server import Exchange
 
 SESSION_HEADER: Final = "mcp-session-id"
 VERSION_HEADER: Final = "mcp-protocol-version"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from drawbridge.door import Exchange
-from drawbridge.wire import sse
+from drawbridge.protocols import sse
+from drawbridge.transport.http_server import Exchange
 
 HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-store")]
 

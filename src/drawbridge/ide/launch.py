@@ -10,7 +10,7 @@ import signal
 import socket
 from typing import Any
 
-from drawbridge.errors import BadSetting, EditorGone
+from drawbridge.core.errors import BadSetting, EditorGone
 from drawbridge.ide.discovery import gemini_directory, lock_directory, sweep
 from drawbridge.ide.launched import SIGNALS, Launched
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawbridge.errors import BadSetting, NoPort, NotPrivate
+from drawbridge.core.errors import BadSetting, NoPort, NotPrivate
 from drawbridge.ide.discovery import (
     DiscoveryFile,
     GeminiFile,

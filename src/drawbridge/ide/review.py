@@ -14,10 +14,10 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from drawbridge import text
-from drawbridge.approval import Approval
+from drawbridge.core.approval import Approval
+from drawbridge.core.errors import DrawbridgeError, Refused, UnusableFile
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
-from drawbridge.errors import DrawbridgeError, Refused, UnusableFile
 from drawbridge.ide.draft import Draft, check_text, draft
 from drawbridge.text import hunks
 

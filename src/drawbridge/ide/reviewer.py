@@ -14,12 +14,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
-from drawbridge import private_socket
+from drawbridge.core.errors import DrawbridgeError
 from drawbridge.editors.port import Accepted, Rejected
-from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.draft import Draft
 from drawbridge.ide.review import Reviews
-from drawbridge.wire import desk as wire
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.transport import private_socket
 
 LOOK_SECONDS: Final = 2.0
 """Between two looks for a server, or for a newer one."""

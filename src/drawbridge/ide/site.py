@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from drawbridge.door import Exchange, Peer, WebSocket
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.gemini_site import GeminiSessions
-from drawbridge.wire.gate import Head, Refusal
+from drawbridge.protocols.gate import Head, Refusal
+from drawbridge.transport.http_server import Exchange, Peer, WebSocket
 
 NOT_SERVED = Refusal(404, "This agent is not served here.")
 

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from drawbridge.core.errors import DrawbridgeError
 from drawbridge.editors.port import Editor
-from drawbridge.errors import DrawbridgeError
 from drawbridge.ide.review import Reviews, signature
 
 WRITE_SECONDS: Final = 5.0

@@ -11,14 +11,15 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 
-from drawbridge import launcher, running, settings
-from drawbridge.errors import BadSetting
+from drawbridge import launcher, settings
+from drawbridge.core.errors import BadSetting
 from drawbridge.guard.agents import NAMES
 from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
-from drawbridge.running import Server
+from drawbridge.transport import running
+from drawbridge.transport.running import Server
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ def run(directory: str | None, *, as_json: bool, sweep: bool) -> int:
     if as_json:
         sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
     else:
+        from drawbridge.core.terminal_text import Terminal
         from drawbridge.info import screen
-        from drawbridge.terminal import Terminal
 
         terminal = Terminal(sys.stdout)
         terminal.write(screen.draw(found, terminal))

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from drawbridge.core.private_files import port_open, process_alive
 from drawbridge.ide.discovery import GEMINI_NAME, LOCK_NAME, gemini_directory, lock_directory
 from drawbridge.ide.discovery import sweep as sweep_directory
-from drawbridge.private_files import port_open, process_alive
 
 LARGEST: Final = 65_536
 

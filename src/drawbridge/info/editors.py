@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from drawbridge import launcher
+from drawbridge.core.private_files import process_alive, remove_quietly
 from drawbridge.guard import ask, find
-from drawbridge.private_files import process_alive, remove_quietly
 
 State = Literal["live", "stale", "silent", "not ours"]
 

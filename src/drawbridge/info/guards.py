@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from drawbridge.errors import DrawbridgeError
+from drawbridge.core.errors import DrawbridgeError
 from drawbridge.setup import hooks, installed
 from drawbridge.setup.agents import AGENTS, OR_ONE, Agent
 from drawbridge.setup.jsonc import Document

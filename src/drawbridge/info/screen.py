@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from drawbridge.core.own_command import own_command
+from drawbridge.core.terminal_text import Terminal, harmless
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
-from drawbridge.own_command import own_command
-from drawbridge.terminal import Terminal, harmless
 
 if TYPE_CHECKING:
     from drawbridge.info import Report

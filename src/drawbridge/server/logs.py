@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from drawbridge.log_text import encodable
-from drawbridge.server.clients.dispatch import correlation
-from drawbridge.terminal import harmless
+from drawbridge.core.log_text import encodable
+from drawbridge.core.terminal_text import harmless
+from drawbridge.server.app.dispatch import correlation
 
 FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 5

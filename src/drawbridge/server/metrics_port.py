@@ -21,10 +21,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from drawbridge.door import Door, Exchange, Peer, Terms, WebSocket
-from drawbridge.server.projects.metrics import BOUNDS, Metrics
+from drawbridge.protocols.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
 from drawbridge.server.protocol.replies import Health
-from drawbridge.wire.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
+from drawbridge.server.sessions.metrics import BOUNDS, Metrics
+from drawbridge.transport.http_server import Door, Exchange, Peer, Terms, WebSocket
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"

@@ -10,14 +10,14 @@ from typing import Final
 
 import segno
 
-from drawbridge import running
-from drawbridge.errors import NoServer
-from drawbridge.running import Running
-from drawbridge.server.access import pairing
-from drawbridge.server.access.audit import Audit
-from drawbridge.server.access.devices import Devices
+from drawbridge.core.errors import NoServer
+from drawbridge.core.terminal_text import Terminal
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.devices import Devices
 from drawbridge.server.tokens import rights
-from drawbridge.terminal import Terminal
+from drawbridge.transport import running
+from drawbridge.transport.running import Running
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
 """A camera wants it so, whatever the terminal's own colours are; what is drawn is the light part."""

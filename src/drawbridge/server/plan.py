@@ -13,18 +13,18 @@ from typing import Any
 import platformdirs
 import psutil
 
-from drawbridge.errors import BadSetting
-from drawbridge.server.access.access import HOST_NAME, is_loopback
-from drawbridge.server.access.entrance import Crowd
-from drawbridge.server.access.ssh_keys import Keys
-from drawbridge.server.access.tls import Certificate
+from drawbridge.core.errors import BadSetting
 from drawbridge.server.agents import registry
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.projects.ceilings import Ceilings, is_open
-from drawbridge.server.projects.disk import Sizes
-from drawbridge.server.projects.house import Limits
-from drawbridge.server.projects.memory import MB
-from drawbridge.server.projects.upkeep import Retention
+from drawbridge.server.auth.access import HOST_NAME, is_loopback
+from drawbridge.server.auth.entrance import Crowd
+from drawbridge.server.auth.ssh_keys import Keys
+from drawbridge.server.auth.tls import Certificate
+from drawbridge.server.sessions.ceilings import Ceilings, is_open
+from drawbridge.server.sessions.disk import Sizes
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.memory import MB
+from drawbridge.server.sessions.upkeep import Retention
 
 
 class Plan:

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from drawbridge import running
-from drawbridge.own_command import own_command
-from drawbridge.server.access.addresses import bracketed, served
-from drawbridge.server.access.tls import Certificate, authority_of
-from drawbridge.server.clients.site import PATH
+from drawbridge.core.own_command import own_command
+from drawbridge.core.terminal_text import Terminal
+from drawbridge.server.app.site import PATH
+from drawbridge.server.auth.addresses import bracketed, served
+from drawbridge.server.auth.tls import Certificate, authority_of
 from drawbridge.server.plan import Plan
-from drawbridge.terminal import Terminal
+from drawbridge.transport import running
 
 ADDRESSES: Final = ("page", "programs", "metrics")
 

@@ -14,28 +14,28 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.door import BACKLOG, Door, Terms
-from drawbridge.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
-from drawbridge.private_files import make_private_directory
+from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
+from drawbridge.core.private_files import make_private_directory
 from drawbridge.server import logs, metrics_port, upgrade
-from drawbridge.server.access.access import Access, OwnNames, owner_token
-from drawbridge.server.access.addresses import served
-from drawbridge.server.access.audit import Audit
-from drawbridge.server.access.devices import Devices
-from drawbridge.server.access.entrance import Entrance
-from drawbridge.server.access.tls import Certificate, own_certificate
 from drawbridge.server.agents.registry import agents, missing, that_see
-from drawbridge.server.clients.blobs import Blobs
-from drawbridge.server.clients.core import Core
-from drawbridge.server.clients.dispatch import Dispatch
-from drawbridge.server.clients.site import ServerSite
-from drawbridge.server.clients.stats import Monitor
-from drawbridge.server.desk.socket import private_socket
-from drawbridge.server.notify.push import Subscriptions
-from drawbridge.server.notify.send import Notifier
+from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.site import ServerSite
+from drawbridge.server.app.stats import Monitor
+from drawbridge.server.auth.access import Access, OwnNames, owner_token
+from drawbridge.server.auth.addresses import served
+from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.entrance import Entrance
+from drawbridge.server.auth.tls import Certificate, own_certificate
+from drawbridge.server.notifications.push import Subscriptions
+from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
+from drawbridge.server.terminal_sessions.socket import private_socket
+from drawbridge.transport.http_server import BACKLOG, Door, Terms
 
 ENDING_SECONDS: Final = 10.0
 """From the signal until clients are told (1001): runs are told and their processes ended before."""

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from drawbridge.errors import BadArgument
-from drawbridge.server.access.audit import Audit
-from drawbridge.server.access.devices import Device, Devices
-from drawbridge.terminal import Terminal
+from drawbridge.core.errors import BadArgument
+from drawbridge.core.terminal_text import Terminal
+from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.devices import Device, Devices
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.errors import DataTooNew, NotPrivate
-from drawbridge.private_files import write_private
+from drawbridge.core.errors import DataTooNew, NotPrivate
+from drawbridge.core.private_files import write_private
 
 FORMAT: Final = 1
 FILE: Final = "format.json"

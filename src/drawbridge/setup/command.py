@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from drawbridge import settings
-from drawbridge.errors import BadSetting
+from drawbridge.core.errors import BadSetting
+from drawbridge.core.terminal_text import Terminal, harmless
 from drawbridge.setup import files, guard, notes
 from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.plan import Plan
-from drawbridge.terminal import Terminal, harmless
 
 Chosen: TypeAlias = argparse.Namespace
 

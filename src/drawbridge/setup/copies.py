@@ -12,8 +12,8 @@ from pathlib import Path
 
 import platformdirs
 
-from drawbridge.errors import NotPrivate
-from drawbridge.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory, process_alive
+from drawbridge.core.errors import NotPrivate
+from drawbridge.core.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory, process_alive
 
 NAME = re.compile(r"[0-9a-f]{12}")
 UNFINISHED = re.compile(r"[0-9a-f]{12}\.(\d+)\.tmp")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from drawbridge.errors import NotWritable, UnusableFile
+from drawbridge.core.errors import NotWritable, UnusableFile
 
 NEW_FILE = 0o600
 

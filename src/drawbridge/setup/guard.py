@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from drawbridge.errors import UnusableFile
+from drawbridge.core.errors import UnusableFile
 from drawbridge.setup import files, hooks, installed, jsonc, notes, record
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.files import Change, Step

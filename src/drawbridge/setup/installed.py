@@ -23,14 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import drawbridge
-from drawbridge.errors import WorldError
+from drawbridge.core.errors import WorldError
+from drawbridge.core.private_files import write_private
 from drawbridge.guard.agents import BEFORE, EVENTS, NAMES
-from drawbridge.private_files import write_private
 from drawbridge.settings import HOOK
 from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
-PARTS = ("__init__.py", "errors.py", "privacy.py", "terminal.py", "guard", "text")
+CORE = tuple(f"core/{name}.py" for name in ("__init__", "errors", "privacy", "terminal_text"))
+PARTS = ("__init__.py", *CORE, "guard", "text")
 """What of the package the guard is made of. It imports nothing else but the standard library."""
 
 TRY = """\

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from drawbridge.errors import NoProgram
+from drawbridge.core.errors import NoProgram
 
 OLDEST = (3, 11)
 

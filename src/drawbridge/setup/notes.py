@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from drawbridge.own_command import own_command
+from drawbridge.core.own_command import own_command
 from drawbridge.setup import hooks
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.jsonc import Document

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from drawbridge import launcher, plugin
-from drawbridge.errors import NotWritable, WorldError
+from drawbridge.core.errors import NotWritable, WorldError
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing

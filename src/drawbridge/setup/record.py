@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from drawbridge.private_files import make_private_directory, remove_quietly, write_private
+from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
 from drawbridge.setup import copies, jsonc
 
 

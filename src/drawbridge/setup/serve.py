@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from drawbridge import settings
-from drawbridge.errors import NoProgram, WorldError
+from drawbridge.core.errors import NoProgram, WorldError
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing

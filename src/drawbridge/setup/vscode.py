@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import drawbridge
-from drawbridge.errors import NoProgram, WorldError
+from drawbridge.core.errors import NoProgram, WorldError
 from drawbridge.setup import vsix
 from drawbridge.setup.plan import Plan
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from drawbridge.errors import NotWritable, UnusableFile
+from drawbridge.core.errors import NotWritable, UnusableFile
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can hold."""

@@ -10,21 +10,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from drawbridge.door import Door
-from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.audit import Audit
-from drawbridge.server.access.devices import Devices
-from drawbridge.server.access.entrance import Crowd, Entrance
-from drawbridge.server.access.scopes import Scope
 from drawbridge.server.agents.demo import Demo
-from drawbridge.server.clients.blobs import Blobs
-from drawbridge.server.clients.core import Core
-from drawbridge.server.clients.dispatch import Dispatch
-from drawbridge.server.clients.site import ServerSite
-from drawbridge.server.clients.stats import Monitor
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.house import Limits
+from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.site import ServerSite
+from drawbridge.server.app.stats import Monitor
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.auth.entrance import Crowd, Entrance
+from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.house import Limits
+from drawbridge.transport.http_server import Door
 from tests.server.wire_client import WireClient, connected
 
 OWNER = "the-owners-token-which-is-long-enough-for-all"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from drawbridge.server.access import audit as audit_module
-from drawbridge.server.access import audited, pairing
-from drawbridge.server.access.audit import FILE, Audit
-from drawbridge.server.access.devices import TOKEN, Devices
-from drawbridge.server.access.scopes import NEEDED
+from drawbridge.server.auth import audit as audit_module
+from drawbridge.server.auth import audited, pairing
+from drawbridge.server.auth.audit import FILE, Audit
+from drawbridge.server.auth.devices import TOKEN, Devices
+from drawbridge.server.auth.scopes import NEEDED
 from drawbridge.server.protocol import commands as say
 from tests.server.access.rig import Server
 from tests.server.access.test_command import drawbridge, made

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from drawbridge.server.access import tls as tls_module
-from drawbridge.server.access.addresses import of_this_machine
-from drawbridge.server.access.authority import Authority, general_name, read_authority
-from drawbridge.server.access.tls import Certificate, authority_of, own_certificate
+from drawbridge.server.auth import tls as tls_module
+from drawbridge.server.auth.addresses import of_this_machine
+from drawbridge.server.auth.authority import Authority, general_name, read_authority
+from drawbridge.server.auth.tls import Certificate, authority_of, own_certificate
 from tests.server.access.rig import OWNER, Server, serving
 from tests.server.processes import serving as process_serving
 from tests.server.wire_client import connected

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from drawbridge.server.access import entrance
-from drawbridge.server.access.entrance import DENIALS, Crowd
-from drawbridge.server.access.ssh_keys import Keys, challenge
-from drawbridge.server.projects.budgets import Budgets
-from drawbridge.server.projects.disk import Disk, Sizes
+from drawbridge.server.auth import entrance
+from drawbridge.server.auth.entrance import DENIALS, Crowd
+from drawbridge.server.auth.ssh_keys import Keys, challenge
+from drawbridge.server.sessions.budgets import Budgets
+from drawbridge.server.sessions.disk import Disk, Sizes
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.access.test_audit import events
 from tests.server.access.test_limits import SOMEWHERE, Clock, auth, first_words, many, status

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.access.devices import TOKEN
+from drawbridge.server.auth.devices import TOKEN
 from tests.server.processes import serving
 from tests.server.wire_client import connected
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from drawbridge.acceptor import MOST, Acceptor
-from drawbridge.server.access import entrance, pairing
-from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.entrance import (
+from drawbridge.protocols.gate import Head
+from drawbridge.server.auth import entrance, pairing
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.entrance import (
     ALL_WRONG_CODES,
     FAILURES,
     HANDSHAKES,
@@ -33,10 +33,10 @@ from drawbridge.server.access.entrance import (
     Crowd,
     Entrance,
 )
-from drawbridge.server.access.rate_limits import Buckets, place
-from drawbridge.server.access.tls import own_certificate
+from drawbridge.server.auth.rate_limits import Buckets, place
+from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.wire.gate import Head
+from drawbridge.transport.tls_acceptor import MOST, Acceptor
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.waiting import PATIENCE, until
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from drawbridge import running
-from drawbridge.errors import BadArgument
-from drawbridge.running import Running
-from drawbridge.server.access import devices as devices_module
-from drawbridge.server.access import pairing
-from drawbridge.server.access.addresses import of_this_machine, served
+from drawbridge.core.errors import BadArgument
+from drawbridge.server.auth import devices as devices_module
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.addresses import of_this_machine, served
 from drawbridge.server.pair import link
+from drawbridge.transport import running
+from drawbridge.transport.running import Running
 from tests.server.access.rig import Server, code_of
 from tests.server.access.test_command import drawbridge
 from tests.server.processes import serving

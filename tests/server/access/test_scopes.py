@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.access.scopes import NEEDED, SCOPES, Identity, Scope, check_answer
 from drawbridge.server.agents.port import Proposal
-from drawbridge.server.projects.records import Asked
+from drawbridge.server.auth.scopes import NEEDED, SCOPES, Identity, Scope, check_answer
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.records import Asked
 from tests.server.access.rig import Server, code_of
 from tests.server.wire_client import WireClient
 

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, SHA512
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.errors import BadSetting
-from drawbridge.server.access.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
-from drawbridge.server.access.tls import own_certificate
-from drawbridge.server.clients import client as client_module
-from drawbridge.server.clients.client import DISMISSED
+from drawbridge.core.errors import BadSetting
+from drawbridge.server.app import client as client_module
+from drawbridge.server.app.client import DISMISSED
+from drawbridge.server.auth.ssh_keys import NAMESPACE, BadSignature, Keys, challenge, entries, verified
+from drawbridge.server.auth.tls import own_certificate
 from tests.programs import missing
 from tests.server import processes
 from tests.server.access.rig import OWNER, Server, code_of, serving

@@ -18,12 +18,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from drawbridge.errors import BadArgument, BadSetting
-from drawbridge.server.access import devices as devices_module
-from drawbridge.server.access import pairing
-from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.devices import FILE, TOKEN, Devices
-from drawbridge.server.clients.client import DISMISSED
+from drawbridge.core.errors import BadArgument, BadSetting
+from drawbridge.server.app.client import DISMISSED
+from drawbridge.server.auth import devices as devices_module
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.devices import FILE, TOKEN, Devices
 from drawbridge.server.protocol.client_errors import ClientError
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import WireClient, connected

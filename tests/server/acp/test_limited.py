@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.agents import port
-from drawbridge.server.projects import continuing
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.house import Limits
+from drawbridge.server.sessions import continuing
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.house import Limits
 from tests.server.agents.stream import Stream
 from tests.server.core.twin import Client, Process, Server, serving, settled
 from tests.waiting import until

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from drawbridge.errors import UnusableFile
+from drawbridge.core.errors import UnusableFile
 from drawbridge.server.agents.port import Proposal
 from drawbridge.server.agents.proposals import TEXT_LIMIT, proposal
 

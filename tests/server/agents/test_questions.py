@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.errors import BadArgument
+from drawbridge.core.errors import BadArgument
 from drawbridge.server.agents.dialect import Replied
 from drawbridge.server.agents.port import Decision, Question, QuestionGone
 

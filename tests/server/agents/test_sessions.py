@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.access.devices import Devices
 from drawbridge.server.agents import claude_sessions
+from drawbridge.server.auth.devices import Devices
 from tests.server.processes import serving
 from tests.server.wire_client import connected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.sessions.checkpoints import Checkpoints
 from tests import programs
 
 RUN = "run_1"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.projects.checkpoints import Changed, Checkpoints
-from drawbridge.server.projects.git import NoCheckpoint
 from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
+from drawbridge.server.sessions.git import NoCheckpoint
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 
 
@@ -22,7 +22,7 @@ def project(tmp_path: Path) -> Path:
 
 ASKS_AT_ONCE = f"""
 import asyncio, pathlib, sys, uvloop
-from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.sessions.checkpoints import Checkpoints
 
 async def main(project):
     checkpoints = Checkpoints(project, "proj_1")

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.projects import git as module
-from drawbridge.server.projects.checkpoints import Checkpoints
-from drawbridge.server.projects.git import GitFailed
-from drawbridge.server.projects.memory import MB, MemoryWatch
+from drawbridge.server.sessions import git as module
+from drawbridge.server.sessions.checkpoints import Checkpoints
+from drawbridge.server.sessions.git import GitFailed
+from drawbridge.server.sessions.memory import MB, MemoryWatch
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 from tests.waiting import until
 
@@ -98,7 +98,7 @@ async def test_git_that_takes_too_much_memory_is_ended(project: Path, misbehaves
 
 TAKES = f"""
 import asyncio, pathlib, sys
-from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.sessions.checkpoints import Checkpoints
 asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").take({RUN!r}, "before"))
 """
 
@@ -118,7 +118,7 @@ async def test_git_ends_with_a_server_that_is_killed(
 
 REVERTS = f"""
 import asyncio, pathlib, sys
-from drawbridge.server.projects.checkpoints import Checkpoints
+from drawbridge.server.sessions.checkpoints import Checkpoints
 asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").revert({RUN!r}))
 """
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import pytest
 
-from drawbridge.server.projects.checkpoints import Changed, Checkpoints
-from drawbridge.server.projects.git import GitFailed, NoCheckpoint
+from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
+from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
 from tests.server.checkpoints.rig import RUN, git, make_project
 
 Attack: TypeAlias = Callable[[Path, str], None]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.projects import checkpoints as module
-from drawbridge.server.projects.checkpoints import Checkpoints
-from drawbridge.server.projects.git import GitFailed, NoCheckpoint
+from drawbridge.server.sessions import checkpoints as module
+from drawbridge.server.sessions.checkpoints import Checkpoints
+from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 
 POINTER = "version https://git-lfs.github.com/spec/v1\n"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.projects import checkpoints
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.git import Git
-from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import checkpoints
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.git import Git
+from drawbridge.server.sessions.house import Limits
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.core.twin import Client, Server, records, serving, settled

@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drawbridge.server.agents.port import AgentUnusable, QuestionGone, TurnBegun
-from drawbridge.server.projects.house import Limits
-from drawbridge.server.projects.worker import NOBODY_ASKED
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.worker import NOBODY_ASKED
 from tests.waiting import until
 
 from .twin import Client, Process, Server, records, settled

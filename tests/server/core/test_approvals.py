@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.access import audited
 from drawbridge.server.agents.port import Proposal, Question
+from drawbridge.server.auth import audited
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.agents.port import ModeKnown
-from drawbridge.server.projects.ceilings import Ceilings
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Ceilings
 
 from .twin import Agent, Client, Process, Server, records, serving, settled
 

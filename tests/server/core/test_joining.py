@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drawbridge.errors import HistoryUnreadable
-from drawbridge.server.clients import joining
-from drawbridge.server.history.log import History
+from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.server.app import joining
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
+from drawbridge.server.store.log import History
 from tests.server.schema import check_said
 from tests.waiting import PATIENCE, until
 

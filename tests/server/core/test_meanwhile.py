@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten
+from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.agents.port import TurnEnded
-from drawbridge.server.clients.outbox import Writers
-from drawbridge.server.history.log import History
-from drawbridge.server.projects import continuing, metadata
-from drawbridge.server.projects.house import Limits
-from drawbridge.server.projects.projects import Projects
+from drawbridge.server.app.outbox import Writers
+from drawbridge.server.sessions import continuing, metadata
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.store.log import History
 from tests.waiting import until
 
 from .twin import Client, Process, Server, records, serving, settled

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawbridge.server.projects import places
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import places
 
 NAMES = [
     "home",

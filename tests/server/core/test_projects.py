@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.history.log import History
-from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.store.log import History
 from tests.waiting import PATIENCE, until
 
 from .twin import Client, Server, records, serving, settled
@@ -294,7 +294,7 @@ async def test_a_conversation_looked_for_while_its_project_goes_is_not_gone_on_w
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone, deleted = Client(), threading.Event()
-    monkeypatch.setattr("drawbridge.server.projects.sessions.known", lambda *_: deleted.wait(PATIENCE))
+    monkeypatch.setattr("drawbridge.server.sessions.conversations.known", lambda *_: deleted.wait(PATIENCE))
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         asked = asyncio.create_task(server.does(phone, what, project, session_id="s"))

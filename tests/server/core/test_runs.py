@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten
+from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.agents import port
-from drawbridge.server.history.log import History
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.house import Limits
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.store.log import History
 from tests.waiting import PATIENCE, until
 
 from .twin import Client, Process, Server, records, serving, settled

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.agents.port import Remembered
-from drawbridge.server.projects import warm
-from drawbridge.server.projects.house import Limits
-from drawbridge.server.projects.warm import Warm
+from drawbridge.server.sessions import warm
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.warm import Warm
 from tests.waiting import until
 
 from .twin import Client, Process, Server, serving, settled

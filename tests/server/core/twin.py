@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.server.agents import port
-from drawbridge.server.clients.core import Core
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.house import Limits
+from drawbridge.server.app.core import Core
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, encode
 from drawbridge.server.protocol.subscriber import Frame
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.house import Limits
 from tests.server.schema import check_said
 
 QUIET = Limits(checkpoints=False)

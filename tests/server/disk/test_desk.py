@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.desk import transcript
-from drawbridge.server.desk.session import DeskSession
-from drawbridge.server.history import log as history_module
-from drawbridge.server.projects.disk import Sizes
-from drawbridge.server.projects.house import Limits
-from drawbridge.server.projects.memory import MB
-from drawbridge.server.projects.upkeep import Retention, Upkeep
+from drawbridge.server.sessions.disk import Sizes
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.memory import MB
+from drawbridge.server.sessions.upkeep import Retention, Upkeep
+from drawbridge.server.store import log as history_module
+from drawbridge.server.terminal_sessions import transcript
+from drawbridge.server.terminal_sessions.session import DeskSession
 from tests.server.core.twin import Client, Server, serving
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten
-from drawbridge.server.projects.disk import LEAST_FREE
-from drawbridge.server.projects.memory import MB
+from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.disk import LEAST_FREE
+from drawbridge.server.sessions.memory import MB
 from tests.server.core.twin import Client, records, serving, settled
 from tests.server.leftovers.rig import bad_claude
 from tests.server.processes import Server

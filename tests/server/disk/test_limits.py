@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.projects.disk import LEAST_FREE, LOW_FREE, Disk, Sizes
-from drawbridge.server.projects.house import Limits
-from drawbridge.server.projects.memory import MB
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import DiskWarning
+from drawbridge.server.sessions.disk import LEAST_FREE, LOW_FREE, Disk, Sizes
+from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.memory import MB
 from tests.server.core.twin import Client, records, serving, settled
 
 Warned = list[tuple[DiskWarning, str | None, str]]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten
-from drawbridge.server.history import log as module
-from drawbridge.server.history.log import History
-from drawbridge.server.projects.upkeep import Retention, Upkeep
+from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.sessions.upkeep import Retention, Upkeep
+from drawbridge.server.store import log as module
+from drawbridge.server.store.log import History
 from tests.server.core.twin import Client, serving
 from tests.server.history.rig import all_seqs, at, files, fill, message, open_history, read_independently
 from tests.waiting import until

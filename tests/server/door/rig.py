@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from drawbridge.door import Door, Terms
-from drawbridge.server.access.access import Access, OwnNames
-from drawbridge.server.access.entrance import Entrance
-from drawbridge.server.clients.blobs import Blobs
-from drawbridge.server.clients.dispatch import Dispatch
-from drawbridge.server.clients.site import ServerSite
-from drawbridge.server.clients.stats import Monitor
-from drawbridge.server.projects import records
+from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.site import ServerSite
+from drawbridge.server.app.stats import Monitor
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Health
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.sessions import records
+from drawbridge.transport.http_server import Door, Terms
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"

@@ -12,15 +12,15 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from drawbridge.errors import BadSetting, NotPrivate
-from drawbridge.server.access.access import OwnNames, is_loopback, owner_token
-from drawbridge.server.clients import client as client_module
-from drawbridge.server.clients.client import AUTH_BYTES
-from drawbridge.server.clients.site import STRANGERS
+from drawbridge.core.errors import BadSetting, NotPrivate
+from drawbridge.server.app import client as client_module
+from drawbridge.server.app.client import AUTH_BYTES
+from drawbridge.server.app.site import STRANGERS
+from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
+from tests.protocols.bytes_of import request
 from tests.server.door.rig import TOKEN, Server, serving
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until
-from tests.wire.bytes_of import request
 
 
 async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:

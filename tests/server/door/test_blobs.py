@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-from drawbridge.server.clients import blobs as blobs_module
-from drawbridge.server.clients.blobs import Blobs
+from drawbridge.server.app import blobs as blobs_module
+from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, PIECE_BYTES

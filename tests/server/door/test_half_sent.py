@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from tests.protocols.bytes_of import giant_frame_head
 from tests.server.processes import Server, serving
 from tests.waiting import until
-from tests.wire.bytes_of import giant_frame_head
 
 CROWD = 400
 RENEWALS = 5

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.frames import Opcode
 
-from drawbridge.server.clients import outbox as outbox_module
-from drawbridge.server.clients.outbox import BATCH, EPHEMERAL_LIMIT, LIMIT, ROOM, Outbox, Writers
+from drawbridge.protocols.websocket import framed
+from drawbridge.server.app import outbox as outbox_module
+from drawbridge.server.app.outbox import BATCH, EPHEMERAL_LIMIT, LIMIT, ROOM, Outbox, Writers
 from drawbridge.server.protocol.subscriber import Frame
-from drawbridge.wire.websocket import framed
 from tests.door_rig import Client
+from tests.protocols.bytes_of import close, request, text
 from tests.server.door.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import until
-from tests.wire.bytes_of import close, request, text
 
 
 class Socket:

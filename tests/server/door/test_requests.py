@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from drawbridge.errors import HistoryNotWritten, NotPrivate
-from drawbridge.server.clients.client import ASIDE, INBOX
+from drawbridge.core.errors import HistoryNotWritten, NotPrivate
+from drawbridge.server.app.client import ASIDE, INBOX
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
 from drawbridge.server.protocol.messages import MESSAGE_BYTES

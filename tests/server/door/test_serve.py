@@ -23,8 +23,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from drawbridge.server.access.tls import own_certificate
-from drawbridge.server.clients import stats
+from drawbridge.server.app import stats
+from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.processes import STARTING, Server, refused, serving, start
 from tests.server.wire_client import connected
@@ -413,7 +413,7 @@ async def test_it_can_log_into_a_file_as_file_environment_and_flag_say(data: Pat
 
 OFTEN = """
 from drawbridge.cli import main
-from drawbridge.server.clients import stats
+from drawbridge.server.app import stats
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 stats.EVERY_SECONDS = 0.05
 main()

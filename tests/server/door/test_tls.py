@@ -12,8 +12,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from drawbridge.errors import BadSetting
-from drawbridge.server.access.tls import Certificate, own_certificate
+from drawbridge.core.errors import BadSetting
+from drawbridge.server.auth.tls import Certificate, own_certificate
 from tests.server.door.rig import TOKEN, serving
 from tests.server.wire_client import connected
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from drawbridge.errors import HistoryNotWritten
-from drawbridge.server.history import log as module
+from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.store import log as module
 from tests.server.history.rig import all_seqs, fill, message, open_history, read_independently
 
 

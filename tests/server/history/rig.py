@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.history.log import History, Page
+from drawbridge.server.store.log import History, Page
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

@@ -14,10 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from drawbridge.errors import BadMessage
-from drawbridge.server.history import log as module
-from drawbridge.server.history import segments
-from drawbridge.server.history.log import Direction, Page
+from drawbridge.core.errors import BadMessage
+from drawbridge.server.store import log as module
+from drawbridge.server.store import segments
+from drawbridge.server.store.log import Direction, Page
 from tests.server.history.rig import NOON, files, message, open_history, read_independently
 
 DIRECTIONS = st.sampled_from(["client", "claude", "server"])

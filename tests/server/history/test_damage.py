@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
-from drawbridge.server.history import index as history_index
-from drawbridge.server.history import log as module
-from drawbridge.server.history import segments
-from drawbridge.server.history.lines import parse
-from drawbridge.server.history.log import Damage, Record
+from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
+from drawbridge.server.store import index as history_index
+from drawbridge.server.store import log as module
+from drawbridge.server.store import segments
+from drawbridge.server.store.lines import parse
+from drawbridge.server.store.log import Damage, Record
 from tests.server.history.rig import (
     NOON,
     all_seqs,

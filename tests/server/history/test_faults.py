@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
-from drawbridge.server.history import index as history_index
-from drawbridge.server.history import log as module
-from drawbridge.server.history import syncing
+from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
+from drawbridge.server.store import index as history_index
+from drawbridge.server.store import log as module
+from drawbridge.server.store import syncing
 from tests.server.history.rig import NOON, all_seqs, at, files, fill, open_history, read_independently
 from tests.waiting import PATIENCE
 

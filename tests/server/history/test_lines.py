@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.server.history.lines import Head, believed
+from drawbridge.server.store.lines import Head, believed
 
 LENGTH = 100
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.history import log as module
-from drawbridge.server.history import pages
-from drawbridge.server.history.log import History, Record
-from drawbridge.server.history.segments import Report, Segment, read_block
+from drawbridge.server.store import log as module
+from drawbridge.server.store import pages
+from drawbridge.server.store.log import History, Record
+from drawbridge.server.store.segments import Report, Segment, read_block
 from tests.server.history.rig import NOON, all_seqs, at, fill, message, open_history, seqs
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import BadMessage
-from drawbridge.server.history import log as module
+from drawbridge.core.errors import BadMessage
+from drawbridge.server.store import log as module
 from tests.server.history.rig import NOON, all_seqs, at, files, fill, message, open_history, read_independently
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.errors import NotWritable
+from drawbridge.core.errors import NotWritable
 from drawbridge.server.agents import keeper
 from drawbridge.server.agents.leash import Leash
 from drawbridge.server.agents.port import Confinement, Exited

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from drawbridge.server.agents.port import Confinement
-from drawbridge.server.projects import memory
-from drawbridge.server.projects.orphans import FILE
+from drawbridge.server.sessions import memory
+from drawbridge.server.sessions.orphans import FILE
 from tests.server.agents.rig import lives
 from tests.server.processes import serving
 from tests.waiting import until

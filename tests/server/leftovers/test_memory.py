@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.projects.memory import MB
+from drawbridge.server.sessions.memory import MB
 from tests.server.processes import Server, serving
 
 from .rig import bad_claude, project

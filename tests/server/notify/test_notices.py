@@ -16,11 +16,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from drawbridge.server.access.devices import Devices
-from drawbridge.server.notify import web_push
-from drawbridge.server.notify.notices import Notice, notice, push_payload, webhook_request
-from drawbridge.server.notify.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
-from drawbridge.server.notify.send import Notifier, Sender
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.notifications import web_push
+from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
+from drawbridge.server.notifications.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
+from drawbridge.server.notifications.send import Notifier, Sender
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import IN_TERMINAL

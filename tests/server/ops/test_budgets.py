@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.server.plan import Plan
-from drawbridge.server.projects.budgets import LEAST, Budgets, day_of
-from drawbridge.server.projects.ceilings import Ceilings
-from drawbridge.server.projects.records import Memory, event
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.budgets import LEAST, Budgets, day_of
+from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.records import Memory, event
 from drawbridge.settings import SERVE, load
 from tests.server.core.twin import Client, Process, Server, serving, settled
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.projects.metadata import VERSION
+from drawbridge.server.sessions.metadata import VERSION
 from drawbridge.server.upgrade import FORMAT
 from tests.server.core.twin import Client, serving, settled
 from tests.server.processes import refused

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from drawbridge.core.errors import Refused
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import OpenRequest
-from drawbridge.errors import Refused
 from drawbridge.ide.tools.tool import Arguments, Content, Desk, NoArguments, Tool, json_text
 
 

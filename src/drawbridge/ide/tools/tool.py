@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from drawbridge.core.errors import BadArgument
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
-from drawbridge.errors import BadArgument
-from drawbridge.wire import jsonrpc
+from drawbridge.protocols import jsonrpc
 
 Content: TypeAlias = Sequence[str]
 """The text items of a tool's result."""

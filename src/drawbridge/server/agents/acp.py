@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Raw, Struct
 
-from drawbridge.errors import BadArgument
+from drawbridge.core.errors import BadArgument
+from drawbridge.protocols import jsonrpc
 from drawbridge.server.agents import acp_messages as wire
 from drawbridge.server.agents import acp_prompts, acp_questions
 from drawbridge.server.agents.acp_calls import REPORTS, Calls
@@ -36,7 +37,6 @@ from drawbridge.server.agents.port import (
     TurnEnded,
 )
 from drawbridge.server.agents.proposals import Reader
-from drawbridge.wire import jsonrpc
 
 REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan")
 """What a resumed session tells again; the history has it already."""

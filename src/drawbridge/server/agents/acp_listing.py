@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from drawbridge.protocols import jsonrpc
 from drawbridge.server.agents import acp_messages as wire
 from drawbridge.server.agents.acp_messages import Incoming, read_as
 from drawbridge.server.agents.acp_opening import Initialized, introduction
 from drawbridge.server.agents.dialect import Broken, Said
 from drawbridge.server.agents.port import AgentRefused, Attachment, Decision, Exited, Remembered
-from drawbridge.wire import jsonrpc
 
 LONGEST_TITLE: Final = 120
 LONGEST_ID: Final = 200

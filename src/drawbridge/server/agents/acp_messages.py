@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from drawbridge.protocols import jsonrpc
 from drawbridge.server.agents import claude_lines
 from drawbridge.server.agents.framing import readable
-from drawbridge.wire import jsonrpc
 
 VERSION: Final = 1
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from drawbridge.errors import BadArgument
+from drawbridge.core.errors import BadArgument
 from drawbridge.server.agents.claude_lines import valid
 from drawbridge.server.agents.port import Attachment
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Raw, Struct
 
-from drawbridge.errors import UnusableFile
+from drawbridge.core.errors import UnusableFile
 from drawbridge.server.agents.acp_messages import Params, read_as
 from drawbridge.server.agents.framing import readable
 from drawbridge.server.agents.port import Decision, Proposal, Question

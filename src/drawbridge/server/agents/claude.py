@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.errors import BadArgument
+from drawbridge.core.errors import BadArgument
 from drawbridge.server.agents import claude_lines, claude_prompts
 from drawbridge.server.agents import claude_results as results
 from drawbridge.server.agents.claude_lines import Message

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from drawbridge.errors import BadArgument
+from drawbridge.core.errors import BadArgument
 from drawbridge.server.agents.claude_lines import json_object, valid
 from drawbridge.server.agents.port import Attachment, Decision
 

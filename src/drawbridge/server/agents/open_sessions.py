@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.private_files import process_alive
+from drawbridge.core.private_files import process_alive
 from drawbridge.server.agents import claude_sessions
 
 

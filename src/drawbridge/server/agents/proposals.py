@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from drawbridge.errors import UnusableFile
+from drawbridge.core.errors import UnusableFile
 from drawbridge.server.agents.port import Proposal
 
 TEXT_LIMIT: Final = 2 * 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from drawbridge.errors import BadMessage, DrawbridgeError, HistoryNotWritten
+from drawbridge.core.errors import BadMessage, DrawbridgeError, HistoryNotWritten
 
 
 class Kind(Struct, frozen=True):

@@ -1,0 +1,125 @@
+"""Files that hold a token or a prompt: directories for us alone (0700), files for us alone (0600), written in one piece.
+
+Imports nothing heavy: the bridge writes its lock file through here before it loads anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import time
+from typing import Final
+
+from drawbridge.core.errors import NotPrivate
+
+PRIVATE_DIRECTORY = 0o700
+PRIVATE_FILE = 0o600
+
+
+def make_private_directory(path: str) -> None:
+    """Make ``path`` and what is missing above it, all 0700, and take everyone else's access to ``path`` away.
+
+    Raises ``NotPrivate`` when it can't be made, is no directory, or belongs to another user.
+    """
+    try:
+        _make_missing(path)
+        found = os.stat(path)
+        if found.st_uid != os.getuid():
+            raise NotPrivate(
+                f"{path} belongs to another user. Nothing was written; remove it or choose another directory."
+            )
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.chmod(path, PRIVATE_DIRECTORY)
+    except OSError as error:
+        raise NotPrivate(f"{path} can't be made a private directory: {_why(error)}. Nothing was written.") from None
+
+
+def _make_missing(path: str) -> None:
+    """As ``os.makedirs``, which gives its mode to the last directory only and leaves the others to the umask."""
+    if not os.path.isdir(path):
+        parent = os.path.dirname(path.rstrip("/"))
+        if parent and not os.path.exists(parent):
+            _make_missing(parent)
+        try:
+            os.mkdir(path, PRIVATE_DIRECTORY)
+        except FileExistsError:
+            if not os.path.isdir(path):  # else another process was faster
+                raise
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Put ``data`` at ``path``, 0600, in one step: a reader sees the old file or the new one, never a part.
+
+    The temporary name ends in ``.tmp``, so that nobody who scans for ``*.lock`` or ``*.json`` finds it.
+    """
+    temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}.tmp"
+    try:
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+        finally:
+            os.close(file)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise NotPrivate(f"{path} can't be written: {_why(error)}. The directory must be writable for you.") from None
+    finally:
+        remove_quietly(temporary)  # gone already once it was renamed; a signal may come before that
+
+
+def remove_quietly(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+EXITING: Final = 0x4
+"""PF_EXITING, of the flags in Linux' ``/proc/PID/stat``: the process is being ended and closes its files."""
+
+
+def process_alive(pid: int) -> bool:
+    """Whether a process ``pid`` runs, whoever it belongs to.
+
+    On Linux one that is being ended, or has ended and only waits for its parent to notice, does not count; elsewhere it does.
+    """
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    except OverflowError:
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+            return (
+                fields[0]
+                not in (
+                    b"Z",
+                    b"X",
+                )
+                and not int(fields[6]) & EXITING
+            )  # the name before it may hold anything
+    except (OSError, IndexError):
+        return True
+
+
+def port_open(port: int, timeout: float = 0.2) -> bool:
+    """Whether somebody listens on ``port`` of 127.0.0.1. In doubt (no answer within ``timeout`` seconds): yes."""
+    with socket.socket() as probe:
+        probe.settimeout(timeout)
+        try:
+            refused = probe.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+        except (OSError, OverflowError):
+            return True
+    return not refused
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or "unknown reason").lower()

@@ -1,0 +1,283 @@
+"""One server connection without I/O: HTTP/1.1 requests one after the other, or a WebSocket if one of them asked for it.
+
+Feed bytes to ``receive``, act on the events that it returns, send what ``outgoing`` gives. HTTP is h11's; what is ours is the
+order of things and the bounds: nothing of a body is read before the head was let in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+import h11
+from msgspec import Struct
+
+from drawbridge.protocols import websocket
+from drawbridge.protocols.gate import Head, Refusal
+from drawbridge.protocols.websocket import Closed as Closed
+from drawbridge.protocols.websocket import Message as Message
+from drawbridge.protocols.websocket import WebSocketConnection
+
+HEAD_LIMIT: Final = 16_384
+"""Bytes of a request's head; the real CLIs' are under 1 kB."""
+
+MESSAGE_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of one message or body: openDiff carries whole files."""
+
+Fields: TypeAlias = Iterable[tuple[str, str]]
+
+
+class Asked(Struct, frozen=True):
+    """A request's head is complete. ``refuse`` it, ``accept_websocket`` (where ``upgrade``), or ``read_body``."""
+
+    head: Head
+    upgrade: bool
+
+
+class Body(Struct, frozen=True):
+    """The request that was let in is complete. Answer it with ``answer`` or ``begin_stream``."""
+
+    head: Head
+    data: bytes
+
+
+class HungUp(Struct, frozen=True):
+    """The peer of an HTTP exchange went before it was answered to the end."""
+
+
+Event: TypeAlias = Asked | Body | HungUp | Message | Closed
+
+
+class HttpConnection:
+    """The protocol of one accepted connection. After ``finished`` is true, close the transport once the bytes are out."""
+
+    def __init__(self, *, message_limit: int = MESSAGE_LIMIT, binary_as_text: bool = True) -> None:
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
+        self._message_limit = message_limit
+        self._binary_as_text = binary_as_text
+        self._asked: Asked | None = None
+        self._bodyless = False
+        self._body: bytearray | None = None
+        self._whole = False
+        """Whether a request is complete but its answer is not."""
+        self._out: list[bytes] = []
+        self._finished = False
+        self.websocket: WebSocketConnection | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._finished or (self.websocket is not None and self.websocket.finished)
+
+    @property
+    def is_websocket(self) -> bool:
+        return self.websocket is not None
+
+    @property
+    def waits_for_peer(self) -> bool:
+        """The next step is the peer's: the rest of a head or body, a next request, or its half of a close."""
+        if self.websocket is not None:
+            return not self.websocket.is_open
+        return self._finished or not self._whole
+
+    @property
+    def takes_body(self) -> bool:
+        """A request was let in, and its body is not complete yet."""
+        return self._body is not None and not self._whole
+
+    def receive(self, data: bytes) -> Sequence[Event]:
+        """Take bytes from the network; b"" is its end."""
+        if self.websocket is not None:
+            return self.websocket.receive(data)
+        if self._finished:
+            return []
+        if not data and self._asked is not None:
+            # Half-closed connections are no use to any peer of ours: who stops sending has gone.
+            self._finish()
+            return [HungUp()]
+        try:
+            self._http.receive_data(data)
+            return self._advance()
+        except h11.RemoteProtocolError as error:
+            return self._break(error)
+
+    def outgoing(self) -> list[bytes]:
+        """What to send now, in order."""
+        out, self._out = self._out, []
+        return out + self.websocket.outgoing() if self.websocket is not None else out
+
+    # answers to Asked
+
+    def respond(self, status: int, text: str, headers: Fields = ()) -> None:
+        """A short plain answer; the connection ends after it."""
+        self._send_response(status, f"{text}\n".encode(), [("Connection", "close"), *headers])
+        self._finish()
+
+    def refuse(self, refusal: Refusal) -> None:
+        headers = [] if refusal.retry_after is None else [("Retry-After", str(refusal.retry_after))]
+        self.respond(refusal.status, refusal.reason, headers)
+
+    def accept_websocket(self, subprotocol: str | None = None) -> Sequence[Event]:
+        """Answer an ``Asked`` with ``upgrade``; events that came in behind the request are returned.
+
+        A request that is no valid WebSocket handshake is answered 400 or 426 and nothing is opened.
+        """
+        assert self._asked is not None, "nobody asked for a WebSocket"
+        if not self._asked.upgrade:
+            self.respond(426, "Here a WebSocket is served, nothing else.", [("Upgrade", "websocket")])
+            return []
+        if not self._bodyless or self._http.their_http_version != b"1.1":
+            self.respond(400, "A WebSocket handshake is an HTTP/1.1 request without a body.")
+            return []
+        answer = websocket.handshake(self._asked.head, subprotocol)
+        if answer.status != 101:
+            self.respond(answer.status, answer.reason, answer.headers)
+            return []
+        reason = b"Switching Protocols"
+        behind = self._http.trailing_data[0]
+        self._http_send(h11.InformationalResponse(status_code=101, headers=list(answer.headers), reason=reason))
+        self._forget_unread()
+        self.websocket = WebSocketConnection(self._message_limit, binary_as_text=self._binary_as_text)
+        return self.websocket.receive(behind) if behind else []
+
+    def read_body(self) -> Sequence[Event]:
+        """Let the request in; its ``Body`` comes now or later."""
+        assert self._asked is not None, "nobody asked for anything"
+        method = self._asked.head.method
+        if method in ("GET", "HEAD") and not self._bodyless:
+            self.respond(400, f"A {method} request must not have a body.")
+            return []
+        if int(self._asked.head.one("content-length") or 0) > self._message_limit:
+            self._refuse_length()
+            return []
+        self._body = bytearray()
+        if self._http.they_are_waiting_for_100_continue:
+            self._http_send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+        try:
+            return self._advance()
+        except h11.RemoteProtocolError as error:
+            return self._break(error)
+
+    # answers to Body
+
+    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> Sequence[Event]:
+        """The whole answer; the connection stays open for the next request, whose events are returned if it is here."""
+        self._send_response(status, body, headers)
+        return self._next_request()
+
+    def begin_stream(self, headers: Fields) -> None:
+        """An answer of unknown length: ``stream`` pieces of it, then ``end_stream``."""
+        self._http_send(h11.Response(status_code=200, headers=list(headers), reason=b"OK"))
+
+    def stream(self, data: bytes) -> None:
+        """Nothing happens once the exchange is over."""
+        if self._http.our_state is h11.SEND_BODY and not self._finished:
+            self._http_send(h11.Data(data=data))
+
+    def end_stream(self) -> Sequence[Event]:
+        if self._http.our_state is not h11.SEND_BODY or self._finished:
+            return []
+        self._http_send(h11.EndOfMessage())
+        return self._next_request()
+
+    # the WebSocket, once it is open
+
+    def send_text(self, data: bytes) -> None:
+        """One message of valid UTF-8. After the end of the WebSocket it goes nowhere."""
+        if self.websocket is not None:
+            self.websocket.send_text(data)
+
+    def close_websocket(self, code: int, reason: str = "") -> None:
+        """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
+        if self.websocket is not None:
+            self.websocket.close(code, reason)
+
+    # inside
+
+    def _advance(self) -> Sequence[Event]:
+        while True:
+            if self._asked is not None and self._body is None:
+                return []
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                return self._ask(event)
+            if isinstance(event, h11.Data) and self._body is not None:
+                self._body += event.data
+                if len(self._body) > self._message_limit:
+                    self._refuse_length()
+                    return []
+            elif isinstance(event, h11.EndOfMessage) and self._body is not None and self._asked is not None:
+                self._whole = True
+                return [Body(self._asked.head, bytes(self._body))]
+            elif event is h11.NEED_DATA:
+                return []
+            elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
+                return []  # a next request waits for the answer to this one; nobody may send far ahead
+            else:
+                self._finish()
+                return [HungUp()] if self._body is not None else []
+
+    def _ask(self, request: h11.Request) -> Sequence[Event]:
+        fields = request.headers.raw_items()
+        if len(request.target) + sum(len(name) + len(value) + 4 for name, value in fields) > HEAD_LIMIT:
+            # h11's own limit holds for a head in pieces only.
+            self.respond(431, "The head of this request is too long.")
+            return []
+        headers = tuple(
+            (name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")) for name, value in fields
+        )
+        head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
+        if head.all("transfer-encoding") and (head.all("content-length") or request.http_version != b"1.1"):
+            # RFC 9112, 6.1: a proxy may have found another end of this request than this server would.
+            self.respond(400, "The length of this request is ambiguous: send Content-Length or Transfer-Encoding.")
+            return []
+        wants = "upgrade" in (token.lower() for token in head.tokens("connection"))
+        offers = "websocket" in (token.lower() for token in head.tokens("upgrade"))
+        self._asked = Asked(head, wants and offers)
+        self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
+        if self._asked.upgrade and self._bodyless:
+            self._http.next_event()  # the end of the message; only behind it h11 offers the switch
+        return [self._asked]
+
+    def _refuse_length(self) -> None:
+        self.respond(413, f"A request may have {self._message_limit} bytes.")
+
+    def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.respond(error.error_status_hint or 400, "This is no valid HTTP request.")
+        self._finish()
+        return [HungUp()] if self._body is not None else []
+
+    def _finish(self) -> None:
+        """Nothing more is read."""
+        self._finished = True
+        self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        """h11 would keep what it has received, up to 256 kB, as long as the connection lasts."""
+        self._http = h11.Connection(h11.SERVER)
+
+    def _next_request(self) -> Sequence[Event]:
+        self._asked = self._body = None
+        self._whole = False
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            self._finish()
+            return []
+        self._http.start_next_cycle()
+        try:
+            return self._advance()
+        except h11.RemoteProtocolError as error:
+            return self._break(error)
+
+    def _send_response(self, status: int, body: bytes, headers: Fields) -> None:
+        fields = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), **dict(headers)}
+        reason = HTTPStatus(status).phrase.encode()
+        self._http_send(h11.Response(status_code=status, headers=list(fields.items()), reason=reason))
+        if self._asked is None or self._asked.head.method != "HEAD":
+            self._http_send(h11.Data(data=body))
+        self._http_send(h11.EndOfMessage())
+
+    def _http_send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self._out.append(data)

@@ -1,0 +1,98 @@
+"""Neovim's msgpack-RPC without I/O: bytes in, events out; calls in, bytes out.
+
+Every message is one array: ``[0, id, method, params]`` asks, ``[1, id, error, result]`` answers, ``[2, method, params]``
+tells (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings may hold any bytes in Neovim, so they are
+decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab pages are msgpack extension values and
+pass through as ``msgpack.ExtType``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgpack
+from msgspec import Struct
+
+from drawbridge.core.errors import BadMessage
+
+MESSAGE_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of one message; the largest that Neovim sends us is the whole text of a buffer."""
+
+
+class Request(Struct, frozen=True):
+    """The peer asks, and waits for ``Connection.respond`` with the same ``id``."""
+
+    id: int
+    method: str
+    params: list[Any]
+
+
+class Response(Struct, frozen=True):
+    """The answer to the request of ours that had this ``id``; ``error`` is None where it went well."""
+
+    id: int
+    error: Any
+    result: Any
+
+
+class Notification(Struct, frozen=True):
+    method: str
+    params: list[Any]
+
+
+Event: TypeAlias = Request | Response | Notification
+
+
+class Connection:
+    """One side of a connection. After ``BadMessage`` it can't be used further: the stream has lost its frame."""
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer(unicode_errors="surrogateescape")
+        self._unpacker = msgpack.Unpacker(
+            unicode_errors="surrogateescape", strict_map_key=False, max_buffer_size=MESSAGE_LIMIT
+        )
+        self._last_id = 0
+
+    def request(self, method: str, params: Sequence[Any]) -> tuple[int, bytes]:
+        """The new request's id, and the bytes to send. Raises ``BadMessage`` for values that msgpack can't hold."""
+        self._last_id += 1
+        return self._last_id, self._pack([0, self._last_id, method, params])
+
+    def respond(self, id: int, *, error: Any = None, result: Any = None) -> bytes:
+        return self._pack([1, id, error, result])
+
+    def notify(self, method: str, params: Sequence[Any]) -> bytes:
+        return self._pack([2, method, params])
+
+    def receive(self, data: bytes) -> list[Event]:
+        """What came in whole with ``data``. Raises ``BadMessage``."""
+        try:
+            self._unpacker.feed(data)
+            return [_event(message) for message in self._unpacker]
+        except msgpack.BufferFull:
+            raise BadMessage(f"A message is larger than {MESSAGE_LIMIT:,} bytes.") from None
+        except (ValueError, TypeError, RecursionError) as error:
+            # msgpack raises several subclasses of ValueError, and TypeError for a map whose key is a list.
+            raise BadMessage(f"These bytes are no msgpack: {error or type(error).__name__}.") from None
+
+    def _pack(self, message: list[Any]) -> bytes:
+        try:
+            packed: bytes = self._packer.pack(message)
+        except (ValueError, TypeError, OverflowError) as error:
+            # The packer keeps what it had of a message that failed.
+            self._packer.reset()
+            raise BadMessage(f"This can't be said in msgpack: {error}.") from None
+        return packed
+
+
+def _event(message: Any) -> Event:
+    match message:
+        case [0, int(id), str(method), list(params)]:
+            return Request(id, method, params)
+        case [1, int(id), error, result]:
+            return Response(id, error, result)
+        case [2, str(method), list(params)]:
+            return Notification(method, params)
+        case _:
+            raise BadMessage("A message is neither a request, nor an answer, nor a notification.")

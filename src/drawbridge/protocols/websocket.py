@@ -1,0 +1,191 @@
+"""An open WebSocket without I/O (RFC 6455): whole messages in and out, bounded. Frames are those of ``websockets``' core."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, SEND_EOF, SERVER, Protocol
+
+from drawbridge.protocols.gate import Head
+
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+
+LONGEST_REASON: Final = 123
+"""Bytes: the size of a close frame. A longer reason is cut."""
+
+_no_frames: Final = logging.getLogger("drawbridge.frames")
+"""The core's own would write tokens and prompts into a log of the level debug."""
+_no_frames.setLevel(logging.INFO)
+
+
+class Message(Struct, frozen=True):
+    """A whole message. Binary ones are taken as text where the connection was made so."""
+
+    text: str
+
+
+class Closed(Struct, frozen=True):
+    """The WebSocket ended, by either side or by a broken frame: RFC 6455 close code (1006: no close frame came)."""
+
+    code: int
+
+
+Event: TypeAlias = Message | Closed
+
+
+class Handshake(Struct, frozen=True):
+    """The answer to a request for a WebSocket: a status (101: it is open), headers, and a sentence where it is refused."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    reason: str = ""
+
+
+def handshake(head: Head, subprotocol: str | None) -> Handshake:
+    """RFC 6455, 4.2."""
+    key = head.one("sec-websocket-key") or ""
+    if head.one("sec-websocket-version") != "13":
+        return Handshake(
+            426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is served."
+        )
+    if head.method != "GET" or not _is_nonce(key):
+        return Handshake(400, (), "This is no valid WebSocket handshake.")
+    digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
+    headers = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Accept", base64.b64encode(digest).decode()),
+    ]
+    if subprotocol is not None:
+        headers.append(("Sec-WebSocket-Protocol", subprotocol))
+    return Handshake(101, tuple(headers))
+
+
+def framed(data: bytes) -> bytes:
+    """A text message (valid UTF-8) as it goes to any peer: a server's frames are the same for all."""
+    return Frame(Opcode.TEXT, data).serialize(mask=False)
+
+
+class WebSocketConnection:
+    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
+
+    def __init__(self, message_limit: int, *, binary_as_text: bool = True) -> None:
+        """``message_limit``: bytes of one message, all its fragments together. Else than as text, binary is refused."""
+        self._binary_as_text = binary_as_text
+        self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
+        self._parts = bytearray()
+        self._closed_told = False
+        self._not_text = False
+        self._out: list[bytes] = []
+        self.finished = False
+        self.unfinished_limit: int | None = None
+        """Bytes of a message that may be kept while its end has not come; None: as many as a message may have."""
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes from the network; b"" is its end."""
+        frames = self._frames
+        if frames.reader.eof or self._closed_told:
+            self.finished = self.finished or not data
+            return []
+        leaving = frames.close_sent is not None
+        if data:
+            frames.receive_data(data)
+        else:
+            frames.receive_eof()
+        events: list[Event] = []
+        for frame in frames.events_received():
+            if leaving or not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                continue  # after our close the peer's messages go nowhere
+            if frame.opcode is Opcode.BINARY and not self._binary_as_text:
+                self._refuse(1003, "binary messages are not served, text is")
+                break
+            self._parts += frame.data
+            if frame.fin and not self._finish_message(events):
+                break
+        # Not if the same bytes contained a message: it may lift the limit.
+        if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
+            self._refuse(1009, "the message is too large")
+        self._flush()
+        ended = not data or frames.close_rcvd is not None or frames.parser_exc is not None or self._not_text
+        if ended:
+            self._closed_told = True
+            events.append(Closed(_close_code(frames)))
+        self.finished = self.finished or not data
+        return events
+
+    def send_text(self, data: bytes) -> None:
+        """Send one message of valid UTF-8. After the end it goes nowhere."""
+        if self._frames.state is OPEN:
+            self._frames.send_text(data)
+            self._flush()
+
+    def ping(self) -> None:
+        """The peer answers by itself, or is gone."""
+        if self._frames.state is OPEN:
+            self._frames.send_ping(b"")
+            self._flush()
+
+    @property
+    def is_open(self) -> bool:
+        return self._frames.state is OPEN
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
+        if self._frames.state is OPEN:
+            self._frames.send_close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
+            self._flush()
+
+    def outgoing(self) -> list[bytes]:
+        out, self._out = self._out, []
+        return out
+
+    def _finish_message(self, events: list[Event]) -> bool:
+        """False when the message broke the connection (RFC 6455, 8.1)."""
+        parts, self._parts = self._parts, bytearray()
+        try:
+            events.append(Message(parts.decode()))
+        except UnicodeDecodeError:
+            self._refuse(1007, "the message is not valid UTF-8")
+            return False
+        return True
+
+    @property
+    def _unfinished(self) -> int:
+        return len(self._parts) + len(self._frames.reader.buffer)
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self._not_text = True
+        if self._frames.state is OPEN:
+            self._frames.fail(code, reason)
+        else:
+            self.finished = True
+        self._parts = bytearray()
+        self._frames.reader.discard()
+
+    def _flush(self) -> None:
+        for data in self._frames.data_to_send():
+            if data == SEND_EOF:
+                self.finished = True
+            else:
+                self._out.append(data)
+
+
+def _close_code(frames: Protocol) -> int:
+    if frames.close_rcvd is not None:
+        return int(frames.close_rcvd.code)
+    if frames.close_sent is not None:
+        return int(frames.close_sent.code)
+    return 1006
+
+
+def _is_nonce(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key.encode("latin-1"), validate=True)) == 16
+    except (binascii.Error, UnicodeEncodeError):
+        return False

@@ -1,0 +1,149 @@
+"""Large input, sent up in pieces: kept for an hour in files of ours, bounded in size and number."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import BLOB_BYTES
+from drawbridge.server.protocol.replies import BlobPiece, BlobStored
+
+ALTOGETHER: Final = 256 * 1024 * 1024
+MOST: Final = 200
+DEVICES_PART: Final = 0.75
+"""The share of both limits for all devices together: the rest is reserved for the owner."""
+
+DEVICE_PART: Final = 0.5
+"""The share of both limits for one device."""
+
+KEPT_SECONDS: Final = 3_600.0
+"""From the last time that it was touched."""
+
+DEEPER: Final = 500
+"""Levels that a client's JSON may be nested less than what can be read: it goes on inside other messages."""
+
+
+class _Blob(Struct):
+    size: int = 0
+    complete: bool = False
+    touched: float = 0.0
+    device: str | None = None
+    """The device whose share it counts against: the one that sent the last piece. None: the owner."""
+
+
+class Blobs:
+    """``directory`` is ours alone and empty at each start: what was in it is removed."""
+
+    def __init__(self, directory: Path) -> None:
+        make_private_directory(str(directory))
+        self._directory = directory
+        self._blobs: dict[str, _Blob] = {}
+        for left in directory.iterdir():
+            left.unlink()
+
+    def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
+        """Adds a piece where the one before ended; with ``offset`` 0 an unfinished blob begins again.
+
+        ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
+        """
+        self._expire()
+        blob = self._blobs.get(blob_id) or _Blob()
+        begins = offset == 0 and not blob.complete
+        if not begins and (offset != blob.size or blob.complete):
+            where = {"expected": blob.size, "complete": blob.complete}
+            text = f"offset: the blob has {blob.size} bytes. Nothing was added."
+            raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
+        self._check_room(blob_id, offset + len(data), device)
+        try:
+            self._write(blob_id, data, begins)
+        except OSError as error:
+            self._forget(blob_id)
+            raise ClientError("FILE_OPERATION", "The blob could not be written; it begins anew.") from error
+        self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
+        return BlobStored(blob_id, offset + len(data), last)
+
+    def take(self, blob_id: str) -> bytes:
+        """All of a finished blob; it stays, since a request may come twice. Raises BLOB_NOT_FOUND."""
+        self._expire()
+        blob = self._blobs.get(blob_id)
+        if blob is None or not blob.complete:
+            raise no_blob()
+        blob.touched = time.monotonic()
+        try:
+            return (self._directory / blob_id).read_bytes()
+        except OSError:
+            raise no_blob() from None
+
+    def _write(self, blob_id: str, data: bytes, begins: bool) -> None:
+        how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if begins else os.O_APPEND)
+        file = os.open(self._directory / blob_id, how, PRIVATE_FILE)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+        finally:
+            os.close(file)
+
+    def _check_room(self, blob_id: str, size: int, device: str | None) -> None:
+        if size > BLOB_BYTES:
+            raise ClientError(
+                "MESSAGE_SIZE_LIMIT", f"A blob may have {BLOB_BYTES} bytes. Nothing was added.", "data.data"
+            )
+        others = [blob for id, blob in self._blobs.items() if id != blob_id]
+        if _is_full(others, size, 1.0):
+            raise _no_room("Too many blobs are stored on this server.")
+        if device is None:
+            return
+        if _is_full([blob for blob in others if blob.device is not None], size, DEVICES_PART):
+            raise _no_room("Devices have stored too many blobs on this server.")
+        if _is_full([blob for blob in others if blob.device == device], size, DEVICE_PART):
+            raise _no_room("Your device has stored too many blobs on this server.")
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for id in [id for id, blob in self._blobs.items() if now - blob.touched > KEPT_SECONDS]:
+            self._forget(id)
+
+    def _forget(self, blob_id: str) -> None:
+        self._blobs.pop(blob_id, None)
+        (self._directory / blob_id).unlink(missing_ok=True)
+
+
+def _is_full(blobs: Sequence[_Blob], size: int, part: float) -> bool:
+    """Whether one more of this size would exceed ``part`` of the limits."""
+    return sum(blob.size for blob in blobs) + size > ALTOGETHER * part or len(blobs) + 1 > MOST * part
+
+
+def _no_room(what: str) -> ClientError:
+    return ClientError(
+        "RESOURCE_LIMIT",
+        f"{what} Nothing was added; a blob is removed an hour after it was used last. Try again later.",
+    )
+
+
+def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
+    """A part of a blob; past its end it is empty."""
+    part = data[offset : offset + length]
+    return BlobPiece(blob_id, offset, part, len(data), offset + len(part) >= len(data))
+
+
+def no_blob() -> ClientError:
+    return ClientError("BLOB_NOT_FOUND", "There is no such blob, or it has expired.", "data.blob_id")
+
+
+def json_object(data: bytes, field: str) -> Raw:
+    """A JSON object of a client's, in one line, which every agent can read and every history keep. Raises ``ClientError``."""
+    try:
+        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
+        return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text = "it is no JSON object, is nested too deeply, or holds a number that is out of range. Nothing was done."
+        raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None

@@ -1,0 +1,383 @@
+"""What the clients' commands do: the one place between the sockets and the projects.
+
+Each method takes a command of ``protocol`` and gives the answer for the client that asked, or raises
+``ClientError``. What concerns others is told to them by the project, as one frame for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from drawbridge.core.private_files import process_alive
+from drawbridge.server.agents.port import Agent, AgentUnusable, Attachment, Decision, Options
+from drawbridge.server.app.blobs import json_object
+from drawbridge.server.app.joining import Joining
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Health
+from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.sessions import conversations as sessions
+from drawbridge.server.sessions import records
+from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes, within
+from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
+from drawbridge.server.sessions.house import House, Limits
+from drawbridge.server.sessions.metrics import summary
+from drawbridge.server.sessions.places import usable
+from drawbridge.server.sessions.project import Project
+from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.sessions.run import Order
+from drawbridge.server.sessions.upkeep import Retention, Upkeep
+from drawbridge.server.store.log import FsyncPolicy
+from drawbridge.server.terminal_sessions.desk import Desk
+from drawbridge.server.terminal_sessions.session import DeskSession
+
+logger = logging.getLogger("drawbridge.server")
+
+_NO_WISH = msgspec.structs.asdict(Options())
+
+
+class Blobs(Protocol):
+    """What was sent up in pieces."""
+
+    def take(self, blob_id: str) -> bytes:
+        """All of a finished blob. Raises ``ClientError``."""
+        ...
+
+
+class Core:
+    """One server's projects and agents. ``open`` before the first command, ``close`` after the last."""
+
+    def __init__(
+        self,
+        data: Path,
+        roots: Sequence[Path],
+        agents: Mapping[str, Agent],
+        blobs: Blobs,
+        limits: Limits,
+        fsync: FsyncPolicy,
+        ceilings: Ceilings,
+        retention: Retention = Retention(),  # noqa: B008 - frozen
+    ) -> None:
+        self.house = House(agents, limits, ceilings, data)
+        self.house.within = self._within
+        self.projects = Projects(data, roots, self.house, fsync)
+        self.house.problem_of = self.projects.problem_of
+        self.desk = Desk(data, self.house, fsync)
+        self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
+        self._blobs = blobs
+        self._joining = Joining()
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self.house.running.end_leftovers)
+        await asyncio.to_thread(self.projects.load)
+        for project in self.projects:
+            project.continuing.look()
+        self.desk.load()
+
+    async def close(self, reason: str) -> None:
+        """The server ends: runs are told, processes ended, histories closed."""
+        await self._joining.close()
+        await self.desk.close(reason)
+        await self.projects.close(reason)
+
+    def gone(self, client: Subscriber) -> None:
+        """A client has disconnected: its runs go on, it hears nothing more."""
+        for project in [*self.projects, *self.desk]:
+            self._joining.leave(project, client)
+        for followers in self.house.topics.values():
+            followers.pop(client.id, None)
+
+    def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
+        """``client`` hears of these from now on ("stats" is not ours)."""
+        for topic in topics:
+            if topic in self.house.topics:
+                self.house.topics[topic][client.id] = client
+
+    def unfollow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
+        for topic in topics:
+            if topic in self.house.topics:
+                self.house.topics[topic].pop(client.id, None)
+
+    def subscriptions(self) -> int:
+        """How many there are, of projects and of topics."""
+        joined = sum(len(project.journal.joined) for project in self.projects)
+        return joined + sum(map(len, self.house.topics.values()))
+
+    def problems(self) -> list[str]:
+        """What is wrong, for people, without a path."""
+        return [*self.projects.problems(), *self.house.disk.problems()]
+
+    def states(self) -> dict[str, messages.State]:
+        return {project.id: project.state for project in self.projects}
+
+    def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
+        """``whole`` for somebody who may know of some projects alone."""
+        seen = [project for project in self.projects if sees(project.path)]
+        problems = [problem for project in seen if (problem := self.projects.problem_of(project.path))]
+        return msgspec.structs.replace(
+            whole,
+            status="degraded" if problems else "ok",
+            projects=len(seen),
+            running=sum(project.state == "EXECUTING" for project in seen),
+            problems=problems,
+            subscriptions=sum(len(project.journal.joined) for project in seen),
+            runs=summary(project.metrics for project in seen),
+        )
+
+    def path_of(self, project_id: str) -> Path | None:
+        """Where a project is; None where there is none."""
+        return next((one.path for one in [*self.projects, *self.desk] if one.id == project_id), None)
+
+    def _find(self, project_id: str) -> Project | DeskSession:
+        """A project, or an agent at somebody's desk, which is joined, read and answered like one."""
+        return self.desk.find(project_id) or self.projects.get(project_id)
+
+    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+        """One that waits for an answer."""
+        questions = self._find(project_id).questions
+        return next((asked.record for asked in questions if asked.approval.id == approval_id), None)
+
+    async def record(self, project_id: str, seq: int) -> bytes:
+        """A line of a history, whole: what ``messages.history_blob`` names."""
+        page = await self._find(project_id).journal.read(after_seq=seq - 1, limit=1)
+        if not page.records or page.records[0].seq != seq:
+            raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
+        return page.records[0].line
+
+    def _in_place(self, project_id: str) -> Project:
+        """A project whose directory may be read and changed now. Raises ``ClientError``."""
+        project = self.projects.get(project_id)
+        self.house.check_place(project.path, "Nothing was done.")
+        return project
+
+    # Projects.
+
+    async def project_create(self, command: commands.ProjectCreate, client: Subscriber) -> Answer:
+        project = self.projects.create(command.path, command.agent)
+        if command.join:
+            project.journal.subscribers[client.id] = client
+        # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
+        frame = records.update_frame(project.id, "project_created", project.info())
+        self.house.tell("projects", frame, project.path, {client.id: client})
+        return messages.updated("project_state", project.shown(), project.id)
+
+    async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer:
+        seen = [one.info() for one in [*self.projects, *self.desk] if client.sees(one.path)]
+        return Answer(type="project_list", data={"projects": seen})
+
+    async def project_delete(self, command: commands.ProjectDelete, client: Subscriber) -> Answer:
+        data = {"project_id": command.project_id, "success": True}
+        session = self.desk.find(command.project_id)
+        if session is not None:
+            await self.desk.forget(session)
+            return Answer(type="project_deleted", project_id=session.id, data=data)
+        project = self.projects.get(command.project_id)
+        try:
+            await self.projects.delete(project)
+        finally:
+            if project not in self.projects:  # also where its data could not be moved
+                self._tell_gone(project)
+        return Answer(type="project_deleted", project_id=project.id, data=data)
+
+    def _tell_gone(self, project: Project) -> None:
+        gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
+        joined = project.journal.joined
+        for subscriber in joined.values():
+            subscriber.send(gone)
+        self.house.tell("projects", gone, project.path, joined)
+
+    async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer:
+        project = self._find(command.project_id)
+        snapshot = self._joining.join(project, client, command.after_seq)
+        return messages.updated("project_joined", snapshot, project.id)
+
+    async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer:
+        self._joining.leave(self._find(command.project_id), client)
+        return messages.OK
+
+    async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer:
+        """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
+        project = self._find(command.project_id)
+        paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
+        page = await project.journal.read(
+            after_seq=command.after_seq,
+            before_seq=command.before_seq,
+            since=command.since,
+            limit=command.limit or 1_000,
+            max_bytes=messages.FRAME_BYTES // 2,
+        )
+        shown = tuple(messages.history_record(record.line, project.id, record.seq) for record in page.records)
+        if not paged and not page.has_more:
+            return Answer(type="message_history", project_id=project.id, data=shown)
+        backwards = command.before_seq is not None and command.after_seq is None
+        end = page.records[0 if backwards else -1].seq if page.records else None
+        first = project.history.first_seq
+        data = messages.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
+        return Answer(type="message_history", project_id=project.id, data=data)
+
+    # Runs.
+
+    async def execute(self, command: commands.Execute, client: Subscriber) -> Answer:
+        if session := self.desk.find(command.project_id):
+            return await self.desk.execute(session, command, client, lambda: self._as_a_run(session))
+        project = self.projects.get(command.project_id)
+        known = project.accepted_before(command.request_id, command.prompt)
+        if known is not None:
+            return known
+        if command.agent is not None and command.agent not in self.house.agents:
+            raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
+        attachments = tuple(
+            Attachment(one.media_type, self._blobs.take(one.blob_id), one.name) for one in command.attachments
+        )
+        order = Order(
+            run_id=f"run_{uuid.uuid4().hex[:16]}",
+            prompt=command.prompt,
+            by=client.name,
+            request_id=command.request_id,
+            agent=command.agent,
+            options=self._allowed(command.options, project.data.options, command.agent or project.data.agent),
+            attachments=attachments,
+        )
+        return project.execute(order, client, queue=command.queue)
+
+    def _as_a_run(self, session: DeskSession) -> bool:
+        """Whether a run might be as the person has started this agent. Raises ``ClientError`` that says why not."""
+        path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
+        return self._usable(path) and self._allowed(now, Options(), "claude") == self.house.granted(path, now)
+
+    def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
+        """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the
+        ceilings."""
+        wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
+        asked = msgspec.structs.replace(usual, **wishes)
+        found = self._within(asked, agent)
+        # A link that is turned elsewhere while the run waits leads nowhere else then.
+        return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
+
+    def _within(self, options: Options, agent: str) -> Options:
+        own_modes = self._has_own_modes(agent)
+        return within(self.house.ceilings, options, datetime.now(), self._usable, own_modes=own_modes)
+
+    def _has_own_modes(self, agent: str) -> bool:
+        return agent in self.house.agents and self.house.agents[agent].own_modes
+
+    def _usable(self, path: str) -> bool:
+        """Whether it is a directory in which agents may work."""
+        return usable(path, self.projects.roots) and not self.projects.is_own(Path(path).resolve())
+
+    async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer:
+        return await self.projects.get(command.project_id).kill(client)
+
+    async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer:
+        self.projects.get(command.project_id).interrupt()
+        return messages.OK
+
+    async def agent_new_session(self, command: commands.AgentNewSession, client: Subscriber) -> Answer:
+        return await self.projects.get(command.project_id).new_session(client)
+
+    async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer:
+        project = self._in_place(command.project_id)
+        try:
+            changes = await project.checkpoints.changes(command.run_id)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error) from None
+        return Answer(type="run_changes", project_id=project.id, data=changes)
+
+    async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer:
+        try:
+            return await self._in_place(command.project_id).revert(command.run_id, client)
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            raise _no_checkpoint(error) from None
+
+    @property
+    def modes(self) -> list[str]:
+        """The modes that ``set_mode`` accepts."""
+        return modes(self.house.ceilings)
+
+    async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        own_modes = self._has_own_modes(project.data.agent)
+        mode = checked_mode(self.house.ceilings, command.mode, "data.mode", own_modes=own_modes)
+        await project.set_options(permission_mode=mode)
+        return messages.OK
+
+    async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        model = checked_model(self.house.ceilings, command.model, "data.model")
+        await project.set_options(model=model)
+        return messages.OK
+
+    # Conversations.
+
+    async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer:
+        project = self._in_place(command.project_id)
+        agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
+        try:
+            found = await sessions.listed(agent, project.path, current, command.limit)
+        except AgentUnusable as error:
+            raise ClientError(error.code, str(error)) from None
+        return Answer(type="session_list", project_id=project.id, data={"sessions": found})
+
+    async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer:
+        return await self._continue(command.project_id, command.session_id, fork=False)
+
+    async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer:
+        project = self.projects.get(command.project_id)
+        return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
+
+    async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer:
+        project = self._in_place(project_id)
+        agent = self.house.agents.get(project.data.agent)
+        if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
+            raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
+        if not fork:
+            await self._check_unused(project, agent, session_id)
+        await project.resume(session_id, fork=fork)
+        return messages.OK
+
+    async def _check_unused(self, project: Project, agent: Agent | None, session_id: str) -> None:
+        """Raises ``ClientError`` where another process has the conversation open: both would write the same record."""
+        users = await asyncio.to_thread(sessions.used_by, agent, session_id, project.pids)
+        at_desk = any(
+            one.memory.session_id == session_id and not one.ended and (one.pid is None or process_alive(one.pid))
+            for one in self.desk
+        )
+        elsewhere = any(
+            other is not project and other.pids and other.memory.session_id == session_id for other in self.projects
+        )
+        if users or at_desk or elsewhere:
+            where = "in a terminal" if at_desk else "in another project" if elsewhere else "in another process"
+            text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
+            raise ClientError("SESSION_IN_USE", text, field="data.session_id")
+
+    async def permission_response(self, command: commands.PermissionResponse, client: Subscriber) -> Answer:
+        updated = None
+        if command.updated_input is not None:
+            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
+        if command.updated_input_blob is not None:
+            updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
+        decision = Decision(command.decision == "allow", command.message, updated, command.remember)
+        project = self._find(command.project_id)
+        asked = project.questions.find(command.approval_id)
+        if asked is not None and decision.allow:
+            question = asked.record
+            check_allowed(
+                self.house.ceilings, question.tool_name, question.suggestions, decision.remember, self._usable
+            )
+        return project.answer(command.approval_id, decision, client)
+
+
+def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError) -> ClientError:
+    if not isinstance(error, NoCheckpoint):
+        logger.error("%s", error)
+    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. The server's log has the reason."
+    return ClientError("CHECKPOINT_NOT_FOUND", text, field="data.run_id")

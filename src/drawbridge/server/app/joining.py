@@ -1,0 +1,115 @@
+"""Who joins a project: one snapshot, then what was missed behind the client's cursor, then the stream; no gap, no double."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final, Protocol
+
+from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.sessions import records
+from drawbridge.server.sessions.journal import Journal
+from drawbridge.server.store.log import History
+
+logger = logging.getLogger("drawbridge.server")
+
+PAGE: Final = 200
+"""Records that a client which catches up is sent at a time."""
+
+PAGE_BYTES: Final = 512 * 1024
+
+
+class Joined(Protocol):
+    """A project, or an agent at somebody's desk."""
+
+    id: str
+    path: Path
+    history: History
+    journal: Journal
+
+    def snapshot(self) -> messages.ProjectJoined: ...
+
+    def shown(self) -> messages.ProjectState: ...
+
+
+class Joining:
+    """Who still reads what was before they came."""
+
+    def __init__(self) -> None:
+        self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def join(self, project: Joined, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
+        """The snapshot; the stream follows it, from ``after_seq`` (else from the snapshot) on."""
+        self.leave(project, client)
+        snapshot = project.snapshot()
+        if after_seq is None or after_seq >= snapshot.last_seq:
+            project.journal.subscribers[client.id] = client
+        else:
+            project.journal.behind[client.id] = client
+            reading = self._read_on(project, client, after_seq, project.shown())
+            task = asyncio.get_running_loop().create_task(reading)
+            self._reading[project.id, client.id] = task
+            task.add_done_callback(lambda _: self._read(project, client, task))
+        return snapshot
+
+    def leave(self, project: Joined, client: Subscriber) -> None:
+        project.journal.subscribers.pop(client.id, None)
+        project.journal.behind.pop(client.id, None)
+        task = self._reading.pop((project.id, client.id), None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        tasks = list(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read_on(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
+        """Sends what the client has missed. If that fails, the client gets an error and can join again."""
+        try:
+            await self._catch_up(project, client, seq, told)
+        except HistoryUnreadable as error:
+            if not project.history.closed:
+                logger.error("%s: %s", project.id, error)
+                self._failed(project, client)
+        except Exception:  # a defect of the server
+            logger.exception("%s: a client could not be sent what it had missed", project.id)
+            project.journal.subscribers.pop(client.id, None)
+            self._failed(project, client)
+
+    async def _catch_up(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
+        """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn.
+
+        ``told``: the state that it knows of. What has come of it meanwhile is no part of the history.
+        """
+        while seq < project.history.last_seq:
+            page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
+            for record in page.records:
+                seq = record.seq
+                try:
+                    client.send(records.frame(project.id, record.line))
+                except records.NOT_OURS:
+                    logger.warning("%s: record %d of its history is none of ours; it was left out", project.id, seq)
+            if not page.records:
+                break
+            await client.room()
+        del project.journal.behind[client.id]
+        project.journal.subscribers[client.id] = client
+        state = project.shown()
+        if state != told:
+            client.send(records.update_frame(project.id, "project_state", state))
+
+    def _failed(self, project: Joined, client: Subscriber) -> None:
+        text = "The history of this project can't be read now. Join again later."
+        failure = ClientError("FILE_OPERATION", text)
+        client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
+
+    def _read(self, project: Joined, client: Subscriber, task: asyncio.Task[None]) -> None:
+        if self._reading.get((project.id, client.id)) is task:
+            del self._reading[project.id, client.id]
+            project.journal.behind.pop(client.id, None)

@@ -1,0 +1,161 @@
+"""What waits to be sent to a client: bounded, and one write a turn of the loop for however many frames there are.
+
+A frame is made into the bytes of a WebSocket message once, and so are the frames of a turn that the same clients get. Where a
+client is slow, what is of no use later (partial text, statistics) is left out first; then it is cut off and comes back with
+its cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+from drawbridge.protocols.websocket import framed
+from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.transport.http_app import WebSocket
+
+LIMIT: Final = 8 * 1024 * 1024
+"""Bytes that may wait for one client."""
+
+EPHEMERAL_LIMIT: Final = 256 * 1024
+"""Bytes that wait for a client above which ephemeral frames are left out."""
+
+BATCH: Final = 256 * 1024
+"""Bytes handed to a connection in one turn: the rest can still be left out."""
+
+ROOM: Final = 512 * 1024
+"""Below this ``room`` returns."""
+
+
+class Addressee(Protocol):
+    outbox: Outbox
+
+
+class Writers:
+    """Of all clients: remembers what is told in a turn of the loop, and writes it at its end, in that order."""
+
+    def __init__(self) -> None:
+        self._told: list[tuple[Frame, Sequence[Addressee]]] = []
+
+    def tell(self, audience: Sequence[Addressee], frame: Frame) -> None:
+        """``audience`` must not change afterwards."""
+        if not self._told:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._told.append((frame, audience))
+
+    def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
+        """All subscribers of a server are its clients."""
+        self.tell(cast("Sequence[Addressee]", audience), frame)
+
+    def flush(self) -> None:
+        told, self._told = self._told, []
+        begin = 0
+        for end, (_, audience) in enumerate(told, 1):
+            if end == len(told) or told[end][1] != audience:
+                self._write([frame for frame, _ in told[begin:end]], audience)
+                begin = end
+
+    def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
+        """The same bytes to all; to who is behind, behind what waits."""
+        wires = [framed(frame.data) for frame in frames]
+        whole = wires[0] if len(wires) == 1 else b"".join(wires)
+        small = len(whole) <= BATCH
+        for addressee in audience:
+            outbox = addressee.outbox
+            if small and outbox.is_free and not outbox.websocket.congested:
+                outbox.websocket.send_framed(whole)
+            else:
+                outbox.add(frames, wires)
+
+
+class Outbox:
+    """Of one client. ``too_slow`` is called once, when more waits than may."""
+
+    def __init__(self, websocket: WebSocket, too_slow: Callable[[], None]) -> None:
+        self.websocket = websocket
+        self.is_free = True
+        """It is open and nothing waits."""
+        self.left_out = 0
+        """Ephemeral frames that were not sent."""
+        self._too_slow = too_slow
+        self._queue: deque[tuple[bytes, bool]] = deque()
+        self._bytes = 0
+        self._open = True
+        self._will_pass_on = False
+        self._want_room: list[asyncio.Future[None]] = []
+
+    def add(self, frames: Sequence[Frame], wires: Sequence[bytes]) -> None:
+        """``wires``: the frames as they go out."""
+        if not self._open:
+            return
+        for frame, wire in zip(frames, wires, strict=True):
+            if frame.ephemeral and self._bytes > EPHEMERAL_LIMIT:
+                self.left_out += 1
+                continue
+            self._queue.append((wire, frame.ephemeral))
+            self._bytes += len(wire)
+        self.is_free = not self._queue
+        if self._is_too_much():
+            self._leave_out()
+            if self._is_too_much():
+                self._too_slow()
+                return
+        self._pass_on_soon()
+
+    def drained(self) -> None:
+        """The connection takes more again."""
+        self._pass_on()
+
+    async def room(self) -> None:
+        if self._is_full():
+            future = asyncio.get_running_loop().create_future()
+            self._want_room.append(future)
+            await future
+
+    def close(self) -> None:
+        """What waits goes nowhere."""
+        self._open = self.is_free = False
+        self._queue.clear()
+        self._bytes = 0
+        self._tell_room()
+
+    def _pass_on_soon(self) -> None:
+        if self._queue and not self._will_pass_on and not self.websocket.congested:
+            self._will_pass_on = True
+            asyncio.get_running_loop().call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        """As much as the connection takes without piling up there."""
+        self._will_pass_on = False
+        batch, size = [], 0
+        while self._queue and size < BATCH:
+            wire, _ = self._queue.popleft()
+            batch.append(wire)
+            size += len(wire)
+        self._bytes -= size
+        self.is_free = self._open and not self._queue
+        if batch:
+            self.websocket.send_framed(b"".join(batch))
+            self._pass_on_soon()
+        self._tell_room()
+
+    def _is_too_much(self) -> bool:
+        return self._bytes > LIMIT and len(self._queue) > 1
+
+    def _is_full(self) -> bool:
+        return self._open and (self._bytes > ROOM or self.websocket.congested)
+
+    def _leave_out(self) -> None:
+        kept = [(wire, ephemeral) for wire, ephemeral in self._queue if not ephemeral]
+        self.left_out += len(self._queue) - len(kept)
+        self._queue = deque(kept)
+        self._bytes = sum(len(wire) for wire, _ in kept)
+
+    def _tell_room(self) -> None:
+        if self._want_room and not self._is_full():
+            waiting, self._want_room = self._want_room, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)

@@ -1,0 +1,101 @@
+"""How the server and what it started are doing: every ten seconds to who wants to know, and when somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import psutil
+
+from drawbridge.server.protocol.messages import State
+from drawbridge.server.protocol.replies import Health, Stats
+from drawbridge.server.sessions.metrics import Metrics
+
+EVERY_SECONDS: Final = 10.0
+
+LOW_DISK: Final = 500 * 1024 * 1024
+"""Bytes free where the data lies, below which health is "degraded"."""
+
+
+class Listeners(Protocol):
+    def tell_stats(self, stats: Stats) -> None: ...
+
+    def follows(self, topic: str) -> bool: ...
+
+
+class Monitor:
+    """``states``: each project's. ``clients``: how many are connected. ``problems``: what else is wrong, for people.
+    ``subscriptions``: how many there are over all clients.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        version: str,
+        states: Callable[[], Mapping[str, State]],
+        clients: Callable[[], int],
+        problems: Callable[[], list[str]] = list,
+        subscriptions: Callable[[], int] = int,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._data = data
+        self._version = version
+        self._states = states
+        self._clients = clients
+        self._problems = problems
+        self._subscriptions = subscriptions
+        self.metrics = metrics or Metrics()
+        self._began = time.monotonic()
+        self._process = psutil.Process()
+        self._used: dict[tuple[int, float], float] = {}
+        self._looked = time.monotonic()
+
+    async def run(self, listeners: Listeners) -> None:
+        """Until it is cancelled. Nothing is measured where nobody listens."""
+        while True:
+            if listeners.follows("stats"):
+                cpu, memory = await asyncio.to_thread(self._measure)
+                states = self._states()
+                stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
+                listeners.tell_stats(stats)
+            await asyncio.sleep(EVERY_SECONDS)
+
+    def health(self) -> Health:
+        free = shutil.disk_usage(self._data).free
+        low = ["The disk is nearly full: less than 500 MB are free."] if free < LOW_DISK else []
+        problems = low + self._problems()
+        states = self._states()
+        return Health(
+            status="degraded" if problems else "ok",
+            version=self._version,
+            uptime_seconds=int(time.monotonic() - self._began),
+            clients=self._clients(),
+            projects=len(states),
+            running=sum(state == "EXECUTING" for state in states.values()),
+            disk_free_mb=free // (1024 * 1024),
+            problems=problems,
+            subscriptions=self._subscriptions(),
+            runs=self.metrics.told(),
+        )
+
+    def _measure(self) -> tuple[float, int]:
+        """CPU in percent of one core since the last time, and resident memory in MB: the server and its descendants."""
+        used: dict[tuple[int, float], float] = {}
+        memory = 0
+        with contextlib.suppress(psutil.Error):
+            for process in [self._process, *self._process.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error), process.oneshot():
+                    times = process.cpu_times()
+                    used[process.pid, process.create_time()] = times.user + times.system
+                    memory += process.memory_info().rss
+        now = time.monotonic()
+        # A process that came since counts from its own beginning, one that went no more.
+        spent = sum(seconds - self._used.get(which, 0.0) for which, seconds in used.items()) if self._used else 0.0
+        percent = round(100 * spent / max(now - self._looked, 0.001), 1)
+        self._used, self._looked = used, now
+        return percent, memory // (1024 * 1024)

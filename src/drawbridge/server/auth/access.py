@@ -1,0 +1,264 @@
+"""Who may talk to the server: the owner's token or a device's, and which web page and which name a request may come by."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from drawbridge.core.errors import BadSetting, DrawbridgeError
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
+from drawbridge.protocols.gate import Head, Refusal
+from drawbridge.server.auth import pairing
+from drawbridge.server.auth.addresses import is_loopback as is_loopback
+from drawbridge.server.auth.addresses import of_this_machine
+from drawbridge.server.auth.devices import Devices, same, wrong_token
+from drawbridge.server.auth.scopes import Identity, owner
+from drawbridge.server.auth.ssh_keys import (
+    NO_CERTIFICATE,
+    BadSignature,
+    Entry,
+    Keys,
+    challenge,
+    earlier_challenge,
+    verified,
+)
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import SshAuth
+
+logger = logging.getLogger("drawbridge.server")
+
+HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
+TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
+
+FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages of other places are refused.")
+FOREIGN_NAME: Final = Refusal(403, "This server does not go by that name. Its owner can give it one: --public-host.")
+
+
+def owner_token(path: Path) -> str:
+    """The token in the file; a new one where there is none yet. The file is the owner's alone (0600)."""
+    make_private_directory(str(path.parent))
+    try:
+        token = path.read_text("ascii").strip()
+        if path.stat().st_mode & 0o077:
+            path.chmod(PRIVATE_FILE)
+    except FileNotFoundError:
+        token = secrets.token_urlsafe(32)
+        write_private(str(path), f"{token}\n".encode())
+    except (OSError, UnicodeDecodeError):
+        token = ""
+    if not TOKEN.fullmatch(token):
+        raise BadSetting(f"{path} holds no token. Nothing was started; remove the file, and a new one is made.")
+    return token
+
+
+class OwnNames:
+    """By what this machine is called: its loopback names, its host name, ``public``, and any address it has now."""
+
+    def __init__(self, public: Iterable[str] = ()) -> None:
+        host = socket.gethostname()
+        named = [host, host.partition(".")[0]] if re.fullmatch(HOST_NAME, host) else []
+        self.public = tuple(public)
+        self.names = tuple(dict.fromkeys(["localhost", "127.0.0.1", "::1", *named, *self.public]))
+        self._names = frozenset(name.lower() for name in self.names)
+
+    def __contains__(self, host: str) -> bool:
+        """``host`` as in a header, without its port."""
+        name = host.lower().removeprefix("[").removesuffix("]").removesuffix(".")
+        if name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # Asked anew each time: a laptop changes networks, and who comes by an address is rare.
+        return address.is_loopback or address in of_this_machine()
+
+    def dialled(self, host: str, port: int, default_port: int) -> bool:
+        """Whether a client that has dialled exactly ``host`` is connected to the server at ``port`` of this machine.
+
+        Stricter than what a request may come by: no other spelling of a name, and at another port somebody else may listen.
+        In front of a public name there may be a proxy or a router with a port of its own.
+        """
+        bare = _without_port(host)
+        at = host[len(bare) + 1 :] or str(default_port)
+        bracketed = bare.startswith("[") and bare.endswith("]")
+        name = bare[1:-1] if bracketed else bare
+        if bracketed != (":" in name):  # as in a URL: around an IPv6 address, and nothing else
+            return False
+        if name in self.public:
+            return True
+        own = {
+            *self.names,
+            *map(str.lower, self.names),
+            *(str(one) for one in of_this_machine() if not one.is_loopback),
+        }
+        return at == str(port) and name in own
+
+
+class Access:
+    """``token``: the owner's; None lets everybody in who comes by an own name (``--insecure-no-auth``, on loopback only)."""
+
+    def __init__(
+        self,
+        token: str | None,
+        names: OwnNames,
+        *,
+        secure: bool,
+        devices: Devices | None = None,
+        origins: Sequence[str] = (),
+        proxies: Sequence[str] = (),
+        keys: Keys | None = None,
+        port: int = 0,
+        certificate: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``origins``: of web pages elsewhere that may connect. ``proxies``: addresses and networks whose
+        ``X-Forwarded-For`` is trusted.
+
+        ``port``: where the server listens; ``certificate``: the SHA-256 of the certificate that new connections get.
+        """
+        self._port = port
+        self.certificate = certificate
+        self._token = token
+        self._names = names
+        self._scheme = "https" if secure else "http"
+        self._devices = devices
+        self._keys = keys
+        self._origins = frozenset(origin.lower().removesuffix("/") for origin in origins)
+        self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies]
+
+    def refusal(self, head: Head) -> Refusal | None:
+        """Origin and Host; None where nothing speaks against the request."""
+        host = head.one("host")
+        if host is None or _without_port(host) not in self._names:
+            return FOREIGN_NAME
+        origins = head.all("origin")
+        # A browser tells the page's address and it can't be forged by the page: only our own pages are let in.
+        own = origins == [f"{self._scheme}://{host}"]
+        if origins and not own and not (len(origins) == 1 and origins[0].lower() in self._origins):
+            return FOREIGN_PAGE
+        return None
+
+    def address(self, head: Head) -> str:
+        """Of who asks: the peer's, or where that is a trusted proxy, the one that it has it from, and so on."""
+        found = head.peer
+        said = [_bare(one) for one in head.tokens("x-forwarded-for")]
+        while said and self._is_proxy(found) and _is_address(said[-1]):
+            found = said.pop()
+        return found
+
+    def is_unnamed_proxy(self, head: Head) -> bool:
+        """Whether a proxy on this machine forwards it that is not configured: its clients can't be distinguished."""
+        return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
+
+    def _is_proxy(self, address: str) -> bool:
+        return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
+
+    def shown(self, head: Head) -> Identity | None:
+        """Whose token the head itself carries; None where it has none and one is needed. Raises ``ClientError``."""
+        if self._token is None:
+            return owner("")
+        if not head.all("authorization"):
+            return None
+        scheme, _, given = (head.one("authorization") or "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise wrong_token()
+        return self.identify(given.strip())
+
+    def identify(self, token: str) -> Identity:
+        """Whose token it is, found out in a time that tells nothing. Raises ``ClientError``."""
+        if self._token is None or same(token, self._token):
+            return owner("")
+        if self._devices is None:
+            raise wrong_token()
+        return self._devices.identify(token)
+
+    def pair(self, code: str, name: str | None) -> tuple[Identity, str]:
+        """The device that a one-time code becomes, and its token. Raises ``ClientError``."""
+        if self._devices is None:
+            raise ClientError("NOT_SUPPORTED", "This server has no devices.")
+        try:
+            device, token = pairing.redeem(self._devices, code, name)
+        except DrawbridgeError as error:
+            logger.error("a device could not be paired: %s", error)
+            text = "The server can't write down the new device. Nothing was done; its log says why."
+            raise ClientError("FILE_OPERATION", text) from None
+        return device.identity, token
+
+    def nonce(self) -> str:
+        """Raises ``ClientError`` where no SSH keys are taken."""
+        if self._keys is None:
+            raise ClientError("NOT_SUPPORTED", "This server takes no SSH keys; its owner can: --authorized-keys.")
+        return secrets.token_urlsafe(32)
+
+    def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
+        """The identity of the key that has signed it. ``nonce``: of the open challenge; ``certificate``: of the connection.
+
+        Raises ``ClientError``.
+        """
+        if self._keys is None:
+            self.nonce()
+        if nonce is None or not same(answer.nonce, nonce):
+            raise ClientError("SIGNATURE_REPLAYED", "This challenge was answered, or is another connection's.")
+        if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
+            text = (
+                "The signature is for another host name or port than this server's. Connect to the server's own port: "
+                "a tunnel needs the same port at both ends, and any other address has to be a --public-host."
+            )
+            raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
+        if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
+            text = (
+                "The signature is for another certificate than this server's. If a proxy ends TLS, log in with a token; "
+                "otherwise somebody may have intercepted the connection."
+            )
+            raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
+        entry = self._signer(answer, challenge(answer.host, certificate, nonce))
+        if entry is None:
+            text = "This is not a signature of this challenge by a key that the owner has authorised."
+            if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
+                text = (
+                    "The signature has the form of an earlier version (drawbridge-login-v1), which does not name the server's "
+                    "certificate. Update the client."
+                )
+            raise ClientError("SIGNATURE_WRONG", text, "data.signature")
+        return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
+
+    def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
+        """The identity of the key that has signed ``message``; None if the key is not authorised."""
+        try:
+            return self._keys.find(verified(answer.signature, message)) if self._keys else None
+        except BadSignature as error:
+            logger.info("a signature is refused: %s", error)
+            return None
+
+    def refusal_of(self, identity: Identity) -> ClientError | None:
+        """Why somebody who was let in may not stay."""
+        if identity.key is not None and self._keys is not None and identity.key not in self._keys:
+            return ClientError("TOKEN_REVOKED", "This SSH key is not authorised any more.")
+        if identity.device_id is None or self._devices is None:
+            return None
+        return self._devices.refusal(identity.device_id)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _bare(text: str) -> str:
+    """ "[2001:db8::1]:4711" and "192.0.2.7:4711" are written by some proxies."""
+    host = _without_port(text) if text.startswith("[") or text.count(":") == 1 else text
+    return host.removeprefix("[").removesuffix("]")
+
+
+def _without_port(host: str) -> str:
+    name, separator, port = host.rpartition(":")
+    return name if separator and port.isdecimal() and port.isascii() else host

@@ -1,0 +1,81 @@
+"""Who came, who was refused, who ran and who approved what: one line of JSON each, for the owner.
+
+``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No command of a client
+reads, changes or removes it. It names people, projects, tools and files; never a content, a prompt or a secret.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from drawbridge.core.private_files import PRIVATE_FILE
+
+FILE: Final = "audit.jsonl"
+
+FILE_BYTES: Final = 10 * 1024 * 1024
+FILES_KEPT: Final = 10
+
+TEXT: Final = 300
+"""Characters of a text from outside."""
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Audit:
+    """Of one data directory; several processes may write it. What can't be written is in the log, and stops nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE
+
+    def write(self, event: str, **fields: Any) -> None:
+        """``fields`` that are None are left out."""
+        kept = {name: _short(value) for name, value in fields.items() if value is not None}
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = msgspec.json.encode({"time": moment, "event": event, **kept}) + b"\n"
+        try:
+            self._append(line)
+        except OSError as error:
+            logger.error("the audit log can't be written (%s): %s", error.strerror, line.decode().rstrip())
+
+    def _append(self, line: bytes) -> None:
+        while True:
+            file = os.open(
+                self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE
+            )
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                found = os.fstat(file)
+                if not self._is_current(found):
+                    continue  # somebody else has begun a new one meanwhile
+                if found.st_size and found.st_size + len(line) > FILE_BYTES:
+                    self._begin_anew()
+                    continue
+                view = memoryview(line)
+                while view:
+                    view = view[os.write(file, view) :]
+                return
+            finally:
+                os.close(file)
+
+    def _is_current(self, found: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), found)
+        except FileNotFoundError:
+            return False
+
+    def _begin_anew(self) -> None:
+        for number in range(FILES_KEPT, 0, -1):
+            older = self._path if number == 1 else self._path.with_name(f"{FILE}.{number - 1}")
+            if older.exists():
+                os.replace(older, self._path.with_name(f"{FILE}.{number}"))
+
+
+def _short(value: Any) -> Any:
+    return value[:TEXT] if isinstance(value, str) else value

@@ -1,0 +1,291 @@
+"""The tokens of devices: each with a name and a scope, given out, listed and revoked one by one.
+
+``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. Commands of the owner and the
+running server both write it, each under a lock; a server that runs sees the other's change at its next look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.errors import BadArgument, BadSetting, DrawbridgeError, NotPrivate
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
+from drawbridge.server.auth.scopes import Identity, Scope
+from drawbridge.server.protocol.client_errors import ClientError
+
+FILE: Final = "devices.json"
+
+TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
+"""Its number, which the file has too, and its secret, which nobody keeps but the device."""
+
+NAME: Final = re.compile(r"\S(.{0,58}\S)?")
+
+USED_EVERY: Final = timedelta(minutes=1)
+"""So often, at most, it is written down when a device was seen."""
+
+REMEMBERED: Final = timedelta(days=90)
+"""A revoked device stays in the list for so long: who asks why it is out is told."""
+
+NO_HASH: Final = "0" * 64
+"""Compared with where there is no such device: the answer takes as long as any other."""
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """``hash``: SHA-256 of the secret, which has 256 bits of chance: nothing slower is needed."""
+
+    id: str
+    name: str
+    scope: Scope
+    hash: str
+    created: datetime
+    projects: tuple[str, ...] | None = None
+    last_used: datetime | None = None
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+    def standing(self, now: datetime) -> str:
+        """In one word, for the list."""
+        return "revoked" if self.revoked else "expired" if self.expires and self.expires <= now else "valid"
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(name=self.name, scope=self.scope, device_id=self.id, projects=self.projects)
+
+
+class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One that turns into a device, once: see ``pairing``. ``lifetime``: seconds that the device's token is good for."""
+
+    hash: str
+    scope: Scope
+    until: datetime
+    name: str | None = None
+    projects: tuple[str, ...] | None = None
+    lifetime: float | None = None
+    used: bool = False
+
+
+class File(Struct, omit_defaults=True):
+    devices: list[Device] = []
+    codes: list[Code] = []
+
+
+class Devices:
+    """Those of one data directory. Where their file is damaged no other one is let in, and who is there may stay."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / FILE
+        self._seen: Any = None
+        self._damaged: str | None = None
+        self._devices: dict[str, Device] = {}
+
+    def __iter__(self) -> Iterator[Device]:
+        self.look()
+        return iter(tuple(self._devices.values()))
+
+    def look(self) -> None:
+        """Takes in what others have written since. Raises ``BadSetting``."""
+        try:
+            found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except OSError:
+            stamp = None
+        if stamp != self._seen:
+            self._devices = {device.id: device for device in self._read().devices}
+            self._seen, self._damaged = stamp, None
+
+    # what the owner does
+
+    def add(
+        self, name: str, scope: Scope, projects: Sequence[str] | None = None, lifetime: timedelta | None = None
+    ) -> tuple[Device, str]:
+        """A new device and its token, which is told this once. Raises ``BadArgument`` where the name is taken."""
+        with self.changed() as file:
+            return added(file, name, scope, projects, lifetime)
+
+    def revoke(self, which: str) -> Device:
+        """By name or id. Raises ``BadArgument`` where there is none that is valid."""
+        with self.changed() as file:
+            for place, device in enumerate(file.devices):
+                if which in (device.id, device.name) and device.revoked is None:
+                    file.devices[place] = msgspec.structs.replace(device, revoked=now())
+                    return file.devices[place]
+            raise BadArgument(
+                "NAME", f"no device {which!r} has a token. Nothing was changed; see `drawbridge token list`."
+            )
+
+    # what the server asks
+
+    def identify(self, token: str) -> Identity:
+        """Whose token it is. Raises ``ClientError``: why it is taken no more is told to who has the secret alone."""
+        known = self._devices if self._is_whole() else {}
+        parts = TOKEN.fullmatch(token)
+        device = known.get(parts[1]) if parts else None
+        right = same(hashed(parts[2] if parts else ""), device.hash if device else NO_HASH)
+        if device is None or not right:
+            raise wrong_token()
+        refusal = self.refusal(device.id)
+        if refusal is not None:
+            raise refusal
+        self._used(device)
+        return device.identity
+
+    def refusal(self, device_id: str) -> ClientError | None:
+        """Why a device that was let in may not stay."""
+        self._is_whole()
+        device = self._devices.get(device_id)
+        if device is None or device.revoked:
+            text = "This device's token was revoked by the owner. Ask for a new one."
+            return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
+        if device.expires is not None and device.expires <= now():
+            text = "This device's token has expired. Ask the owner for a new one."
+            return ClientError("TOKEN_EXPIRED", text, details={"device": device.name})
+        return None
+
+    def may_come(self, device_id: str) -> Identity | None:
+        """Who the device is; None where it may not come in (any more)."""
+        return self._devices[device_id].identity if self.refusal(device_id) is None else None
+
+    def _is_whole(self) -> bool:
+        """Looks; what is wrong with the file is said once."""
+        try:
+            self.look()
+        except BadSetting as error:
+            if self._damaged != str(error):
+                self._damaged = str(error)
+                logger.error("no other device is let in: %s", error)
+            return False
+        return True
+
+    def _used(self, device: Device) -> None:
+        at = now()
+        if device.last_used is not None and at - device.last_used < USED_EVERY:
+            return
+        try:
+            with self.changed(lasting=False, patience=0) as file:
+                for place, one in enumerate(file.devices):
+                    if one.id == device.id:
+                        file.devices[place] = msgspec.structs.replace(one, last_used=at)
+        except DrawbridgeError as error:
+            logger.error("when a device was used could not be written down: %s", error)
+
+    # the file
+
+    def _lock(self, lock: int, patience: float) -> None:
+        end = time.monotonic() + patience
+        while True:
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    text = f"{self._path} is being changed by another process. Nothing was changed; try again."
+                    raise NotPrivate(text) from None
+                time.sleep(0.01)
+
+    def _read(self) -> File:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return File([], [])
+        except OSError as error:
+            raise BadSetting(f"{self._path} can't be read: {error.strerror}. Nothing was changed.") from None
+        try:
+            return msgspec.json.decode(data, type=File)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise BadSetting(
+                f"{self._path} is damaged. Nothing was changed; remove it, and give each device a new token."
+            ) from None
+
+    @contextlib.contextmanager
+    def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
+        """What the file holds, to be changed; written when the block ends without an error.
+
+        ``lasting``: a power cut does not bring a revoked device back. ``patience``: seconds to wait for another process.
+        """
+        make_private_directory(str(self._directory))
+        lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            self._lock(lock, patience)
+            file = self._read()
+            yield file
+            at = now()
+            file.devices = [one for one in file.devices if one.revoked is None or at - one.revoked < REMEMBERED]
+            write_private(str(self._path), msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+            if lasting:
+                _sync(self._path)
+        finally:
+            os.close(lock)
+
+
+def hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def same(left: str, right: str) -> bool:
+    """In a time that tells nothing."""
+    return hmac.compare_digest(left.encode("utf-8", "surrogateescape"), right.encode("utf-8", "surrogateescape"))
+
+
+def is_name(text: str) -> bool:
+    return bool(NAME.fullmatch(text)) and text.isprintable()
+
+
+def valid_names(file: File) -> set[str]:
+    at = now()
+    return {device.name for device in file.devices if device.standing(at) == "valid"}
+
+
+def wrong_token() -> ClientError:
+    return ClientError("UNAUTHORIZED", "The token is missing or wrong. Nothing was done.")
+
+
+def added(
+    file: File, name: str, scope: Scope, projects: Sequence[str] | None, lifetime: timedelta | None
+) -> tuple[Device, str]:
+    if not is_name(name):
+        raise BadArgument("NAME", "must be 1 to 60 printable characters. Nothing was changed.")
+    at = now()
+    if name in valid_names(file):
+        raise BadArgument("NAME", f"there is a device {name!r} already. Nothing was changed; revoke that one first.")
+    secret = secrets.token_urlsafe(32)
+    device = Device(
+        id=secrets.token_hex(4),
+        name=name,
+        scope=scope,
+        hash=hashed(secret),
+        created=at,
+        projects=tuple(projects) if projects else None,
+        expires=at + lifetime if lifetime else None,
+    )
+    file.devices.append(device)
+    return device, f"drawbridge_{device.id}_{secret}"
+
+
+def _sync(path: Path) -> None:
+    for one in (path, path.parent):
+        file = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

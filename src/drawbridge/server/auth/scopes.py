@@ -1,0 +1,142 @@
+"""Who a client is, and how much it may do: one table of all commands, asked in one place (``dispatch``). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from msgspec import Struct
+
+from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.records import Asked
+
+Scope = Literal["view", "approve", "run", "admin"]
+
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"""Each may do what those before it may.
+
+``view`` reads. ``approve`` answers questions and stops runs. ``run`` has agents do things in the projects that there are.
+``admin`` says which projects there are.
+"""
+
+NEEDED: Final[Mapping[type[say.Command], Scope]] = {
+    say.Hello: "view",
+    say.Auth: "view",
+    say.Pair: "view",
+    say.SshChallenge: "view",
+    say.SshAuth: "view",
+    say.HealthCheck: "view",
+    say.Subscribe: "view",
+    say.Unsubscribe: "view",
+    say.ProjectList: "view",
+    say.ProjectJoin: "view",
+    say.ProjectLeave: "view",
+    say.GetMessages: "view",
+    say.RunChanges: "view",
+    say.BlobGet: "view",
+    say.PushKey: "view",
+    say.PushSubscribe: "view",
+    say.PushUnsubscribe: "view",
+    say.PermissionResponse: "approve",
+    say.BlobPut: "approve",
+    say.AgentInterrupt: "approve",
+    say.AgentKill: "approve",
+    say.Execute: "run",
+    say.AgentNewSession: "run",
+    say.RunRevert: "run",
+    say.SetMode: "run",
+    say.SetModel: "run",
+    say.SessionList: "run",
+    say.SessionResume: "run",
+    say.SessionFork: "run",
+    say.ProjectCreate: "admin",
+    say.ProjectDelete: "admin",
+    say.DirList: "admin",
+}
+"""Every command there is. What a terminal's conversations are called (``session_list``) is no business of who only watches."""
+
+TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
+"""What ``approve`` may change of a question's input that proposes a change of a file: the text, not which file.
+
+Of a command it may change nothing: another one in its place would be a run of one's own.
+"""
+
+ANSWERS: Final = frozenset({"answers"})
+ASKS_THE_PERSON: Final = "AskUserQuestion"
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Whose connection it is. ``projects``: directories; only projects in them are seen. None: all of them.
+
+    ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token.
+    """
+
+    name: str
+    scope: Scope
+    device_id: str | None = None
+    key: str | None = None
+    projects: tuple[str, ...] | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        return self.device_id is None and self.key is None
+
+    def sees(self, path: Path | None) -> bool:
+        """Whether a project at ``path`` (None: there is none) is any of its business."""
+        if self.projects is None:
+            return True
+        return path is not None and any(Path(one) in (path, *path.parents) for one in self.projects)
+
+    def may(self, command: type[say.Command]) -> bool:
+        return SCOPES.index(self.scope) >= SCOPES.index(NEEDED[command])
+
+
+def owner(name: str) -> Identity:
+    return Identity(name=name, scope="admin")
+
+
+def check(identity: Identity, command: say.Command) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) where the device may not say this at all."""
+    if not identity.may(type(command)):
+        raise out_of_scope(identity, NEEDED[type(command)], say.TYPE_OF[type(command)])
+
+
+def check_answer(
+    identity: Identity, answer: say.PermissionResponse, asked: Asked, updated: Mapping[str, Any] | None
+) -> None:
+    """What ``approve`` may not do with an answer. ``updated``: the input that the tool is to run with instead."""
+    if answer.remember:
+        raise out_of_scope(identity, "run", "permission_response with remember", "data.remember")
+    if updated is None:
+        return
+    given = asked.given
+    before = {"": None} if given is None else given
+    may = ANSWERS if asked.tool_name == ASKS_THE_PERSON else TEXTS if asked.proposal is not None else frozenset[str]()
+    try:
+        changed = {
+            name
+            for name in {*before, *updated}
+            if name not in before or name not in updated or not _same(before[name], updated[name])
+        }
+    except RecursionError:  # too deep to compare
+        changed = {""}
+    if not changed <= may:
+        raise out_of_scope(identity, "run", "permission_response with another input", "data.updated_input")
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two values are the same in JSON, where ``true`` is not 1, as it is in Python."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)
+
+
+def out_of_scope(identity: Identity, needed: Scope, what: str, field: str | None = None) -> ClientError:
+    text = f"{what} needs the scope {needed}; {identity.name} has {identity.scope}. Nothing was done."
+    return ClientError("OUT_OF_SCOPE", text, field, details={"scope": identity.scope, "needed": needed})

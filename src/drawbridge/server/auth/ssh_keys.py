@@ -1,0 +1,216 @@
+"""Logging in with a key that a person has: ``authorized_keys`` as OpenSSH has it, signatures as ``ssh-keygen -Y`` makes them.
+
+That format (OpenSSH's PROTOCOL.sshsig) is what a person's own tools make, from a file or by ssh-agent alike; its namespace
+keeps a signature for this server from being one for anything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import logging
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from msgspec import Struct
+
+from drawbridge.core.errors import BadSetting
+from drawbridge.server.auth.devices import is_name
+
+NAMESPACE: Final = "drawbridge"
+
+MAGIC: Final = b"SSHSIG"
+BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
+
+KINDS: Final = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
+
+RSA_BITS: Final = 2048
+"""A shorter key is passed over, as a signature with SHA-1 is refused."""
+
+FILE_BYTES: Final = 1024 * 1024
+
+PublicKey: TypeAlias = ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Entry(Struct, frozen=True):
+    """A line of the file. ``name``: its comment, where that can be one, else the fingerprint."""
+
+    fingerprint: str
+    name: str
+    blob: bytes
+
+
+class BadSignature(Exception):
+    """What was given is no signature of these bytes by that key; the text says why, for the log."""
+
+
+class Keys:
+    """The keys in a file as it is now: what is taken out counts no more. Raises ``BadSetting`` where it can't be used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: Any = None
+        self._entries: dict[bytes, Entry] = {}
+
+    def look(self) -> None:
+        try:
+            found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)
+            if stamp == self._seen:
+                return
+            self._entries, self._seen = {}, None
+            if found.st_mode & 0o022 or found.st_uid not in (0, os.getuid()):
+                raise BadSetting(f"{self._path} can be written by others: whoever adds a key would command the agents.")
+            with self._path.open("rb") as file:
+                text = file.read(FILE_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            self._entries, self._seen = {}, None
+            raise BadSetting(f"{self._path} can't be read: {(error.strerror or str(error)).lower()}.") from None
+        self._entries = {entry.blob: entry for entry in entries(text, str(self._path))}
+        self._seen = stamp
+
+    def find(self, blob: bytes) -> Entry | None:
+        self._look_or_log()
+        return self._entries.get(blob)
+
+    def __contains__(self, fingerprint: str) -> bool:
+        self._look_or_log()
+        return any(entry.fingerprint == fingerprint for entry in self._entries.values())
+
+    def _look_or_log(self) -> None:
+        try:
+            self.look()
+        except BadSetting as error:
+            logger.error("no SSH key is let in: %s", error)
+
+
+NO_CERTIFICATE: Final = "-"
+"""Stands for the certificate where the connection has no TLS."""
+
+
+def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
+    """What is signed: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None without TLS)
+    are those of the connection as the client itself sees it: a signature made for another server is not accepted here.
+    """
+    return f"drawbridge-login-v2\n{host}\n{certificate or NO_CERTIFICATE}\n{nonce}\n".encode()
+
+
+def earlier_challenge(host: str, nonce: str) -> bytes:
+    """The text that older clients sign, without the certificate. It is recognised only for a clear error."""
+    return f"drawbridge-login-v1\n{host}\n{nonce}\n".encode()
+
+
+def entries(text: str, where: str) -> Iterator[Entry]:
+    """The keys of an ``authorized_keys``. A line that can't be honoured in full is passed over, and said."""
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.strip().split(None, 2)
+        if not fields or fields[0].startswith("#"):
+            continue
+        try:
+            if fields[0] not in KINDS or len(fields) < 2:
+                raise BadSignature("it has options, or a kind of key that is not taken")
+            blob = base64.b64decode(fields[1], validate=True)
+            _public(blob)
+        except (BadSignature, binascii.Error) as error:
+            logger.warning("%s, line %d is passed over: %s", where, number, error)
+            continue
+        fingerprint = f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
+        comment = fields[2] if len(fields) == 3 else ""
+        yield Entry(fingerprint, comment if is_name(comment) else fingerprint, blob)
+
+
+def verified(signature: str, message: bytes) -> bytes:
+    """The blob of the key that has signed ``message`` in our namespace. Raises ``BadSignature``."""
+    fields = _Fields(_unarmoured(signature))
+    if fields.take(len(MAGIC)) != MAGIC or fields.take(4) != b"\0\0\0\1":
+        raise BadSignature("no SSH signature of version 1")
+    blob, namespace, reserved, algorithm = (fields.text() for _ in range(4))
+    inner = _Fields(fields.text())
+    fields.end()
+    if namespace != NAMESPACE.encode():
+        raise BadSignature("made for another namespace")
+    if algorithm not in (b"sha256", b"sha512"):
+        raise BadSignature("another hash than SHA-256 or SHA-512")
+    digest = hashlib.new(algorithm.decode(), message).digest()
+    signed = MAGIC + b"".join(map(_packed, (namespace, reserved, algorithm, digest)))
+    kind, raw = inner.text(), inner.text()
+    inner.end()
+    try:
+        _check(_public(blob), kind, raw, signed)
+    except InvalidSignature:
+        raise BadSignature("it is not of these bytes") from None
+    return blob
+
+
+def _check(key: PublicKey, kind: bytes, raw: bytes, signed: bytes) -> None:
+    if isinstance(key, ed25519.Ed25519PublicKey) and kind == b"ssh-ed25519":
+        key.verify(raw, signed)
+    elif isinstance(key, rsa.RSAPublicKey) and kind in (b"rsa-sha2-256", b"rsa-sha2-512"):
+        key.verify(raw, signed, padding.PKCS1v15(), SHA256() if kind.endswith(b"256") else SHA512())
+    elif isinstance(key, ec.EllipticCurvePublicKey) and kind == b"ecdsa-sha2-nistp%d" % key.curve.key_size:
+        numbers = _Fields(raw)
+        r, s = (int.from_bytes(numbers.text(), "big") for _ in range(2))
+        numbers.end()
+        hashing = {256: SHA256(), 384: SHA384(), 521: SHA512()}[key.curve.key_size]
+        key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(hashing))
+    else:
+        raise BadSignature("another kind of signature than the key's")
+
+
+def _public(blob: bytes) -> PublicKey:
+    kind = _Fields(blob).text()
+    try:
+        if kind.decode("ascii", "replace") not in KINDS:
+            raise BadSignature("a kind of key that is not taken")
+        key = load_ssh_public_key(kind + b" " + base64.b64encode(blob))
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadSignature("no key") from None
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size < RSA_BITS:
+        raise BadSignature(f"an RSA key of less than {RSA_BITS} bits")
+    assert isinstance(key, ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey)
+    return key
+
+
+def _unarmoured(signature: str) -> bytes:
+    lines = signature.strip().splitlines()
+    if len(lines) < 3 or lines[0].strip() != BEGIN or lines[-1].strip() != END:
+        raise BadSignature("no SSH signature")
+    try:
+        return base64.b64decode("".join(lines[1:-1]), validate=True)
+    except binascii.Error:
+        raise BadSignature("no SSH signature") from None
+
+
+def _packed(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
+
+
+class _Fields:
+    """RFC 4251's strings, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def take(self, length: int) -> bytes:
+        if len(self._data) < length:
+            raise BadSignature("it is cut off")
+        taken, self._data = self._data[:length], self._data[length:]
+        return taken
+
+    def text(self) -> bytes:
+        return self.take(int.from_bytes(self.take(4), "big"))
+
+    def end(self) -> None:
+        if self._data:
+            raise BadSignature("there is something behind it")

@@ -1,0 +1,211 @@
+"""Tells people who look at no page: by Web Push to the browsers that asked for it, and to the owner's webhook.
+
+Notices are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
+service that does not answer does not delay the webhook. What fails is tried again twice; what is too much is left
+out and logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from drawbridge.server.auth.devices import Devices
+from drawbridge.server.notifications.notices import Notice, notice, push_payload, settled, webhook_request
+from drawbridge.server.notifications.push import Subscription, Subscriptions
+from drawbridge.server.notifications.web_push import contact, request
+from drawbridge.server.protocol.subscriber import Frame
+
+PAUSES: Final = (2.0, 10.0)
+"""Seconds before the second and the third try."""
+
+PATIENCE: Final = 3.0
+"""Seconds for which a question waits for who sits before it, before others are called."""
+
+TIMEOUT: Final = 10.0
+WAITING: Final = 100
+"""Notices that wait, at most."""
+
+GONE: Final = (404, 410)
+"""The browser does not want it any more."""
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Failed(Exception):
+    """The service did not accept it. ``again``: a retry may help. ``status``: of the HTTP answer; 0 where there was none."""
+
+    def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
+        super().__init__(text)
+        self.again = again
+        self.status = status
+
+
+class Sender:
+    """A thread with a list of things to do."""
+
+    def __init__(self, pauses: tuple[float, ...] = PAUSES) -> None:
+        self._pauses = pauses
+        self._tasks: queue.Queue[tuple[str, Callable[[], None]] | None] = queue.Queue(WAITING)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def do(self, what: str, send: Callable[[], None]) -> None:
+        """Never waits. ``send`` raises ``Failed`` where it did not work; ``what`` is for the log, and holds no secret."""
+        if self._thread is None:
+            # Not one of the loop's: the end of the server waits for those.
+            self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
+            self._thread.start()
+        try:
+            self._tasks.put_nowait((what, send))
+        except queue.Full:
+            logger.error("%s was not told: too much waits for a service that is slow or away", what)
+
+    def end(self) -> None:
+        """What waits is left undone; what is on its way ends by itself."""
+        self._ended.set()
+        with contextlib.suppress(queue.Full):
+            self._tasks.put_nowait(None)
+
+    def join(self, seconds: float) -> None:
+        """Until the thread has ended, so long at most."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while not self._ended.is_set():
+            task = self._tasks.get()
+            if task is not None:
+                self._try(*task)
+
+    def _try(self, what: str, send: Callable[[], None]) -> None:
+        for pause in (*self._pauses, None):
+            try:
+                return send()
+            except Failed as error:
+                if pause is None or not error.again:
+                    return logger.error("%s was not told: %s", what, error)
+            except Exception:
+                return logger.exception("a fault of ours: %s was not told", what)
+            if self._ended.wait(pause):
+                return None
+        return None
+
+
+class Notifier:
+    """``heard`` gets what clients receive about questions and runs. ``public`` and ``host``: names of this machine, for
+    the push services' complaints.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        devices: Devices,
+        webhook: str | None,
+        public: Sequence[str],
+        host: str,
+        sender: Sender | None = None,
+        push_sender: Sender | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.subscriptions = subscriptions
+        self._devices = devices
+        self._webhook = webhook
+        self._contact = contact(public, host)
+        self._sender = sender or Sender()
+        self._push_sender = push_sender or Sender()
+        self._patience = patience
+        self._refused: dict[str, str] = {}
+        """Push service → why it has refused the last push for good."""
+        self._questions: dict[str, asyncio.TimerHandle] = {}
+        """Those of which nobody was told yet."""
+
+    def heard(self, frame: Frame, directory: Path) -> None:
+        """Of the project in ``directory``. Never waits."""
+        if not self._webhook and not any(True for _ in self.subscriptions):
+            return
+        answered = self._questions.pop(settled(frame.data) or "", None)
+        if answered is not None:
+            answered.cancel()
+        said = notice(frame.data, directory)
+        if said is not None and said.urgent:
+            later = asyncio.get_running_loop().call_later(self._patience, self._tell, said, directory)
+            self._questions[said.approval_id] = later
+        elif said is not None:
+            self._tell(said, directory)
+
+    def _tell(self, said: Notice, directory: Path) -> None:
+        self._questions.pop(said.approval_id, None)
+        if self._webhook:
+            self._sender.do("the webhook", partial(post, self._webhook, *webhook_request(said)))
+        for browser in self._wanting(directory):
+            self._push_sender.do(f"a browser by {browser.service}", partial(self._push, browser, said))
+
+    def problems(self) -> list[str]:
+        """Which services push nothing, for people."""
+        refused = dict(self._refused)
+        remedy = "The server's log has more. Services may refuse a server without a public name: --public-host."
+        return [f"Notices by {service} do not arrive: {why}. {remedy}" for service, why in sorted(refused.items())]
+
+    def end(self) -> None:
+        for later in self._questions.values():
+            later.cancel()
+        self._sender.end()
+        self._push_sender.end()
+
+    def _wanting(self, directory: Path) -> Iterator[Subscription]:
+        """Those whose device may still come in, and see that project."""
+        return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
+
+    def _sees(self, device_id: str, directory: Path) -> bool:
+        identity = self._devices.may_come(device_id)
+        return identity is not None and identity.sees(directory)
+
+    def _push(self, to: Subscription, said: Notice) -> None:
+        """In the thread. Raises ``Failed``."""
+        key = self.subscriptions.private_key
+        headers, body = request(to, push_payload(said), urgent=said.urgent, key=key, contact=self._contact)
+        try:
+            post(to.endpoint, headers, body)
+        except Failed as error:
+            if error.status not in GONE:
+                if not error.again:
+                    self._refused[to.service] = str(error)
+                raise
+            self.subscriptions.remove(to.endpoint)
+            logger.info("a browser wants no more notices: its subscription was dropped")
+        self._refused.pop(to.service, None)
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
+    """One request. Raises ``Failed``; the address, which may hold a secret, is in no text."""
+    request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - http(s) alone gets here
+    try:
+        with _opener.open(request, timeout=TIMEOUT):
+            pass
+    except urllib.error.HTTPError as error:
+        error.close()
+        again = error.code == 429 or error.code >= 500
+        raise Failed(f"it answered {error.code}", again=again, status=error.code) from None
+    except (OSError, HTTPException, ValueError) as error:
+        raise Failed(type(getattr(error, "reason", error)).__name__, again=not isinstance(error, ValueError)) from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is refused: only the given address may get the post."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+_opener: Final = urllib.request.build_opener(_NoRedirect)

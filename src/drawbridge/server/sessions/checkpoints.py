@@ -1,0 +1,364 @@
+"""The files of a project before and after each run, kept by git: what a run changed can be seen and reverted.
+
+Only in a git work tree. A checkpoint is a commit that only a private ref points to
+(``refs/drawbridge/<project>/<run>/before`` and ``…/after``). It is made with an index of its own, so the person's index,
+branches and stash are never touched. git runs confined and without the repository's configuration (``git.py``). A
+checkpoint does not contain what git ignores, nor other repositories inside (submodules too); what of it was there before a
+run stays as it is, even where the run makes git track it.
+
+Filters (Git LFS, git-crypt) never run. A file that has one is kept as its bytes in the work tree, so that it is shown and
+reverted exactly. These files are read for every checkpoint, so only ``FILTERED_BYTES`` of them are. The larger ones that
+the person's index knows to be unchanged are in the checkpoint as what their filter made of them. Where a run changes one
+of these, its content before the run is not known, and reverting the run is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from drawbridge.server.agents.port import Confinement
+from drawbridge.server.protocol.messages import ChangedFile, RunChanges
+from drawbridge.server.sessions.git import Git, GitFailed, NoCheckpoint, opened
+from drawbridge.server.sessions.memory import MB, MemoryWatch
+from drawbridge.text import hunks, split
+
+LARGEST_DIFF: Final = 400_000
+"""Bytes of a diff that is shown, and"""
+
+LARGEST_LIST: Final = 200_000
+"""of the list of files, so that both fit a frame, """
+
+ESCAPED: Final = 600_000
+"""a diff full of control characters too, each of which takes six bytes there."""
+
+NAMED: Final = 5
+"""Files in the text of an error."""
+
+KEPT_RUNS: Final = 50
+"""Of a project; the checkpoints of older runs are dropped, and git collects them in its own time."""
+
+AUTHOR: Final = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Drawbridge"), ("EMAIL", "drawbridge@localhost"))
+}
+PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
+
+FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
+"""Lists the files of the index for which ``.gitattributes`` names a filter, one without a value too."""
+
+FILTERED_BYTES: Final = 32 * MB
+"""Bytes of files with a filter that are read for each checkpoint, the smallest files first."""
+
+MERGED: Final = ("there", "made", "was")
+"""Names of files, in the order in which git merges them."""
+
+_NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
+    "A": "added",
+    "M": "changed",
+    "D": "deleted",
+    "T": "changed",
+}
+
+
+class Changed(Exception):
+    """The files were changed since, in the same places: its text says where. Nothing was touched.
+
+    ``paths`` are relative to the project. ``lines``: where in a file that begins, from 1, as far as it is a matter of lines.
+    """
+
+    def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
+        self.paths = tuple(paths)
+        self.lines = dict(lines or {})
+        named = [f"{path} (line {self.lines[path]})" if path in self.lines else path for path in self.paths[:NAMED]]
+        super().__init__(", ".join(named) + (" and others" if len(self.paths) > NAMED else ""))
+
+
+class Filtered(msgspec.Struct, frozen=True):
+    """The files of a checkpoint that have a filter, in its commit's message. ``unread``: those that are not in it as their
+    bytes. Paths are relative to the project; bytes that are not UTF-8 are surrogates."""
+
+    read: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+
+
+class Checkpoints:
+    """The checkpoints of one project."""
+
+    def __init__(
+        self,
+        directory: Path,
+        project_id: str,
+        confinement: Confinement = Confinement(),  # noqa: B008 - frozen
+        memory: MemoryWatch | None = None,
+    ) -> None:
+        self._directory = directory
+        self._refs = f"refs/drawbridge/{project_id}"
+        self._confinement = confinement
+        self._memory = memory or MemoryWatch(None)
+        self._busy = asyncio.Lock()
+        """One operation at a time: a client asks for the changes of a run whose last checkpoint is still being taken."""
+        self._outside: tuple[str, frozenset[str]] = ("", frozenset())
+        """The run that the last checkpoint before a run was taken for, and what was not part of that checkpoint."""
+
+    def _opened(self) -> contextlib.AbstractAsyncContextManager[Git | None]:
+        return opened(self._directory, self._confinement, self._memory)
+
+    async def take(self, run_id: str, when: Literal["before", "after"]) -> bool:
+        """False where the project is not in a git work tree (or there is no git). Raises ``GitFailed``, ``NoCheckpoint``."""
+        async with self._busy, self._opened() as git:
+            if git is not None:
+                await self._take(git, run_id, when)
+            return git is not None
+
+    async def _take(self, git: Git, run_id: str, when: Literal["before", "after"]) -> None:
+        before = f"{self._refs}/{run_id}/before"
+        filtered = await self._look(git, before if when == "after" else None)
+        if when == "before":
+            others = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
+            self._outside = run_id, frozenset(others.split("\0"))
+        else:
+            await self._even_out(git, run_id, before)
+        tree = (await git.read("write-tree")).strip()
+        message = _message(f"{run_id} {when}", filtered)
+        commit = (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
+        await git.read("update-ref", f"{self._refs}/{run_id}/{when}", commit)
+        if when == "after":
+            await self._drop_old(git)
+
+    async def _look(self, git: Git, since: str | None) -> Filtered:
+        """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
+        files with a filter have to be read where they were read for that one."""
+        theirs = git.repository.own / "index"
+        if theirs.exists():
+            # git does not read unchanged files again. The index's own time is part of how it knows them.
+            await asyncio.to_thread(shutil.copy2, theirs, git.index)
+        staged = _staged(await git.read("ls-files", "-s", "-z"))
+        # git would ask repositories inside whether they have changed, and read their configuration for that.
+        await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
+        known = _staged(await git.read(*FILTERED))
+        if since is None:
+            read = await asyncio.to_thread(self._smallest, known)
+        else:
+            earlier = await self._filtered(git, since)
+            read = (frozenset(known) | earlier.read) - earlier.unread
+        await git.update("--force-remove", read)
+        code, _, complaint = await git.run("add", "--all", "--ignore-errors", "--", ".")
+        if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
+            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
+        if known.keys() <= read:
+            return Filtered(read)
+        now = _staged(await git.read(*FILTERED))
+        unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
+        return Filtered(read, unread)
+
+    def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
+        """As many of these files as are read for one checkpoint. Blocking."""
+        sizes = []
+        for path in paths:
+            with contextlib.suppress(OSError):  # one that is gone needs no room
+                sizes.append(((self._directory / path).lstat().st_size, path))
+        sums = itertools.accumulate(size for size, _ in sorted(sizes))
+        return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)
+
+    async def _filtered(self, git: Git, checkpoint: str) -> Filtered:
+        """The files with a filter in a checkpoint, which may not exist or come from an earlier version."""
+        code, text, _ = await git.run("cat-file", "commit", checkpoint)
+        with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
+            return msgspec.convert(json.loads(text.rpartition("\n\n")[2]), Filtered) if code == 0 else Filtered()
+        return Filtered()
+
+    async def _even_out(self, git: Git, run_id: str, before: str) -> None:
+        """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not."""
+        if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
+            return
+        options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        listed = _marked(await git.read("diff-index", *options, before, "--", "."))
+        known = self._outside[0] == run_id
+        await git.update(
+            "--force-remove", [path for mark, path in listed if known and mark == "A" and self._was_outside(path)]
+        )
+        await git.update("--add", [path for mark, path in listed if mark == "D" and self._is_there(path)])
+
+    def _was_outside(self, path: str) -> bool:
+        names = path.split("/")
+        above = ("/".join(names[:depth]) + "/" for depth in range(1, len(names)))
+        return path in self._outside[1] or any(directory in self._outside[1] for directory in above)
+
+    def _is_there(self, path: str) -> bool:
+        """As itself: not behind a directory that has become a link."""
+        found = self._directory / path
+        return os.path.lexists(found) and found.parent.resolve() == self._directory.resolve() / Path(path).parent
+
+    async def changes(self, run_id: str) -> RunChanges:
+        """What the run changed, as far as it fits into one message. Raises ``NoCheckpoint``, ``GitFailed``."""
+        async with self._busy, self._opened() as git:
+            git, before, after = await self._both(git, run_id)
+            return await self._shown(git, run_id, await self._changed(git, before, after), before, after)
+
+    async def _changed(self, git: Git, before: str, after: str) -> list[tuple[str, str]]:
+        """Marks and paths, relative to the project."""
+        return _marked(await git.read(*PATCH, "--name-status", "--relative", "-z", before, after, "--", "."))
+
+    async def _shown(self, git: Git, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
+        patch = git.folder / "patch"
+        await git.read(*PATCH, "-p", "--relative", f"--output={patch}", before, after, "--", ".")
+        with patch.open("rb") as file:
+            start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
+        diff = start
+        while len(msgspec.json.encode(diff)) > ESCAPED:
+            diff = diff[: len(diff) * 3 // 4]
+        files = tuple(_fitting(ChangedFile(_words(path), _NAMES[mark]) for mark, path in listed))
+        return RunChanges(run_id, files, diff, more or diff != start or len(files) < len(listed))
+
+    async def revert(self, run_id: str) -> RunChanges:
+        """Reverts exactly what the run changed, and returns that. Raises ``Changed``, ``NoCheckpoint`` or ``GitFailed`` with
+        nothing changed, unless git itself was ended while it wrote the files."""
+        async with self._busy, self._opened() as git:
+            git, before, after = await self._both(git, run_id)
+            return await self._revert(git, run_id, before, after)
+
+    async def _revert(self, git: Git, run_id: str, before: str, after: str) -> RunChanges:
+        listed = await self._changed(git, before, after)
+        _check_known((await self._filtered(git, before)).unread, [path for _, path in listed])
+        shown = await self._shown(git, run_id, listed, before, after)
+        await self._look(git, after)
+        await self._even_out(git, "", after)
+        now = (await git.read("write-tree")).strip()
+        await self._take_out(git, before, after)
+        wanted = (await git.read("write-tree")).strip()
+        # What is applied is the way from what is there: each change has one place, however alike others look.
+        patch = git.folder / "patch"
+        await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
+        if patch.stat().st_size:
+            code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch))
+            if code:
+                raise Changed(await self._named(git, complaint, [path for _, path in listed]))
+        return shown
+
+    async def _take_out(self, git: Git, before: str, after: str) -> None:
+        """Makes the index what is there without what the run did. Raises ``Changed``."""
+        options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
+        changed = _entries(await git.read("diff-tree", "-r", *options, before, after, "--", "."))
+        since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
+        prefix = (await git.read("rev-parse", "--show-prefix")).removesuffix("\n")
+        lines: list[str] = []
+        refused: dict[str, int | None] = {}
+        for path, (was, made) in changed.items():
+            there = since[path][1] if path in since else made
+            wanted = was if there == made else there if there == was else await self._merged(git, there, made, was)
+            if isinstance(wanted, str):
+                lines.append(f"{wanted}\t{prefix}{path}\0")
+            else:
+                refused[_words(path)] = wanted
+        if refused:
+            raise Changed(sorted(refused), {path: line for path, line in refused.items() if line is not None})
+        if lines:
+            await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
+
+    async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
+        """The entry of a file that was changed since, with what the run did undone. Where both changed the same, the line
+        where that begins; None where it is not a matter of lines."""
+        modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
+        if not {*modes} <= {"100644", "100755"}:
+            return None
+        texts = [await git.read("cat-file", "blob", blob) for blob in blobs]
+        for name, text in zip(MERGED, texts, strict=True):
+            (git.folder / name).write_bytes(text.encode(errors="surrogateescape"))
+        files = [str(git.folder / name) for name in MERGED]
+        if (await git.run("merge-file", "--quiet", *files))[0]:
+            return None if any("\0" in text for text in texts) else await asyncio.to_thread(_clash, *texts)
+        blob = (await git.read("hash-object", "-w", "--no-filters", files[0])).strip()
+        return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
+
+    async def _named(self, git: Git, complaint: str, known: list[str]) -> list[str]:
+        """The files that git complains about, or all that the run changed if that is not known."""
+        named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
+        prefix = (await git.read("rev-parse", "--show-prefix")).strip()
+        words = [_words(path) for path in known]
+        return sorted({name.removeprefix(prefix) for name in named} & set(words)) or sorted(words)
+
+    async def _both(self, git: Git | None, run_id: str) -> tuple[Git, str, str]:
+        if git is None:
+            raise NoCheckpoint("The project is not in a git work tree, so there is nothing to compare with.")
+        names = [f"{self._refs}/{run_id}/{when}" for when in ("before", "after")]
+        found = [await git.run("rev-parse", "--verify", "--quiet", name) for name in names]
+        if any(code for code, _, _ in found):
+            raise NoCheckpoint("The run has no checkpoint any more, or it has not ended yet.")
+        return git, found[0][1].strip(), found[1][1].strip()
+
+    async def _drop_old(self, git: Git) -> None:
+        order = ("for-each-ref", "--sort=-committerdate", "--format=%(refname)", f"{self._refs}/*/after")
+        ended = (await git.read(*order)).split()
+        for name in ended[KEPT_RUNS:]:
+            for when in ("before", "after"):
+                await git.run("update-ref", "-d", f"{name.removesuffix('after')}{when}")
+
+
+def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
+    """Raises ``NoCheckpoint`` where the run changed a file whose content before it was not read."""
+    lost = sorted(_words(path) for path in unread.intersection(changed))
+    if lost:
+        names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
+        raise NoCheckpoint(
+            f"The run can't be reverted: a git filter (such as LFS) stores {names}, and of such files only the smallest "
+            f"{FILTERED_BYTES // MB} MB are kept. Nothing was changed. Restore the files with git."
+        )
+
+
+def _message(title: str, filtered: Filtered) -> str:
+    return f"{title}\n\n{json.dumps({'read': sorted(filtered.read), 'unread': sorted(filtered.unread)})}\n"
+
+
+def _staged(listed: str) -> dict[str, str]:
+    """Of ``ls-files -s -z``: path → "mode blob stage"."""
+    entries = (item.partition("\t") for item in listed.split("\0") if item)
+    return {path: entry for entry, _, path in entries}
+
+
+def _clash(there: str, made: str, was: str) -> int | None:
+    """The first line of ``there``, from 1, that was changed where the way from ``made`` back to ``was`` changes something."""
+    lines = split(made)[0]
+    undone = hunks.diff(lines, split(was)[0])
+    for hunk in hunks.diff(lines, split(there)[0]):
+        if any(hunk.old_start <= other.old_end and other.old_start <= hunk.old_end for other in undone):
+            return hunk.new_start + 1
+    return None
+
+
+def _marked(listed: str) -> list[tuple[str, str]]:
+    """Of ``--name-status -z``."""
+    words = listed.split("\0")
+    return list(zip(words[::2], words[1::2], strict=False))
+
+
+def _entries(listed: str) -> dict[str, tuple[str, str]]:
+    """Of the raw form with ``-z``: path → "mode blob" of both sides; zeros where there is none."""
+    words = listed.split("\0")
+    sides = [word.removeprefix(":").split(" ") for word in words[::2]]
+    return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}
+
+
+def _words(path: str) -> str:
+    """For people: what is no UTF-8 can't be sent."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _fitting(files: Iterable[ChangedFile]) -> Iterable[ChangedFile]:
+    room = LARGEST_LIST
+    for file in files:
+        room -= len(msgspec.json.encode(file)) + 1
+        if room < 0:
+            return
+        yield file

@@ -1,0 +1,137 @@
+"""A run that ended at a limit of its agent's account goes on when that is lifted, where the owner wants it.
+
+The wish lies in the project's metadata, so that it outlives the server. Whatever a person does in the project meanwhile
+takes it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.run import Order, Run
+
+LIMITED: Final = "AGENT_RATE_LIMITED"
+
+LONGEST_SECONDS: Final = 8 * 86_400.0
+"""Of the limits known the longest is a week's."""
+
+TIMES = 5
+"""How often in a row."""
+
+PAUSE_SECONDS = 60.0
+"""Before the second time, and that much more before each further one."""
+
+LOOK_SECONDS: Final = 60.0
+"""The wall clock may be set, and the machine may sleep: it is looked at anew so often."""
+
+REFUSED_SECONDS: Final = 600.0
+"""The server does not take the run at the moment: too many, no room, not at this hour."""
+
+PROMPT: Final = "The limit that stopped you is lifted. Go on with what you were asked:\n\n"
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Employer(Protocol):
+    """The project."""
+
+    id: str
+    data: metadata.Metadata
+
+    @property
+    def busy(self) -> bool: ...
+
+    def execute(self, order: Order, asker: None, *, queue: bool) -> Any: ...
+
+
+class Continuing:
+    """One project's. ``wanted``: whether the owner wants it."""
+
+    def __init__(self, employer: Employer, wanted: bool) -> None:
+        self._employer = employer
+        self._wanted = wanted
+        self._timer: asyncio.TimerHandle | None = None
+        self._begun: str | None = None
+        """The run that went on by itself, and how many there were in a row."""
+        self._times = 0
+
+    @property
+    def at(self) -> float | None:
+        """When it is to go on, in seconds since 1970; None: nothing is to."""
+        waiting = self._employer.data.waiting
+        return waiting.at if waiting is not None else None
+
+    def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
+        """A run is over; its end is in the history."""
+        self._times = self._times + 1 if run.id == self._begun else 0
+        now = time.time()
+        if not self._wanted or finished.code != LIMITED or retry_at is None or self._employer.busy:
+            return
+        if run.order.unprompted:  # there is no prompt to send again
+            return
+        if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
+            logger.warning("%s: it does not go on by itself any more", self._employer.id)
+            return
+        order = run.order
+        self._employer.data.waiting = metadata.Waiting(
+            at=max(retry_at, now + PAUSE_SECONDS * self._times),
+            prompt=order.prompt.removeprefix(PROMPT),
+            by=order.by,
+            agent=order.agent,
+            options=order.options,
+        )
+        self.look()
+
+    def forget(self) -> bool:
+        """A person goes on by hand; whether anything waited."""
+        waited = self._employer.data.waiting is not None
+        self._employer.data.waiting = None
+        self.close()
+        return waited
+
+    def look(self) -> None:
+        """Goes on if it is time, else looks again; from the event loop's thread, also after a restart."""
+        self.close()
+        if self.at is None or not self._wanted:
+            return
+        left = self.at - time.time()
+        if left <= 0:
+            self._go_on()
+        else:
+            self._look_again(min(left, LOOK_SECONDS))
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_again(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.look)
+
+    def _go_on(self) -> None:
+        waiting = self._employer.data.waiting
+        assert waiting is not None
+        order = Order(
+            run_id=f"run_{uuid.uuid4().hex[:16]}",
+            prompt=PROMPT + waiting.prompt,
+            by=waiting.by,
+            agent=waiting.agent,
+            options=waiting.options,
+        )
+        try:
+            self._employer.execute(order, None, queue=True)
+        except (ClientError, DrawbridgeError) as error:
+            logger.warning("%s: it does not go on yet: %s", self._employer.id, error)
+            self._employer.data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
+            self._look_again(LOOK_SECONDS)
+            return
+        self._begun = order.run_id

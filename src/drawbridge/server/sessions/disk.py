@@ -1,0 +1,174 @@
+"""How much room the histories take, in each project and with all else that the server keeps, and when that is too much.
+
+At 80 % of a limit a warning is given, at the limit no run begins and one that is at work is ended; a warning is given
+once, and again only after it was well below. Sizes of histories are known without asking the disk; the rest is
+measured now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.replies import DiskWarning
+from drawbridge.server.sessions.memory import MB
+
+WARN_AT: Final = 0.8
+AGAIN_BELOW: Final = 0.9
+"""Of where a warning was given."""
+
+LOW_FREE: Final = 500 * MB
+"""Bytes free where the data lies, below which there is a warning."""
+
+LEAST_FREE: Final = 32 * MB
+"""Below that no run begins: how it ends has to be written too."""
+
+WHOLE: Final = "All that the server keeps"
+
+DISK: Final = "/"
+"""No project's id."""
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Sizes(Struct, frozen=True):
+    """Bytes, at most: of a project's history, and of all that the server keeps."""
+
+    project: int = 2_000 * MB
+    data: int = 20_000 * MB
+
+
+class Disk:
+    """``warned`` is told of each crossing: with the project's id and directory, or with None and ``data``."""
+
+    def __init__(self, data: Path, sizes: Sizes) -> None:
+        self.warned: Callable[[DiskWarning, str | None, str], None] = lambda warning, id, directory: None
+        self._data = data
+        self._sizes = sizes
+        self._histories: dict[str, tuple[str, int]] = {}
+        """Project id → its directory, and the size."""
+        self._total = self._rest = 0
+        self._crossed: set[tuple[str, float]] = set()
+        """Project id, or "" for all, or DISK; and where."""
+        self._changing = threading.RLock()
+
+    def now(self, id: str, directory: str, size: int) -> None:
+        """The history of the project with this id and directory has so many bytes. From any thread; warnings come from the
+        main one only, the others' with the next ``look``."""
+        with self._changing:
+            self._total += size - self._size(id)
+            self._histories[id] = (directory, size)
+        if threading.current_thread() is threading.main_thread():
+            self._compare(id, directory, size, self._sizes.project)
+            self._compare("", str(self._data), self._total + self._rest, self._sizes.data)
+
+    def gone(self, id: str) -> None:
+        """It is none of the projects any more."""
+        with self._changing:
+            self._total -= self._histories.pop(id, ("", 0))[1]
+            self._crossed = {key for key in self._crossed if key[0] != id}
+
+    def forget_others(self, ids: Collection[str]) -> None:
+        """Those that are neither projects nor sessions at desks any more."""
+        for id in [id for id in self._histories if id not in ids]:
+            self.gone(id)
+
+    def _size(self, id: str) -> int:
+        return self._histories.get(id, ("", 0))[1]
+
+    @property
+    def too_much(self) -> bool:
+        """All together."""
+        return self._total + self._rest >= self._sizes.data
+
+    def measure(self) -> None:
+        """What else the server keeps. Blocking."""
+        self._rest = sum(map(_size, _files(self._data)))
+
+    def look(self) -> None:
+        """Whether a limit was crossed."""
+        for id, (directory, size) in list(self._histories.items()):
+            self._compare(id, directory, size, self._sizes.project)
+        self._compare("", str(self._data), self._total + self._rest, self._sizes.data)
+        with contextlib.suppress(OSError):
+            self._free()
+
+    def refusal(self, id: str, more: int = 0) -> ClientError | None:
+        """Why ``more`` bytes of an agent's can't be kept, by the owner's limits. Asks nobody."""
+        for what, used, limit, flag in (
+            ("The history of this project takes", self._size(id), self._sizes.project, "--max-history"),
+            ("What this server keeps takes", self._total + self._rest, self._sizes.data, "--max-data"),
+        ):
+            if used + more > limit or used >= limit:
+                text = (
+                    f"{what} {used // MB:,} MB, and {limit // MB:,} MB are allowed ({flag}). What is there is kept. "
+                    "No run goes on until the owner raises that, has old history dropped (--keep-mb), or deletes projects."
+                )
+                return ClientError("DISK_LIMIT", text)
+        return None
+
+    def check(self, id: str) -> None:
+        """Whether a run may begin. Raises ``ClientError``."""
+        refusal = self.refusal(id)
+        if refusal is not None:
+            raise refusal
+        with contextlib.suppress(OSError):  # what can't be asked is found out by writing
+            free = self._free()
+            if free < LEAST_FREE:
+                text = f"Only {free // MB} MB of the server's disk are free. Nothing was started; make room there."
+                raise ClientError("DISK_SPACE_LOW", text)
+
+    def problems(self) -> list[str]:
+        """For people, without a path."""
+        full = sorted(id for id, at in self._crossed if at == 1)
+        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: no run begins." for id in full]
+
+    def _free(self) -> int:
+        found = os.statvfs(self._data)
+        free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        key = (DISK, WARN_AT)
+        if free < LOW_FREE and key not in self._crossed:
+            text = f"The server's disk is nearly full: {free // MB:,} MB are free."
+            self._warn(key, DiskWarning("disk", (whole - free) // MB, whole // MB, text), str(self._data))
+        elif free > LOW_FREE / AGAIN_BELOW:
+            self._crossed.discard(key)
+        return free
+
+    def _compare(self, id: str, directory: str, used: int, limit: int) -> None:
+        for at in (WARN_AT, 1.0):
+            key = (id, at)
+            if used < at * limit * AGAIN_BELOW:
+                self._crossed.discard(key)
+            elif used >= at * limit and key not in self._crossed:
+                then = "no run begins any more." if at == 1 else "at the limit no run begins any more."
+                what = f"The history of {id}" if id else WHOLE
+                text = f"{what} takes {used // MB:,} MB of {limit // MB:,} MB: {then}"
+                self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)
+
+    def _warn(self, key: tuple[str, float], warning: DiskWarning, directory: str) -> None:
+        self._crossed.add(key)
+        logger.warning("%s", warning.message)
+        self.warned(warning, key[0] if warning.scope == "project" else None, directory)
+
+
+def _files(data: Path) -> Iterator[Path]:
+    """All but the histories of projects and of sessions at desks, which are known."""
+    for directory, folders, files in os.walk(data):
+        if Path(directory).parent in (data / "projects", data / "desk"):
+            folders[:] = [name for name in folders if name != "logs"]
+        yield from (Path(directory, name) for name in files)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,326 @@
+"""git for checkpoints: it runs under a supervisor like an agent, and it never reads the repository's configuration.
+
+Whoever can write files in a project (an agent can) also writes ``.git/config`` and ``.gitattributes``. git runs programs
+that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a partial clone that
+is missing. Switching each of them off by name fails with the first one that is forgotten, and a new version of git adds
+more. So git works in a git directory of our own, made for one operation: objects, refs and the list of ignored files are
+links to the repository's, the configuration is ours. A filter without a configured program passes the bytes on
+unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
+--list`` is the only command that reads the repository's configuration. It runs nothing, and of what it prints only the
+settings in ``KEPT`` are used: line endings, ignored files, what the file system can do.
+
+The commands of one operation are given to one shell under one supervisor (``agents/keeper.py``), since a supervisor costs
+20 ms. So git has no more rights than an agent, ends with the server and leaves no process behind. Files are in git's hands
+while a run is reverted: the shell ignores SIGTERM, so that a server that dies leaves git the supervisor's 3 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import stat
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from drawbridge.server.agents import family
+from drawbridge.server.agents.claude_command import MARK
+from drawbridge.server.agents.leash import Leash
+from drawbridge.server.agents.port import Confinement
+from drawbridge.server.sessions.memory import MB, MemoryWatch
+
+SECONDS: Final = 30.0
+"""Seconds for one command."""
+
+LEAVE_SECONDS: Final = 5.0
+"""Seconds for the shell to end after its last command, or after it was killed."""
+
+KEPT: Final = frozenset(
+    "core." + name
+    for name in (
+        "attributesfile",
+        "autocrlf",
+        "checkroundtripencoding",
+        "checkstat",
+        "eol",
+        "excludesfile",
+        "filemode",
+        "ignorecase",
+        "precomposeunicode",
+        "sharedrepository",
+        "symlinks",
+        "trustctime",
+    )
+)
+"""Settings of the person that keep their meaning. None of them can name a program."""
+
+KNOWN_EXTENSIONS: Final = frozenset(
+    "extensions." + name
+    for name in ("noop", "objectformat", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig")
+)
+"""What a repository may be marked with and still be read through links to its objects and refs."""
+
+FORMATS: Final = ("sha1", "sha256")
+
+OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protocol.allow=never")
+
+LARGEST_OUTPUT: Final = 100 * MB
+"""Bytes of one command's output that the server reads into its memory. An agent writes the configuration, for one."""
+
+LONGEST_COMPLAINT: Final = 65_536
+
+LONGEST_POINTER: Final = 8192
+"""Bytes of a file that names a git directory."""
+
+
+class GitFailed(Exception):
+    """A git command failed. The text has git's own words and is for the log."""
+
+
+class NoCheckpoint(Exception):
+    """No checkpoint exists. The text gives the reason and is for people."""
+
+
+class Repository(Struct, frozen=True):
+    """Where a work tree and its git directories are. ``own`` has the index, ``common`` objects, refs and configuration;
+    they differ in a linked work tree."""
+
+    root: Path
+    own: Path
+    common: Path
+
+
+def find(directory: Path) -> Repository | None:
+    """The repository whose work tree contains ``directory``; None where there is none. Starts no process."""
+    try:
+        place = directory.resolve()
+        device = place.stat().st_dev
+        for root in (place, *place.parents):
+            if root.name == ".git" or _is_git_directory(root) or root.stat().st_dev != device:
+                return None
+            own = _git_directory(root)
+            if own is not None:
+                common = _line_of(own / "commondir")
+                return Repository(root, own, (own / common).resolve() if common else own)
+    except OSError:
+        return None
+    return None
+
+
+def _git_directory(root: Path) -> Path | None:
+    pointer = root / ".git"
+    if pointer.is_dir():
+        return pointer.resolve() if _is_git_directory(pointer) else None
+    line = _line_of(pointer)
+    if line is None or not line.startswith("gitdir: "):
+        return None
+    return (root / line.removeprefix("gitdir: ")).resolve()
+
+
+def _is_git_directory(place: Path) -> bool:
+    return os.path.lexists(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir()
+
+
+def _line_of(file: Path) -> str | None:
+    """What a regular file contains, without its last line break; a pipe in its place is not waited for."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return os.fsdecode(os.read(descriptor, LONGEST_POINTER)).rstrip("\r\n")
+    finally:
+        os.close(descriptor)
+
+
+def program() -> str | None:
+    """Never one that a relative entry of PATH finds: the project's directory is the current one."""
+    found = shutil.which("git")
+    return found if found is not None and os.path.isabs(found) else None
+
+
+class Git:
+    """One operation's git. ``folder`` is its own, for files that exist as long as it does; ``index`` is one of them."""
+
+    def __init__(self, program: str, repository: Repository, folder: Path, shell: asyncio.subprocess.Process) -> None:
+        self.repository = repository
+        self.folder = folder
+        self.index = folder / "index"
+        self._program = program
+        self._shell = shell
+        self._settings: list[str] = []
+        self._private = {
+            "GIT_DIR": str(folder / "git"),
+            "GIT_WORK_TREE": str(repository.root),
+            "GIT_INDEX_FILE": str(self.index),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "HOME": str(folder / "home"),
+            "XDG_CONFIG_HOME": str(folder / "home"),
+        }
+
+    async def prepare(self) -> None:
+        """Makes the git directory. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
+        place = {"GIT_DIR": str(self.repository.own), "GIT_WORK_TREE": str(self.repository.root)}
+        place |= {"GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
+        code, listed, complaint = await self._command(["config", "--list", "-z"], place)
+        if code:
+            raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
+        if (
+            complaint and (await self._command(["rev-parse", "--git-dir"], place))[0]
+        ):  # it has been left out of the list
+            raise NoCheckpoint(
+                "There are no checkpoints here: the installed git does not support the repository's format."
+            )
+        chosen = dict(_setting(item) for item in listed.split("\0") if item)
+        unknown = sorted(name for name in chosen if name.startswith("extensions.") and name not in KNOWN_EXTENSIONS)
+        if unknown:
+            raise NoCheckpoint(
+                f"There are no checkpoints here: the repository uses {unknown[0]}, which is not supported."
+            )
+        format = chosen.get("extensions.objectformat", "=sha1").removeprefix("=")
+        if format not in FORMATS:
+            raise NoCheckpoint(
+                f"There are no checkpoints here: the repository's object format is not {' or '.join(FORMATS)}."
+            )
+        for setting in (*OURS, *(name + value for name, value in _with_files(chosen).items() if name in KEPT)):
+            self._settings += ["-c", setting]
+        await asyncio.to_thread(_make, self.folder, self.repository, format)
+
+    async def run(
+        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        """Exit code, output and complaint. Bytes that are not UTF-8 survive as surrogates."""
+        return await self._command([*self._settings, *words], self._private | dict(environment or {}), stdin)
+
+    async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """Its output. Raises ``GitFailed``."""
+        code, said, complaint = await self.run(*words, stdin=stdin, environment=environment)
+        if code:
+            raise GitFailed(f"git {words[0]} ended with code {code}: {complaint.strip()[:500]}")
+        return said
+
+    async def update(self, flag: str, paths: Iterable[str]) -> None:
+        """Changes the index for these paths, which are relative to the directory. Raises ``GitFailed``."""
+        named = "\0".join(paths)
+        if named:
+            await self.read("update-index", flag, "-z", "--stdin", stdin=named)
+
+    async def _command(
+        self, words: Sequence[str], environment: Mapping[str, str], stdin: str = ""
+    ) -> tuple[int, str, str]:
+        given, said, complaint = (self.folder / name for name in ("in", "out", "err"))
+        given.write_bytes(stdin.encode(errors="surrogateescape"))
+        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        files = f"<{shlex.quote(str(given))} >{shlex.quote(str(said))} 2>{shlex.quote(str(complaint))}"
+        line = f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}; echo $?\n"
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        try:
+            async with asyncio.timeout(SECONDS):
+                self._shell.stdin.write(os.fsencode(line))
+                await self._shell.stdin.drain()
+                code = await self._shell.stdout.readline()
+        except TimeoutError:
+            raise GitFailed(f"git took more than {SECONDS:g} s for: {' '.join(words)[:200]}") from None
+        except OSError:
+            code = b""
+        if not code.strip().isdigit():
+            raise GitFailed(f"git was ended by a signal during: {' '.join(words)[:200]}")
+        if said.stat().st_size > LARGEST_OUTPUT:
+            raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
+        with complaint.open("rb") as file:
+            complained = file.read(LONGEST_COMPLAINT).decode(errors="replace")
+        return int(code), said.read_bytes().decode(errors="surrogateescape"), complained
+
+
+@contextlib.asynccontextmanager
+async def opened(directory: Path, confinement: Confinement, memory: MemoryWatch) -> AsyncIterator[Git | None]:
+    """git for one operation in ``directory``; None where it is not in a work tree or there is no git.
+
+    Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
+    """
+    repository, path = await asyncio.to_thread(find, directory), program()
+    if repository is None or path is None:
+        yield None
+        return
+    leash, mark = Leash(), uuid.uuid4().hex
+    with contextlib.closing(leash), tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        shell = await asyncio.create_subprocess_exec(
+            *leash.command(confinement, ["/bin/sh"]),
+            cwd=str(directory), env=inherited | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", MARK: mark},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True, pass_fds=(leash.descriptor,),
+        )  # fmt: skip
+        pid = shell.pid
+        try:
+            pid = await leash.agent_pid() or pid
+            assert shell.stdin is not None
+            shell.stdin.write(b"trap '' TERM\n")
+            git = Git(path, repository, Path(folder), shell)
+            with memory.watching(pid):
+                await git.prepare()
+                yield git
+                shell.stdin.close()
+        except BaseException:
+            leash.signal(signal.SIGKILL)
+            raise
+        finally:
+            await asyncio.shield(asyncio.ensure_future(_ended(shell, leash, pid, mark)))
+
+
+async def _ended(shell: asyncio.subprocess.Process, leash: Leash, pid: int, mark: str) -> None:
+    """Waits for the end of everything; kills what does not end."""
+    try:
+        async with asyncio.timeout(LEAVE_SECONDS):
+            await shell.wait()
+    except TimeoutError:
+        leash.signal(signal.SIGKILL)
+        await shell.wait()
+    if not leash.all_gone():
+        await asyncio.to_thread(family.end, pid, f"{MARK}={mark}")
+
+
+def _make(folder: Path, repository: Repository, format: str) -> None:
+    """The git directory of our own, as ``git-new-workdir`` makes one, but without the configuration and the hooks."""
+    git = folder / "git"
+    (git / "info").mkdir(parents=True)
+    (folder / "home").mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/drawbridge\n")
+    version = "0" if format == "sha1" else f"1\n[extensions]\n\tobjectFormat = {format}"
+    (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
+    for name in ("objects", "refs", "packed-refs", "info/exclude", "info/attributes"):
+        (git / name).symlink_to(repository.common / name)
+    for shared in repository.own.glob("sharedindex.*"):  # the larger half of an index that git has split
+        (git / shared.name).symlink_to(shared)
+
+
+def _setting(item: str) -> tuple[str, str]:
+    """Name and "=value"; a setting without a value is true and has no "=", as ``git -c`` takes it."""
+    name, separator, value = item.partition("\n")
+    return name, "=" + value if separator else ""
+
+
+def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
+    """git looks for these below HOME, which is another one for our git."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
+        chosen
+    )
+    return files | {
+        name: "=" + os.path.expanduser(files[name].removeprefix("="))
+        for name in ("core.excludesfile", "core.attributesfile")
+    }

@@ -1,0 +1,108 @@
+"""A project's ``metadata.json``: the specification's fields and what the server remembers; written in one piece,
+with a copy beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.private_files import write_private
+from drawbridge.server.agents.port import Options
+from drawbridge.server.sessions.records import Memory
+
+NAME = "metadata.json"
+COPY = "metadata.json.bak"
+VERSION = 1
+"""Of this file. What is added to it needs no new one, as long as it may be missing and may be lost."""
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Waiting(Struct):
+    """A run that goes on by itself ``at`` a time (seconds since 1970): what was asked for, by whom, and how."""
+
+    at: float
+    prompt: str
+    by: str
+    agent: str | None = None
+    options: Options | None = None
+
+
+class Metadata(Struct):
+    """Times are RFC 3339 in UTC. ``memory`` holds up to ``memory.seq``; what the history has beyond is read at start."""
+
+    id: str
+    path: str
+    session_id: str
+    created_at: str
+    last_active: str
+    agent: str = "claude"
+    options: Options = Options()
+    memory: Memory = msgspec.field(default_factory=Memory)
+    waiting: Waiting | None = None
+    version: int = VERSION
+
+
+class Unreadable(Exception):
+    """The system does not let it be read at the moment; the text says why, without a path."""
+
+
+class Damaged(Exception):
+    """Neither the file nor its copy can be used; the text says why, without a path."""
+
+
+class Newer(Exception):
+    """It was written by a newer Drawbridge, and is to be left as it is."""
+
+
+def save(directory: Path, metadata: Metadata) -> None:
+    """Raises ``NotPrivate`` where it can't be written; the former one stands then."""
+    data = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
+    path = directory / NAME
+    if path.exists():
+        copy = directory / f"{COPY}.new"
+        copy.unlink(missing_ok=True)
+        os.link(path, copy)
+        os.replace(copy, directory / COPY)
+    write_private(str(path), data)
+
+
+def deleted(directory: Path) -> Metadata | None:
+    """Of a project in the trash, whose directory has another name by now; None where it can't be read."""
+    try:
+        return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def load(directory: Path) -> Metadata:
+    """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project; ``Unreadable``
+    where that can't be told; ``Newer``.
+    """
+    problem, denied = "there is none", ""
+    for name in (NAME, COPY):
+        try:
+            found = msgspec.json.decode((directory / name).read_bytes(), type=Metadata)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            denied = f"{name}: {(error.strerror or type(error).__name__).lower()}"
+            continue
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            problem = f"{name}: {type(error).__name__}"
+            continue
+        if found.version > VERSION:
+            raise Newer("it was written by a newer Drawbridge")
+        if found.id != directory.name or not ID.fullmatch(found.id):
+            problem = f"{name}: it is about another project"
+        elif not found.path.startswith(os.sep) and not Path(found.path).is_absolute():
+            problem = f"{name}: its path is not absolute"
+        else:
+            return found
+    if denied:
+        raise Unreadable(denied)
+    raise Damaged(problem)

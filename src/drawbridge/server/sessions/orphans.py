@@ -1,0 +1,132 @@
+"""What runs for this server, in a file: so that the next start ends what a crash has left.
+
+A keeper ends its agent when the server dies; this is for where it could not: killed together with the server, or on a
+system where it can't find children that went away. ``running.json`` names each agent by the mark that everything it
+starts has in its environment, and by process id and start time. A process id alone proves nothing: it is used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+from drawbridge.core.errors import NotPrivate
+from drawbridge.core.private_files import write_private
+from drawbridge.server.agents import family
+from drawbridge.server.agents.claude_command import MARK
+from drawbridge.server.agents.port import AgentProcess, Event, Exited, Launch
+
+FILE: Final = "running.json"
+
+SAME_START_SECONDS: Final = 1.0
+"""A start time is reckoned from the system's, which is set right now and then."""
+
+Start: TypeAlias = Callable[[Launch, Callable[[Event], None]], Awaitable[AgentProcess]]
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Entry(Struct):
+    """``pid`` is 0 until it is known; ``started`` in seconds since 1970."""
+
+    mark: str
+    pid: int = 0
+    started: float = 0.0
+
+
+class Running:
+    """The file in ``data``. Where it can't be written that is said, and agents are run all the same."""
+
+    def __init__(self, data: Path) -> None:
+        self._file = data / FILE
+        self._entries: dict[str, Entry] = {}
+
+    async def start(self, begin: Start, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
+        """As ``begin``; the process is in the file from before its start until it has exited."""
+
+        def heard_of(event: Event) -> None:
+            if isinstance(event, Exited):
+                self._ended(launch.mark)
+            heard(event)
+
+        self._entries[launch.mark] = Entry(launch.mark)
+        self._save()
+        try:
+            process = await begin(launch, heard_of)
+        except BaseException:
+            self._ended(launch.mark)
+            raise
+        if launch.mark in self._entries:
+            with contextlib.suppress(psutil.Error):
+                started = psutil.Process(process.pid).create_time()
+                self._entries[launch.mark] = Entry(launch.mark, process.pid, started)
+                self._save()
+        return process
+
+    def _ended(self, mark: str) -> None:
+        if self._entries.pop(mark, None) is not None:
+            self._save()
+
+    def _save(self) -> None:
+        try:
+            write_private(str(self._file), msgspec.json.encode(list(self._entries.values())) + b"\n")
+        except NotPrivate as error:
+            logger.error("what runs can't be written down, for the case of a crash: %s", error)
+
+    def end_leftovers(self) -> None:
+        """Ends what the server before this one has left. Blocking; before the first agent is started."""
+        entries = self._load()
+        if not entries:
+            return
+        found = {process.pid: process.name() for process in _leftovers(entries)}
+        left = family.end_all(lambda: _leftovers(entries))
+        for pid, name in found.items():
+            if pid not in left:
+                logger.warning(
+                    "process %d (%s), left by an agent of a server that did not end well, was ended", pid, name
+                )
+        if left:
+            logger.error("processes %s, left by an agent of a server that did not end well, can't be ended", left)
+            self._entries = {entry.mark: entry for entry in entries}
+        self._save()
+
+    def _load(self) -> list[Entry]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=list[Entry])
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            logger.error(
+                "%s can't be read (%s): nothing that a crash has left is looked for", FILE, type(error).__name__
+            )
+        return []
+
+
+def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
+    """Never this process, nor one that has led to it: the server may have been started by an agent."""
+    marks = {entry.mark for entry in entries}
+    times = {entry.pid: entry.started for entry in entries}
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            process = psutil.Process(pid)
+            if pid not in own and process.uids().real == os.getuid() and _is_ours(process, marks, times):
+                found.append(process)
+    return [process for process in family.with_descendants(found) if process.pid not in own]
+
+
+def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) -> bool:
+    """By its mark; where it does not let its environment be read, by process id and start time together."""
+    try:
+        return process.environ().get(MARK) in marks
+    except psutil.AccessDenied:
+        return abs(process.create_time() - times.get(process.pid, 0.0)) < SAME_START_SECONDS

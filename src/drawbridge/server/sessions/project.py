@@ -1,0 +1,446 @@
+"""One project: its history, queue, run, session and open approvals; one thing at a time, all from the event loop's
+thread.
+
+Whatever happens is written into the history first and told to people then. Nothing here waits: what takes time is
+the worker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server.agents import port
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError, not_written
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.sessions import metadata, records, shown
+from drawbridge.server.sessions.approvals import Approvals
+from drawbridge.server.sessions.ceilings import usual_mode
+from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
+from drawbridge.server.sessions.continuing import Continuing
+from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions.journal import Journal
+from drawbridge.server.sessions.metrics import Metrics
+from drawbridge.server.sessions.questions import Asked, Questions
+from drawbridge.server.sessions.run import Order, Outcome, Run, State
+from drawbridge.server.sessions.shown import joined, now, run_finished, run_info, told_time
+from drawbridge.server.sessions.worker import NOBODY_ASKED, Worker
+from drawbridge.server.store.log import History
+
+logger = logging.getLogger("drawbridge.server")
+
+TIMES_SET_BACK = 20
+"""How often one process is reset to an allowed mode before it is ended."""
+
+
+class Project:
+    """See the module. ``directory`` holds its metadata and its logs."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.id = data.id
+        self.path = Path(data.path)
+        self.data = data
+        self.history = history
+        self.run: Run | None = None
+        self.queue: deque[Run] = deque()
+        self.journal = Journal(directory, data, history, house)
+        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
+        self._house = house
+        self.checkpoints = Checkpoints(self.path, data.id, house.limits.confinement, house.memory)
+        self._worker = Worker(self, data.path, house, self.checkpoints)
+        self._fork_from: str | None = None
+        self._mode: str | None = None
+        """What the agent at hand asks about, as far as it has told."""
+        self._times_set_back = 0
+        self._modes: tuple[str, ...] = ()
+        """The modes that it offers, where these are others than Claude Code's."""
+        self._reverting = asyncio.Lock()
+        self._choosing = asyncio.Lock()
+        """One choice of options after the other, in the order in which they were made."""
+        self._give_up_slot: Callable[[], None] = lambda: None
+        self.metrics = Metrics()
+        """The numbers of this project since the server started."""
+        self.continuing = Continuing(self, house.limits.continue_limited)
+
+    @property
+    def questions(self) -> Questions:
+        return self.approvals.questions
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
+
+    @property
+    def state(self) -> Literal["IDLE", "EXECUTING", "ERROR"]:
+        if self.run is not None:
+            return "EXECUTING"
+        return "ERROR" if self.memory.last_outcome in ("failed", "timeout") else "IDLE"
+
+    @property
+    def permission_mode(self) -> str:
+        """As the agent at hand reports it; without one, what the next run begins with."""
+        return self._mode or self.data.options.permission_mode or usual_mode(self._house.ceilings)
+
+    @property
+    def busy(self) -> bool:
+        return self.run is not None or bool(self.queue)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of its agent's processes."""
+        return self._worker.pids
+
+    @property
+    def pending(self) -> set[asyncio.Task[None]]:
+        """What goes on beside the run at this moment."""
+        return self._worker.tasks
+
+    def info(self) -> messages.ProjectInfo:
+        return messages.ProjectInfo(**self._info())
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            **shown.info(self.data, self.history, self.approvals),
+            "state": self.state,
+            "permission_mode": self.permission_mode,
+            "modes": [mode for mode in self._modes if self._house.offers(mode, self._agent)],
+            "asks": self._house.asks(self.data.agent),
+            "first_seq": self.history.first_seq,
+            "cost_usd": self.memory.cost_usd,
+            "continues_at": told_time(self.continuing.at),
+            "problem": self._house.problem_of(self.path),
+        }
+
+    def shown(self) -> messages.ProjectState:
+        run_id = self.run.id if self.run else None
+        return messages.ProjectState(**self._info(), run_id=run_id, queued=len(self.queue))
+
+    def snapshot(self) -> messages.ProjectJoined:
+        """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
+        runs = [run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
+        return joined(self._info(), run_info(self.run, 0) if self.run else None, runs, self.approvals)
+
+    # What people do.
+
+    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer:
+        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
+        known = self.accepted_before(order.request_id, order.prompt)
+        if known is not None:
+            return known
+        if self.busy and not queue:
+            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
+        if len(self.queue) >= self._house.limits.queue:
+            raise ClientError("RESOURCE_LIMIT", "Too many prompts wait already. Nothing was added.", retryable=True)
+        self._house.disk.check(self.id)
+        self._house.granted(str(self.path), port.Options())
+        names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
+        prompt = records.prompt(order.run_id, order.prompt, order.by, order.request_id, names)
+        seq = self.journal.write("client", prompt, asker)
+        if asker is None:
+            self._house.note("went_on", by=order.by, project_id=self.id, run_id=order.run_id)
+        self.continuing.forget()
+        self.queue.append(Run(order))
+        self.journal.save()
+        # The answer to this one is on its way before anything that follows from it.
+        asyncio.get_running_loop().call_soon(self._next)
+        return self._accepted(order.run_id, seq)
+
+    def accepted_before(self, request_id: str | None, prompt: str) -> Answer | None:
+        """The answer to a request that has begun its run already: whatever would be allowed now, that one was."""
+        known = self.memory.run_of(request_id or "", prompt)
+        return None if known is None else self._accepted(known)
+
+    def _accepted(self, run_id: str, seq: int | None = None) -> Answer:
+        waiting = [run.id for run in self.queue]
+        position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
+        return Answer(type="accepted", project_id=self.id, seq=seq, data=messages.Accepted(run_id, position))
+
+    def answer(self, approval_id: str, decision: port.Decision, by: Subscriber) -> Answer:
+        """The first answer is recorded, told to the others and given to the agent, once."""
+        asked, answer = self.approvals.answer(approval_id, decision, by)
+        self._asking()
+        self._worker.answer(asked.question_id, decision)
+        return answer
+
+    def _asking(self) -> None:
+        """The agent's clocks stand still while a person is asked."""
+        self._worker.asking(bool(self.approvals))
+        if not self.approvals and self.run is not None:
+            self.run.answered()
+
+    def interrupt(self) -> None:
+        """Asks the agent to stop this turn; its process stays. What would go on by itself does not."""
+        if self.run is None and self.continuing.forget():
+            self.journal.save()
+            return self.publish_state()
+        run = self._running()
+        if run.state is State.QUEUED:
+            self._give_up_slot()
+            self.ended(run, "interrupted", None, None)
+        elif run.stop("interrupted"):
+            self._withdraw_all("interrupted")
+            self._worker.interrupt()
+        return None
+
+    async def kill(self, asker: Subscriber) -> Answer:
+        """Ends the run with its process; returns when both are over. It is written down then, so that the answer, which stands
+        for the record, comes in its place among the others.
+        """
+        run = self._running()
+        fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
+        is_first = run.stopped_as != "killed"  # who comes second waits for the same end
+        if run.state is State.QUEUED:
+            self._give_up_slot()
+            self.ended(run, "killed", None, None)
+        else:
+            run.stop("killed")
+            self._withdraw_all("killed")
+            await self._worker.stop_run(run)
+        seq = self.journal.event(records.KILLED, fields, asker) if is_first and not self.history.closed else None
+        return messages.updated(records.KILLED, fields, self.id, seq)
+
+    async def new_session(self, asker: Subscriber) -> Answer:
+        """The next prompt begins a new conversation."""
+        self.check_at_rest()
+        self.continuing.forget()
+        fields = messages.SessionReset(self.memory.session_id, "", self.id)
+        self._fork_from = None
+        seq = self.journal.event(records.RESET, fields, asker)
+        self.journal.save()
+        # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
+        self._worker.spawn(self._worker.end())
+        # After the answer, as the specification has it.
+        asyncio.get_running_loop().call_soon(self.publish_state)
+        return messages.updated(records.RESET, fields, self.id, seq)
+
+    async def revert(self, run_id: str, asker: Subscriber) -> Answer:
+        """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
+        self.check_at_rest()
+        async with self._reverting:
+            try:
+                changes = await self.checkpoints.revert(run_id)
+            except Changed as error:
+                text = f"The same lines were changed since, in {error}. Nothing was taken back."
+                details = {"paths": error.paths, "lines": error.lines}
+                raise ClientError("CHANGED_SINCE", text, details=details) from None
+            reverted = messages.RunReverted(run_id, asker.name, changes.files)
+            seq = self.journal.event(records.REVERTED, reverted, asker)
+        return messages.updated(records.REVERTED, reverted, self.id, seq)
+
+    async def resume(self, session_id: str, *, fork: bool) -> None:
+        """The next prompt goes on with that conversation, or with a copy of it."""
+        self.check_at_rest()
+        self.continuing.forget()
+        self._fork_from = session_id if fork else None
+        changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
+        self.journal.event(records.SESSION, changed)
+        self.journal.save()
+        self.publish_state()
+        await self._worker.end()
+
+    async def set_options(self, **chosen: str) -> None:
+        """What later runs begin with, and the one that is at work: its ``permission_mode``, its ``model``."""
+        async with self._choosing:
+            try:
+                await self._worker.change(**chosen)
+            except port.AgentRefused as error:
+                text = f"The agent did not take it: {error}. It goes on as before."
+                raise ClientError("NOT_SUPPORTED", text) from None
+            self.journal.check_there()
+            self.data.options = msgspec.structs.replace(self.data.options, **chosen)
+            self.journal.save()
+            self.publish_state()
+
+    def _running(self) -> Run:
+        if self.run is None:
+            raise ClientError("PROCESS_NOT_FOUND", "No agent is at work here.")
+        return self.run
+
+    def check_at_rest(self) -> None:
+        """Raises ``ClientError`` unless it is."""
+        if self.busy:
+            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was changed.", retryable=True)
+        if self._reverting.locked():
+            raise ClientError("PROCESS_ACTIVE", "A run is being taken back here. Nothing was changed.", retryable=True)
+
+    # A run's life, told by the worker.
+
+    def _next(self) -> None:
+        if self.run is None and self.queue:
+            run = self.run = self.queue.popleft()
+            self._give_up_slot = self._house.slots.take(lambda: self._begin(run))
+
+    def _begin(self, run: Run) -> None:
+        run.start(time.monotonic())
+        self._house.at_work[self.id] = self
+        agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
+        if self.memory.session_id and self.memory.agent not in ("", agent):  # one agent's conversation is not another's
+            self._fork_from = None
+            self.journal.event(records.SESSION, messages.SessionChanged(""))
+        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
+        self.publish_state()
+        try:
+            self._house.disk.check(self.id)
+            options = self._house.granted(str(self.path), self._house.within(options, agent))
+        except (
+            ClientError
+        ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
+            refused = {"code": error.code, "message": error.text}
+            asyncio.get_running_loop().call_soon(self.ended, run, "failed", None, refused)
+            return
+        self._worker.begin(run, agent, options, self.memory, self._fork_from)
+
+    def begun_alone(self) -> Run | None:
+        """The agent has begun a turn without a prompt. None where a prompt is on its way: the turn is part of that run."""
+        if self.run is not None:
+            return None
+        agent = self.memory.agent or self.data.agent
+        run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
+        run.start(time.monotonic())
+        self._house.at_work[self.id] = self
+        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self.publish_state()
+        # Once the worker has it: what the owner does not allow now, out of hours or of budget, is stopped.
+        asyncio.get_running_loop().call_soon(self._check_granted, run)
+        return run
+
+    def _check_granted(self, run: Run) -> None:
+        try:
+            self._house.granted(str(self.path), port.Options())
+        except ClientError as error:
+            if self.run is run:
+                self.stop_for(error)
+
+    def stop_for(self, error: ClientError) -> None:
+        """The run at hand has to end, with this error."""
+        run = self.run
+        if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
+            self._withdraw_all("the run was stopped")
+            self._worker.spawn(self._worker.stop_run(run))
+
+    def line(self, run: Run | None, line: port.Line) -> None:
+        if not line.durable:
+            return self.journal.publish(records.line_frame(self.id, line.data, self.memory.session_id))
+        full = self._house.disk.refusal(self.id, len(line.data))
+        if full is not None:
+            return self.stop_for(full)
+        try:
+            self.journal.write("claude", line.data)
+        except DrawbridgeError as error:
+            # What can't be kept is not shown either, and the agent must not go on unseen.
+            logger.error("%s: a line of the agent can't be kept: %s", self.id, error)
+            if run is not None:
+                self.stop_for(not_written(error))
+        return None
+
+    def session_known(self, session_id: str) -> None:
+        self._fork_from = None
+        if session_id != self.memory.session_id:
+            self.journal.event(records.SESSION, {"session_id": session_id})
+
+    @property
+    def _agent(self) -> str:
+        """The name of the current agent."""
+        return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
+
+    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
+        """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
+        before = self.permission_mode, self._modes
+        self._mode = mode
+        self._modes = self._modes if offered is None else offered
+        if (self.permission_mode, self._modes) != before:
+            self.publish_state()
+        if mode is None:
+            self._times_set_back = 0
+        elif not self._house.allows(mode, self._agent):
+            self._worker.spawn(self._set_back(mode))
+
+    async def _set_back(self, mode: str) -> None:
+        """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
+        usual = usual_mode(self._house.ceilings)
+        logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
+        self._times_set_back += 1
+        try:
+            if self._times_set_back > TIMES_SET_BACK:
+                raise port.AgentRefused("it was reset too often")
+            await self._worker.set_mode(usual)
+        except port.AgentRefused as error:
+            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"
+            self.stop_for(ClientError("PERMISSION_DENIED", text))
+            if self.run is None:
+                await self._worker.end()
+
+    def question(self, run: Run, question: port.Question) -> None:
+        run.ask()
+        self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
+        self._asking()
+
+    def question_gone(self, question_id: str, reason: str) -> None:
+        for asked in self.approvals:
+            if asked.question_id == question_id:
+                self._withdraw(asked, reason)
+
+    def _withdraw(self, asked: Asked, reason: str) -> None:
+        if self.approvals.withdraw(asked, reason):
+            self._asking()
+
+    def _withdraw_all(self, reason: str) -> None:
+        for asked in self.approvals:
+            self._withdraw(asked, reason)
+
+    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
+        has_slot = run.state is not State.QUEUED and not run.order.unprompted
+        if not run.finish(outcome):
+            return
+        for asked in self.approvals:  # an agent that still waits, as one that does not report its subagents, would hang
+            self._worker.answer(asked.question_id, port.Decision(allow=False, message=NOBODY_ASKED))
+        self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
+        error = run.stopped_for or error
+        finished = run_finished(run, cost_usd, error)
+        if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:  # so that the next prompt begins one
+            self.journal.event(records.SESSION, messages.SessionChanged(""))
+        self.run = None
+        self._house.at_work.pop(self.id, None)
+        self.data.last_active = now()
+        self.journal.event(records.FINISHED, finished, topic="projects")
+        self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
+        self.journal.save()
+        self.publish_state()
+        seconds = finished.duration_ms / 1000
+        logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        for metrics in (self.metrics, self._house.metrics):
+            metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
+        self._house.spend(str(self.path), finished.cost_usd or 0.0)
+        if has_slot:
+            self._house.slots.give_back()
+        self._next()
+
+    def publish_state(self) -> None:
+        """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
+        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
+
+    async def close(self, reason: str) -> None:
+        """The server ends. Runs are told, processes ended, the history closed."""
+        waiting, self.queue = list(self.queue), deque()
+        self.continuing.close()
+        if self.run is not None and not self.run.stop("interrupted"):
+            self._give_up_slot()  # else the end of another one's run would begin it
+        self._withdraw_all(reason)
+        await self._worker.close()
+        async with self._reverting:
+            pass  # ended in the midst of it, git would leave some files as they were and some not
+        for run in [*([self.run] if self.run else []), *waiting]:
+            self.ended(run, "interrupted", None, None)
+        self.journal.save()
+        self.history.close()

@@ -1,0 +1,204 @@
+"""All projects of a server: made, found, listed, deleted, and back after a restart.
+
+``<data>/projects/<id>/`` holds one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
+could not be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
+from drawbridge.core.private_files import make_private_directory
+from drawbridge.server.protocol.client_errors import ClientError, no_project
+from drawbridge.server.sessions import metadata, places
+from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions.project import Project
+from drawbridge.server.sessions.shown import now
+from drawbridge.server.store.log import FsyncPolicy, History
+
+logger = logging.getLogger("drawbridge.server")
+
+TRASH_SECONDS = 7 * 24 * 60 * 60
+
+
+class Projects:
+    """By id. ``roots``: canonical directories in which projects may lie."""
+
+    def __init__(self, data: Path, roots: Sequence[Path], house: House, fsync: FsyncPolicy) -> None:
+        self.roots = tuple(roots)
+        self.quarantined: list[str] = []
+        """Names of what could not be read at the start, for the owner."""
+        self._data = data
+        self._house = house
+        self._fsync = fsync
+        self._projects: dict[str, Project] = {}
+        self._unreadable: set[str] = set()
+
+    def __iter__(self) -> Iterator[Project]:
+        return iter(self._projects.values())
+
+    def __len__(self) -> int:
+        return len(self._projects)
+
+    def get(self, project_id: str) -> Project:
+        project = self._projects.get(project_id)
+        if project is None and project_id.startswith("desk_"):
+            text = "This agent works at somebody's desk: it is steered there. Nothing was done; its questions can be answered."
+            raise ClientError("NOT_SUPPORTED", text)
+        if project is None:
+            raise no_project()
+        return project
+
+    def is_own(self, path: Path) -> bool:
+        """Whether it belongs to the server's data: its tokens, its histories, its audit. No agent works there."""
+        return self._data.resolve() in (path, *path.parents)
+
+    def load(self) -> None:
+        """Everything back, each at rest; what can't be read is put aside and said."""
+        for name in ("projects", "trash", "quarantine"):
+            make_private_directory(str(self._data / name))
+        self.empty_trash()
+        for deleted in self._trash():
+            if found := metadata.deleted(deleted):
+                # What it has cost stays spent.
+                self._house.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
+        for directory in sorted((self._data / "projects").iterdir()):
+            if directory.is_dir() and not directory.is_symlink():
+                project = self._load(directory)
+                if project is not None:
+                    self._add(project)
+        self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
+        for project in self:
+            if problem := self.problem_of(project.path):
+                logger.warning("%s (%s) runs nothing: %s", project.id, project.path, problem)
+
+    def _load(self, directory: Path) -> Project | None:
+        """What can't be read now is tried again later; what is damaged is put aside."""
+        try:
+            return self._open(directory)
+        except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
+            if directory.name not in self._unreadable:
+                logger.error("the project in %s can't be read now: %s", directory.name, error)
+            self._unreadable.add(directory.name)
+        except (metadata.Damaged, DrawbridgeError) as error:
+            self._quarantine(directory, str(error))
+        return None
+
+    async def read_again(self) -> list[Project]:
+        """Those that could not be read and now can; they are projects like any other from here on."""
+        found = []
+        for name in sorted(self._unreadable):
+            project = await asyncio.to_thread(self._load, self._data / "projects" / name)
+            if project is None:
+                continue
+            if any(other.path == project.path for other in self):  # made while this one was read; the next try tells it
+                project.history.close()
+                continue
+            self._unreadable.discard(name)
+            found.append(self._add(project))
+        return found
+
+    def problem_of(self, path: Path) -> str | None:
+        """Why no agent may run in a project's directory now, for people; None where it may."""
+        return places.problem(path, self.roots, self.is_own)
+
+    def problems(self) -> list[str]:
+        """For people, without a path."""
+        return [
+            *(f"{problem} ({one.id}) It runs nothing." for one in self if (problem := self.problem_of(one.path))),
+            *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
+            *(f"The project in {name} was damaged; it lies in quarantine." for name in self.quarantined),
+        ]
+
+    def _open(self, directory: Path) -> Project:
+        data = metadata.load(directory)
+        if any(str(project.path) == data.path for project in self):
+            raise metadata.Damaged("another project has its path")
+        project = Project(directory, data, History.open(directory / "logs", fsync=self._fsync), self._house)
+        project.journal.recover()
+        return project
+
+    def _add(self, project: Project) -> Project:
+        self._projects[project.id] = project
+        self._house.disk.now(project.id, str(project.path), project.history.size)
+        self._house.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
+        return project
+
+    def create(self, path: str, agent: str | None) -> Project:
+        """A new project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
+        name = agent or next(iter(self._house.agents))
+        if name not in self._house.agents:
+            raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
+        real = places.resolve(path, self.roots, [project.path for project in self])
+        if self.is_own(real):
+            raise places.refusal("INVALID_PATH", places.NOT_HERE)
+        if len(self) >= self._house.limits.projects:
+            raise ClientError("RESOURCE_LIMIT", "There are as many projects as this server takes.")
+        id = f"proj_{uuid.uuid4().hex[:16]}"
+        directory = self._data / "projects" / id
+        when = now()
+        try:
+            make_private_directory(str(directory))
+            data = metadata.Metadata(id, str(real), "", when, when, agent=name)
+            metadata.save(directory, data)
+            history = History.open(directory / "logs", fsync=self._fsync)
+        except (DrawbridgeError, OSError) as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            logger.error("a project could not be made: %s", error)
+            raise ClientError("FILE_OPERATION", "The server can't write its data. No project was made.") from None
+        return self._add(Project(directory, data, history, self._house))
+
+    async def delete(self, project: Project) -> None:
+        """Into the trash, whence it goes after 7 days."""
+        project.check_at_rest()
+        del self._projects[project.id]
+        self._house.disk.gone(project.id)
+        await project.close("the project was deleted")
+        target = self._data / "trash" / f"{project.id}-{time.time_ns()}"
+        try:
+            os.replace(self._data / "projects" / project.id, target)
+            os.utime(target)
+        except OSError as error:
+            logger.error("%s could not be moved to the trash: %s", project.id, error)
+            raise ClientError(
+                "FILE_OPERATION",
+                "The project is closed, but its data could not be moved; it will be back at the next start.",
+            ) from None
+
+    async def close(self, reason: str) -> None:
+        """The server ends; all at once, since each may have a process to wait for."""
+        await asyncio.gather(*(project.close(reason) for project in self))
+
+    def _quarantine(self, directory: Path, why: str) -> None:
+        logger.error("the project in %s can't be read (%s); it goes to quarantine", directory.name, why)
+        try:
+            os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
+        except OSError as error:
+            logger.error("%s could not be moved: %s", directory.name, (error.strerror or "unknown reason").lower())
+        self.quarantined.append(directory.name)
+
+    def empty_trash(self) -> None:
+        """What was deleted 7 days ago is gone for good."""
+        for deleted in self._trash():
+            if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS:
+                shutil.rmtree(deleted, ignore_errors=True)
+
+    def make_room(self) -> None:
+        """The histories of what was deleted go now; what it has cost stays known."""
+        for deleted in self._trash():
+            if (deleted / "logs").exists():
+                logger.warning(
+                    "there is no room: the history of the deleted %s is dropped before its time", deleted.name
+                )
+                shutil.rmtree(deleted / "logs", ignore_errors=True)
+
+    def _trash(self) -> list[Path]:
+        return list((self._data / "trash").iterdir())

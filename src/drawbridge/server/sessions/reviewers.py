@@ -1,0 +1,160 @@
+"""The editors of this machine that are to be asked as well: a proposal is shown in each that has its directory open, and
+what the person decides there is an answer like a client's.
+
+They come by the private socket (``terminal_sessions.socket``), each with a bridge before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.agents.port import Decision
+from drawbridge.server.agents.proposals import with_text
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.subscriber import Frame, Subscriber
+from drawbridge.server.sessions.questions import Asked
+
+logger = logging.getLogger("drawbridge.server")
+
+NAMES = {"claude": "Claude Code", "gemini": "Gemini CLI"}
+
+Answering: TypeAlias = Callable[[str, Decision, Subscriber], object]
+
+
+class Editor(Protocol):
+    """A bridge at the socket. ``about`` is None until it has said who it is."""
+
+    about: wire.Bridge | None
+
+    def send(self, said: wire.ToBridge | wire.Verdict) -> None: ...
+
+
+class Person:
+    """Who sits before an editor: decides as a client does, and needs to be told nothing."""
+
+    id = "editor"
+    decides = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def sees(self, path: Path) -> bool:
+        return True
+
+    def send(self, frame: Frame) -> None:
+        pass
+
+    async def room(self) -> None:
+        pass
+
+
+class _Offered:
+    def __init__(self, asked: Asked, agent: str, answering: Answering, besides: int | None) -> None:
+        self.asked = asked
+        self.agent = agent
+        self.answering = answering
+        self.besides = besides
+        self.editors: list[Editor] = []
+
+
+class Reviewers:
+    """All editors that are there, and all that is offered to them."""
+
+    def __init__(self) -> None:
+        self._editors: list[Editor] = []
+        self._offered: dict[str, _Offered] = {}
+
+    # What the projects tell.
+
+    def offer(self, asked: Asked, agent: str, answering: Answering, besides: int | None) -> None:
+        """A question that is open. Nothing happens where it is about no change of a text."""
+        if asked.record.proposal is None or changed_input(asked, asked.record.proposal.new_text) is None:
+            return
+        offered = self._offered[asked.approval.id] = _Offered(asked, agent, answering, besides)
+        for editor in self._editors:
+            self._show(offered, editor)
+
+    def settled(self, approval_id: str, *, written: bool) -> None:
+        """It is open no more. ``written``: the agent may write the file now."""
+        offered = self._offered.pop(approval_id, None)
+        for editor in offered.editors if offered else ():
+            editor.send(wire.Withdraw(approval_id, written))
+
+    # What the editors tell.
+
+    def came(self, editor: Editor) -> None:
+        """It says who it is, or that this has changed: what it may show now is shown."""
+        if editor not in self._editors:
+            self._editors.append(editor)
+        for offered in self._offered.values():
+            self._show(offered, editor)
+
+    def went(self, editor: Editor) -> None:
+        if editor in self._editors:
+            self._editors.remove(editor)
+        for offered in self._offered.values():
+            self._forget(offered, editor)
+
+    def declined(self, editor: Editor, approval_id: str) -> None:
+        if offered := self._offered.get(approval_id):
+            self._forget(offered, editor)
+
+    def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
+        """The person has decided there. What comes too late is passed over: the editor was told to close its view."""
+        offered = self._offered.get(approval_id)
+        if offered is None or editor not in offered.editors:
+            return
+        self._forget(offered, editor)  # its view is closed already
+        name = editor.about.editor if editor.about else "an editor"
+        try:
+            offered.answering(approval_id, decision(offered.asked, text), Person(name))
+        except ClientError as error:
+            logger.info("%s: %s", approval_id, error.text)
+            if approval_id in self._offered:  # it is open still: it could not be written, so the person is asked again
+                self._show(offered, editor)
+
+    def _show(self, offered: _Offered, editor: Editor) -> None:
+        proposal, about = offered.asked.record.proposal, editor.about
+        if editor in offered.editors or proposal is None or about is None or offered.besides in about.pids:
+            return
+        if any(_inside(proposal.path, folder) for folder in about.folders):
+            offered.editors.append(editor)
+            agent = NAMES.get(offered.agent, offered.agent)
+            editor.send(wire.Offer(offered.asked.approval.id, agent, proposal.path, proposal.new_text))
+
+    def _forget(self, offered: _Offered, editor: Editor) -> None:
+        if editor in offered.editors:
+            offered.editors.remove(editor)
+
+
+def decision(asked: Asked, text: str | None) -> Decision:
+    """What a person has decided who saw the change as texts: exactly ``text`` is to be written, or nothing (None)."""
+    proposal = asked.record.proposal
+    if text is None or proposal is None:
+        return Decision(allow=False)
+    if text == proposal.new_text:
+        return Decision(allow=True)
+    return Decision(allow=True, updated_input=changed_input(asked, text))
+
+
+def changed_input(asked: Asked, text: str) -> Raw | None:
+    """What the tool has to be called with, so that it writes ``text``. None: it can't be."""
+    record = asked.record
+    given = record.given
+    if record.proposal is None or given is None:
+        return None
+    changed = with_text(record.tool_name, given, record.proposal.old_text, text)
+    return None if changed is None else Raw(msgspec.json.encode(changed))
+
+
+def _inside(path: str, folder: str) -> bool:
+    real, whole = os.path.realpath(path), os.path.realpath(folder)
+    return real.startswith(whole.rstrip("/") + "/")

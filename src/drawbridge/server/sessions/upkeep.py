@@ -1,0 +1,97 @@
+"""What a server that is on for months does now and then: look at its disk, drop the history that is not to be kept, empty
+the trash, and try again what could not be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server.sessions import records
+from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.store.log import History
+
+EVERY_SECONDS: Final = 10.0
+
+SELDOM_SECONDS: Final = 3600.0
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Retention(Struct, frozen=True):
+    """What is kept of a project's history, where the owner has set it: whole files, the newest always."""
+
+    days: int | None = None
+    bytes: int | None = None
+
+
+class Recorded(Protocol):
+    """Who has a history: a project, or an agent in a terminal."""
+
+    id: str
+    path: Path
+    history: History
+
+
+class Upkeep:
+    """``desk``: agents in terminals; their histories count and are dropped as the projects' are."""
+
+    def __init__(self, house: House, projects: Projects, retention: Retention, desk: Iterable[Recorded] = ()) -> None:
+        self._house = house
+        self._projects = projects
+        self._retention = retention
+        self._desk = desk
+
+    async def run(self, every: float = EVERY_SECONDS, seldom: float = SELDOM_SECONDS) -> None:
+        """Until it is cancelled. A fault is in the log, and the next round comes."""
+        loop = asyncio.get_running_loop()
+        next_cleaning = loop.time()
+        while True:
+            try:
+                if loop.time() >= next_cleaning:
+                    next_cleaning = loop.time() + seldom
+                    await self.clean()
+                await self.look()
+            except Exception:
+                logger.exception("a fault of ours")
+            await asyncio.sleep(every)
+
+    async def look(self) -> None:
+        for session in self._desk:
+            self._house.disk.now(session.id, str(session.path), session.history.size)
+        self._house.disk.forget_others({one.id for one in [*self._projects, *self._desk]})
+        await asyncio.to_thread(self._house.disk.measure)
+        self._house.disk.look()
+        if self._house.disk.too_much:
+            await asyncio.to_thread(self._projects.make_room)
+        for project in await self._projects.read_again():
+            logger.info("the project in %s can be read again", project.id)
+            project.continuing.look()
+            created = records.update_frame(project.id, "project_created", project.info())
+            self._house.tell("projects", created, project.path, {})
+
+    async def clean(self) -> None:
+        await asyncio.to_thread(self._projects.empty_trash)
+        for one in [*self._projects, *self._desk]:
+            await self._drop(one)
+
+    async def _drop(self, one: Recorded) -> None:
+        days = self._retention.days
+        before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+        try:
+            dropped = await asyncio.to_thread(one.history.drop, before, self._retention.bytes)
+        except DrawbridgeError as error:
+            logger.error("%s: old history could not be dropped: %s", one.id, error)
+            return
+        if dropped:
+            first = one.history.first_seq
+            logger.info("%s: %d files of old history were dropped; it begins with %d now", one.id, dropped, first)
+            self._house.disk.now(one.id, str(one.path), one.history.size)

@@ -1,0 +1,406 @@
+"""A project's agent process: started or kept warm for the next prompt, listened to, watched, and ended.
+
+What it says becomes calls of its project, in order. A process that was given up is not listened to any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+from drawbridge.server.agents import port
+from drawbridge.server.agents.shortage import shortage
+from drawbridge.server.sessions import conversations as sessions
+from drawbridge.server.sessions.checkpoints import Checkpoints
+from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
+from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions.places import identity
+from drawbridge.server.sessions.records import Memory
+from drawbridge.server.sessions.run import Outcome, Run, State
+
+logger = logging.getLogger("drawbridge.server")
+
+LOOK_BACK_SECONDS: Final = 5.0
+"""That the server's end waits for the checkpoint after a run."""
+
+LONGEST_ERROR = 2_000
+
+NOBODY_ASKED = "Nobody can be asked between two prompts. Do without it, or wait for the next prompt."
+
+
+class Employer(Protocol):
+    """The project, as its worker sees it."""
+
+    id: str
+
+    def line(self, run: Run | None, line: port.Line) -> None: ...
+
+    def session_known(self, session_id: str) -> None: ...
+
+    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None: ...
+
+    def question(self, run: Run, question: port.Question) -> None: ...
+
+    def question_gone(self, question_id: str, reason: str) -> None: ...
+
+    def begun_alone(self) -> Run | None: ...
+
+    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None: ...
+
+
+class _Listener:
+    """Hears one process. ``worker`` is taken away when nobody wants to hear it any more."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker: Worker | None = worker
+        self.exited: port.Exited | None = None
+
+    def heard(self, event: port.Event) -> None:
+        if isinstance(event, port.Exited):
+            self.exited = event
+        if self.worker is not None:
+            self.worker.heard(event)
+
+
+def _last_words(code: int, stderr: str) -> str:
+    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and said nothing."
+
+
+class Worker:
+    """At most one process at a time."""
+
+    def __init__(self, employer: Employer, directory: str, house: House, checkpoints: Checkpoints) -> None:
+        self.id = employer.id
+        self._employer = employer
+        self._directory = directory
+        self._house = house
+        self._process: port.AgentProcess | None = None
+        self._kind: tuple[str, port.Options] | None = None
+        self._place: tuple[int, int] | None = None
+        """The directory that the process was started in, by its identity: its name may lead to another one since."""
+        self._listener: _Listener | None = None
+        self._leaving: list[port.AgentProcess] = []
+        self._run: Run | None = None
+        self._given: Run | None = None
+        """The last run whose prompt the process was given."""
+        self._last_output = 0.0
+        self._asked_since: float | None = None
+        self._asked_seconds = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._checkpoints = checkpoints
+        self._looking_back: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+        """Held while a run is begun or a process ended: one after the other, however long each takes."""
+
+    def begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
+        """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
+        reported by ``ended``, whatever happens."""
+        self._take(run)
+        self.spawn(self._begin(run, agent, options, memory, fork_from))
+
+    def _take(self, run: Run) -> None:
+        self._house.warm.forget(self)
+        self._run = run
+        self._asked_since, self._asked_seconds = None, 0.0
+
+    async def _begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
+        try:
+            async with self._changing:
+                await self._checkpoint(run.id, "before")
+                if self._run is not run:  # it was killed meanwhile
+                    return None
+                # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
+                budgeted = options.max_budget_usd is not None
+                place = identity(self._directory)
+                same = self._kind == (agent, options) and self._place == place
+                if self._process is None or not same or fork_from or budgeted:
+                    await self._leave(self._let_go())
+                    self._place = place
+                    await self._start(agent, options, await self._conversation(agent, memory), fork_from)
+                else:
+                    await self._check_unused(agent, memory.session_id)
+                if self._run is not run:  # it was killed meanwhile
+                    return await self._leave(self._let_go())
+        except port.AgentUnusable as error:
+            return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
+        except Exception as error:  # the run ends, the server continues
+            return self._ended(run, "failed", error=self._not_started(error))
+        if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
+            self._ended(run, "interrupted")
+        elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
+            self._last_output = time.monotonic()
+            self._look(run)
+            self._given = run
+            self._process.prompt(run.order.prompt, run.order.attachments)
+        return None
+
+    async def _check_unused(self, agent: str, session_id: str) -> None:
+        """Raises ``AgentUnusable`` where a terminal has opened the warm process's conversation since its last run: two
+        processes would write one record. The start of a process looks by itself."""
+        found = self._house.agents.get(agent)
+        if found is None or found.sessions is None:
+            return
+        users = await asyncio.to_thread(sessions.used_by, found, session_id, self.pids)
+        if users or self._house.open_in_terminal(session_id):
+            raise port.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
+
+    async def _conversation(self, agent: str, memory: Memory) -> str:
+        """The conversation to resume; empty where the agent ended before it wrote down the one that it had begun."""
+        found = self._house.agents.get(agent)
+        if not memory.unproven or found is None or found.sessions is None:
+            return memory.session_id
+        is_kept = await asyncio.to_thread(found.sessions.known, Path(self._directory), memory.session_id)
+        return memory.session_id if is_kept else ""
+
+    def _not_started(self, error: Exception) -> dict[str, Any]:
+        limit = shortage(error) if isinstance(error, OSError) else None
+        if limit is not None:
+            logger.error("%s: %s", self.id, limit)
+            return {"code": limit.code, "message": str(limit)}
+        logger.error("%s: the agent could not be started: a defect of the server", self.id, exc_info=error)
+        return {"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
+
+    async def _start(self, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
+        launch = port.Launch(
+            directory=self._directory,
+            session_id=session_id or str(uuid.uuid4()),
+            resume=bool(session_id) and fork_from is None,
+            fork_from=fork_from,
+            options=options,
+            confinement=self._house.limits.confinement,
+        )
+        if agent not in self._house.agents:
+            raise port.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
+        self._listener = listener = _Listener(self)
+        self._process = await self._house.start(agent, launch, listener.heard)
+        if listener.exited is not None:
+            self._process = self._listener = None
+            text = _last_words(listener.exited.code, listener.exited.stderr)
+            raise port.AgentUnusable("EXECUTION_FAILED", text)
+        self._kind = (agent, options)
+
+    def heard(self, event: port.Event) -> None:
+        """What the process says; ``Exited`` is its last word."""
+        self._last_output = time.monotonic()
+        run = self._run
+        match event:
+            case port.Line():
+                self._employer.line(run, event)
+            case port.SessionKnown(session_id):
+                self._employer.session_known(session_id)
+            case port.ModeKnown(mode, offered):
+                self._employer.mode_known(mode, offered)
+            case port.Question() if run is not None:
+                self._employer.question(run, event)
+            case port.Question(question_id):  # in a turn that it has begun by itself, and has not reported
+                self.answer(question_id, port.Decision(allow=False, message=NOBODY_ASKED))
+            case port.QuestionGone(question_id, reason):
+                self._employer.question_gone(question_id, reason)
+            case port.TurnBegun() if run is None:
+                self._begun_alone()
+            case port.TurnEnded() if run is not None and run is self._given:
+                outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
+                error = (
+                    None
+                    if event.ok
+                    else {
+                        "code": event.code or "EXECUTION_FAILED",
+                        "message": (event.error or "")[:LONGEST_ERROR],
+                        "retry_at": event.retry_at,
+                    }
+                )
+                self._ended(run, outcome, event.cost_usd, error)
+            case port.Exited(code, stderr):
+                self._gone(code, stderr)
+            case _:
+                logger.info("%s: said %s between two runs", self.id, type(event).__name__)
+
+    def _begun_alone(self) -> None:
+        """The agent continues without a prompt: a run of its own, which people follow, answer and stop like any other."""
+        run = self._employer.begun_alone()
+        if run is not None:
+            self._take(run)
+            self._given = run
+            self._look(run)
+
+    def _gone(self, code: int, stderr: str) -> None:
+        self._process = self._kind = self._listener = None
+        self._employer.mode_known(None)
+        self._house.warm.forget(self)
+        run, self._given = self._given, None
+        if run is not None:  # one that came after it gets a process of its own
+            self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
+
+    def _ended(
+        self, run: Run, outcome: Outcome, cost_usd: float | None = None, error: dict[str, Any] | None = None
+    ) -> None:
+        if self._run is not run:
+            return
+        self._run = None
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._process is not None:
+            self._house.warm.keep(self)
+        self._looking_back = self.spawn(self._checkpoint(run.id, "after"))
+        self._employer.ended(run, outcome, cost_usd, error)
+
+    async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
+        """Keeps what the files are now. One after the other: what follows a run is not part of it."""
+        if not self._house.limits.checkpoints:
+            return
+        if when == "before" and self._looking_back is not None:
+            await asyncio.wait([self._looking_back])
+        try:
+            await self._checkpoints.take(run_id, when)
+        except (GitFailed, NoCheckpoint, OSError) as error:
+            logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
+
+    # What the project wants of it.
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes: the current one, and those that are ending."""
+        return [process.pid for process in (self._process, *self._leaving) if process is not None]
+
+    def answer(self, question_id: str, decision: port.Decision) -> None:
+        if self._process is not None:
+            self._process.answer(question_id, decision)
+
+    def asking(self, waits: bool) -> None:
+        """Whether a person is being asked: the clocks stand still."""
+        now = time.monotonic()
+        if waits and self._asked_since is None:
+            self._asked_since = now
+        elif not waits and self._asked_since is not None:
+            self._asked_seconds += now - self._asked_since
+            self._asked_since, self._last_output = None, now
+            if self._run is not None:
+                self._look(self._run)
+
+    def interrupt(self) -> None:
+        if self._process is not None:
+            self._process.interrupt()
+
+    async def change(self, *, permission_mode: str | None = None, model: str | None = None) -> None:
+        """Of the process that there is. The mode is said even if it is as it was chosen before: an agent leaves it by itself,
+        or by an answer. Raises ``AgentRefused``.
+        """
+        async with self._changing:
+            process, kind = self._process, self._kind
+        if process is None or kind is None:
+            return
+        agent, before = kind
+        if permission_mode:
+            await process.set_mode(permission_mode)
+            if self._process is process:
+                self._employer.mode_known(permission_mode)
+        if model and model != before.model:
+            await process.set_model(model)
+        if self._process is process and self._kind is not None:
+            mode, model = permission_mode or before.permission_mode, model or before.model
+            self._kind = (agent, msgspec.structs.replace(before, permission_mode=mode, model=model))
+
+    async def set_mode(self, mode: str) -> None:
+        """For the current process only. Raises ``AgentRefused``."""
+        async with self._changing:
+            process = self._process
+        if process is not None:
+            await process.set_mode(mode)
+            if self._process is process:
+                self._employer.mode_known(mode)
+
+    async def stop_run(self, run: Run) -> None:
+        """Ends the process under a run; ``ended`` was told when this returns."""
+        if self._run is not run:
+            return
+        process = self._process
+        if process is not None:
+            self._kind = None  # nothing more is begun with it
+            await process.kill()
+        self._ended(run, "killed")
+
+    async def end(self) -> None:
+        """Ends an idle process, if there is one, and waits until it is gone; it is not listened to from now on.
+
+        One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
+        """
+        process = self._let_go()
+        if process is not None:
+            async with self._changing:
+                await self._leave(process)
+
+    def _let_go(self) -> port.AgentProcess | None:
+        process = self._process
+        self._house.warm.forget(self)
+        if self._listener is not None:
+            self._listener.worker = None
+        self._process = self._kind = self._listener = None
+        self._employer.mode_known(None)
+        return process
+
+    async def _leave(self, process: port.AgentProcess | None) -> None:
+        if process is not None:
+            self._leaving.append(process)
+            try:
+                await process.stop()
+            finally:
+                self._leaving.remove(process)
+
+    def cool(self) -> None:
+        """The warm process has to go, unless it is at work by itself."""
+        if self._process is not None and self._process.busy:
+            self._house.warm.retain(self)
+        else:
+            self.spawn(self.end())
+
+    async def close(self) -> None:
+        """The server ends: the process too, now, and those that are leaving."""
+        living = [*self._leaving, *([] if self._process is None else [self._process])]
+        await asyncio.gather(*(process.kill() for process in living))
+        if self._looking_back is not None:  # what the last run has changed can be taken back after a restart, too
+            await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that is held on to, and whose failure is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s: a task failed", self.id, exc_info=task.exception())
+
+    # The clocks.
+
+    def _look(self, run: Run) -> None:
+        """Ends the run if it has been silent or at work for too long, else looks again when it could be; not while a person
+        is asked."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._run is not run or self._asked_since is not None:
+            return
+        now = time.monotonic()
+        idle, total = self._house.limits.idle_seconds, self._house.limits.total_seconds
+        left, why = idle - (now - self._last_output), f"The agent said nothing for {idle:g} seconds and was ended."
+        if total is not None and (rest := total - (now - run.started_at - self._asked_seconds)) < left:
+            left, why = rest, f"The run took {total:g} seconds, as long as one may, and was ended."
+        if left <= 0:
+            run.stop("timeout", {"code": "EXECUTION_TIMEOUT", "message": why})
+            self.spawn(self.stop_run(run))
+        else:
+            self._watch = asyncio.get_running_loop().call_later(left, self._look, run)

@@ -1,0 +1,145 @@
+"""The lines of a history: made once, read back, and which of a damaged file's lines can be believed. No I/O.
+
+::
+
+    {"seq":7,"timestamp":"2026-11-21T07:00:00.123456Z","direction":"claude","message":{"type":"assistant",…}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from drawbridge.core.errors import BadMessage
+
+Direction: TypeAlias = Literal["client", "claude", "server"]
+
+LONGEST_LINE: Final = 100 * 1024 * 1024
+"""Bytes: what a whole file may have."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_ROOM: Final = 200
+"""More than what a line has around its message."""
+_DEEPEST: Final = 400
+"""Levels of nesting. Readers that are called from deeper down than ``compose`` must be able to take them in too."""
+_FOLLOWERS: Final = 3
+_SHORTEST_LINE: Final = 80
+
+
+class Record(Struct, frozen=True, gc=False):
+    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break."""
+
+    seq: int
+    time: datetime
+    direction: Direction
+    line: bytes
+
+
+class _Line(Struct, frozen=True, gc=False):
+    seq: Annotated[int, Meta(ge=1, lt=2**53)]
+    timestamp: Annotated[datetime, Meta(tz=True)]
+    direction: Direction
+    message: Raw
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+_value: Final = msgspec.json.Decoder(Raw)
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970, exact."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(since_1970: int) -> datetime:
+    return _EPOCH + since_1970 * _MICROSECOND
+
+
+def compose(seq: int, moment: datetime, direction: Direction, message: bytes) -> Record:
+    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value.
+
+    ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
+    """
+    _check(message)
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    stamp = moment.isoformat(timespec="microseconds")[:26].encode()
+    head = b'{"seq":%d,"timestamp":"%bZ","direction":"%b","message":' % (seq, stamp, direction.encode())
+    return Record(seq, moment, direction, b"%b%b}" % (head, message))
+
+
+def _check(message: bytes) -> None:
+    if len(message) > LONGEST_LINE - _ROOM:
+        raise BadMessage(f"A message of {len(message):,} bytes is too long for the history. Nothing was written.")
+    try:
+        if not message.isascii():
+            message.decode()
+        _value.decode(message)
+        if message.count(b"[") + message.count(b"{") > _DEEPEST:
+            _value.decode(b"[" * _DEEPEST + message + b"]" * _DEEPEST)
+    except UnicodeDecodeError:
+        raise BadMessage("A message that is not valid UTF-8 can't be kept. Nothing was written.") from None
+    except msgspec.DecodeError:
+        raise BadMessage("A message that is not one JSON value can't be kept. Nothing was written.") from None
+    except RecursionError:
+        raise BadMessage("A message that is nested too deeply can't be kept. Nothing was written.") from None
+
+
+def parse(line: bytes) -> Record | None:
+    """What a line of a file says; None where it is not a record, whole and valid."""
+    try:
+        if not line.isascii():
+            line.decode()
+        found = _line.decode(line)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return None
+    return Record(found.seq, found.timestamp, found.direction, line)
+
+
+class Head(NamedTuple):
+    """A readable line of a file. ``place``: how many lines are before it, the unreadable ones included; ``time`` in
+    microseconds since 1970; ``length`` in bytes, with the line break."""
+
+    place: int
+    seq: int
+    time: int
+    offset: int
+    length: int
+
+
+def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
+    """Those whose ``seq`` makes sense; they ascend. ``before``: the number of the line that ends at the offset ``start``.
+    ``sure``: the number that the last one is known to have, where it is known.
+
+    One line, one number: whatever stands between two good lines accounts for the numbers between them. A line that
+    does not fit (a digit was damaged, or line breaks were) counts only where the ones after it go on from there, so
+    that it can't hide them, and as the last one where what is damaged before it has room for the missing ones.
+    """
+    good: list[Head] = []
+    last, place, end = before, -1, start
+    for number, head in enumerate(heads):
+        if last is None or head.seq != last + head.place - place:
+            following = heads[number + 1 : number + 1 + _FOLLOWERS]
+            fits = last is None or last < head.seq <= last + 1 + _room(end, head)
+            fits = _goes_on(head, following) if following else fits or head.seq == sure
+            if (last is not None and head.seq <= last) or not fits:
+                continue
+        good.append(head)
+        last, place, end = head.seq, head.place, head.offset + head.length
+    return good
+
+
+def _goes_on(head: Head, following: Sequence[Head]) -> bool:
+    if any(other.seq - head.seq == other.place - head.place for other in following):
+        return True
+    return 0 < following[0].seq - head.seq <= 1 + _room(head.offset + head.length, following[0])
+
+
+def _room(end: int, head: Head) -> int:
+    """How many records may have been in what is damaged between ``end`` and a line."""
+    return (head.offset - end) // _SHORTEST_LINE

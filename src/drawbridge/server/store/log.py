@@ -1,0 +1,348 @@
+"""The history of one project: every message once, numbered, on disk before anybody hears of it.
+
+A directory of files (``segments``) of one JSON line a record (``lines``), with an index beside them
+(``index``). A file ends at midnight UTC, at 100 MB or at 10,000 messages; none is made before there is something
+to write. ``latest.jsonl`` is a link to the newest; where links can't be made, ``latest.txt`` holds its name.
+
+A record's number (``seq``) is one more than that of the record before, for as long as the directory exists, and
+never used again. One process at a time writes: whoever runs the server locks its data directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, NotPrivate
+from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
+from drawbridge.server.store import syncing
+from drawbridge.server.store.index import Catalogue, Damage
+from drawbridge.server.store.lines import Direction, Record, compose, from_microseconds, microseconds
+from drawbridge.server.store.pages import NEVER, Page, Wanted, read_page
+from drawbridge.server.store.segments import Segment, Stale, Tail, sync
+from drawbridge.server.store.syncing import FsyncPolicy
+
+__all__ = ["Damage", "Direction", "FsyncPolicy", "History", "Page", "Record"]
+
+LARGEST_FILE: Final = 100 * 1024 * 1024
+MOST_RECORDS: Final = 10_000
+CHECKPOINT_RECORDS: Final = 1_000
+CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
+"""After so many the index is saved: it is what a start after a crash has to read again."""
+
+_READ_AT_ONCE: Final = 8 * 1024 * 1024
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class History:
+    """Open one with ``History.open``. Its methods may be called from any thread: none waits for a page to be read.
+
+    It holds one file open once something was appended, none before that.
+    """
+
+    def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
+        self._catalogue = catalogue
+        self._fsync: FsyncPolicy = fsync
+        self._symlink = symlink
+        self._changing = threading.RLock()
+        self._tail: Tail | None = None
+        self.closed = False
+        """Nothing more can be written; reading goes on to work."""
+        self._records_unsaved = self._bytes_unsaved = 0
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        fsync: FsyncPolicy = syncing.DEFAULT,
+        symlink: Callable[[str, str], None] = os.symlink,
+    ) -> History:
+        """The history in ``directory``, which is made where it is missing and kept private.
+
+        A torn last line, left by a crash, is cut. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
+        ``syncing``. ``symlink`` raises OSError or NotImplementedError where there are no links.
+        """
+        path = os.path.abspath(directory)
+        if os.path.islink(path):
+            raise NotPrivate(f"{path} is a link. A history is kept in a directory of its own; nothing was written.")
+        make_private_directory(path)
+        try:
+            return cls(Catalogue(path), fsync, symlink)
+        except OSError as error:
+            raise _unreadable(error) from None
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record; 0 before the first."""
+        return self._catalogue.last_seq
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self._catalogue.count
+
+    @property
+    def first_seq(self) -> int:
+        """The number of the first record that is left; 1 before there is any."""
+        first = next((segment for segment in self._catalogue.segments if segment.count), None)
+        return first.first_seq if first else self.last_seq + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        return self._catalogue.size
+
+    @property
+    def first_time(self) -> datetime | None:
+        """When the first record was written, by the clock of then (UTC)."""
+        first = next((segment for segment in self._catalogue.segments if segment.count), None)
+        return from_microseconds(first.first_time) if first else None
+
+    @property
+    def last_time(self) -> datetime | None:
+        """When the last record was written."""
+        last = next((segment for segment in reversed(self._catalogue.segments) if segment.count), None)
+        return from_microseconds(last.last_time) if last else None
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """What was found so far, at most 100 places."""
+        return tuple(self._catalogue.damage.values())
+
+    # Writing.
+
+    def append(self, direction: Direction, message: bytes, now: datetime | None = None) -> Record:
+        """Writes one record; it is in the file, and on the disk as the policy has it, when this returns.
+
+        ``message`` is JSON, kept byte for byte. Raises ``BadMessage`` where it is none, ``HistoryNotWritten`` where it can't
+        be written. Either way nothing of it is kept, and the next call tries afresh.
+        """
+        moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
+        with self._changing:
+            if self.closed:
+                raise ValueError("the history is closed")
+            try:
+                self._settle()
+                record = compose(self.last_seq + 1, moment, direction, message)
+                self._write(record)
+            except OSError as error:
+                raise HistoryNotWritten(
+                    f"The message could not be written into the project's history: {_why(error)}. Nothing of it was kept, "
+                    "and what was there before is untouched. Mend that; the next message is written again.",
+                    disk_full=error.errno in _NO_ROOM,
+                ) from None
+        return record
+
+    def close(self) -> None:
+        """What was written is on the disk then, unless the policy is ``off``. Reading goes on to work."""
+        with self._changing:
+            if self.closed:
+                return
+            if self._records_unsaved:
+                self._save_index()
+            for written in (self._tail, self._catalogue.directory):
+                syncing.shared.now(written)
+            self._let_go()
+            self.closed = True
+
+    def _settle(self) -> None:
+        """The newest file is open, and as it was left. Where that can't be had none is, and a new one will be made."""
+        if self._tail is not None:
+            if self._tail.undisturbed():
+                return
+            self._let_go()
+            self._catalogue.refresh()
+        for again in (True, False):
+            newest = self._catalogue.segments[-1] if self._catalogue.segments else None
+            if newest is None or not newest.count:
+                return
+            tail = Tail(self._catalogue.path(newest.name), newest)
+            if tail.undisturbed():
+                self._tail = tail
+                self._point_to_latest(newest.name)
+                return
+            tail.close()
+            if again:
+                self._catalogue.refresh()
+
+    def _write(self, record: Record) -> None:
+        length = len(record.line) + 1
+        tail = self._tail
+        if tail is None or not self._fits(tail.segment, record, length):
+            tail = self._begin_file(record.time)
+        segment = tail.segment
+        try:
+            tail.write(record.line + b"\n", sync if self._fsync == "always" else None)
+        except BaseException:
+            if not segment.count:
+                self._abandon(tail)
+            raise
+        self._catalogue.add(segment, record.seq, microseconds(record.time), length)
+        if segment.count == 1:
+            self._point_to_latest(segment.name)
+        if self._fsync == "second":
+            syncing.shared.soon(tail, tail.file)
+        self._records_unsaved += 1
+        self._bytes_unsaved += length
+        if self._records_unsaved >= CHECKPOINT_RECORDS or self._bytes_unsaved >= CHECKPOINT_BYTES:
+            self._save_index()
+
+    def _fits(self, segment: Segment, record: Record, length: int) -> bool:
+        """A file has records of one day, and their numbers have no gap."""
+        return (
+            segment.count < MOST_RECORDS
+            and segment.size + length <= LARGEST_FILE
+            and segment.day == record.time.date().isoformat()
+            and segment.last_seq == self.last_seq
+        )
+
+    def _begin_file(self, moment: datetime) -> Tail:
+        self._let_go()
+        tail = self._tail = Tail.create(self._catalogue.directory, moment)
+        try:
+            self._sync_directory()
+        except BaseException:
+            self._abandon(tail)
+            raise
+        return tail
+
+    def _sync_directory(self) -> None:
+        """A new file survives a power cut only once its directory is on the disk too."""
+        if self._fsync == "off":
+            return
+        directory = self._catalogue.directory
+        file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if self._fsync == "always":
+                sync(file)
+            else:
+                syncing.shared.soon(directory, file)
+        finally:
+            os.close(file)
+
+    def _abandon(self, tail: Tail) -> None:
+        """No record has got into this file."""
+        self._let_go()
+        remove_quietly(self._catalogue.path(tail.segment.name))
+
+    def _let_go(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _save_index(self) -> None:
+        self._catalogue.save()
+        self._records_unsaved = self._bytes_unsaved = 0
+
+    def _point_to_latest(self, name: str) -> None:
+        link = self._catalogue.path("latest.jsonl")
+        temporary = f"{link}.{os.getpid()}.tmp"
+        try:
+            remove_quietly(temporary)
+            self._symlink(name, temporary)
+            os.replace(temporary, link)
+        except (OSError, NotImplementedError):
+            remove_quietly(temporary)
+            with contextlib.suppress(NotPrivate):
+                write_private(self._catalogue.path("latest.txt"), name.encode() + b"\n")
+
+    def drop(self, before: datetime | None, more_than: int | None) -> int:
+        """Drops the oldest files: those with no record since ``before``, and while there are more bytes than ``more_than``.
+
+        Never the newest. The numbers go on. How many were dropped; raises ``HistoryNotWritten`` where one can't be.
+        """
+        catalogue, dropped = self._catalogue, 0
+        latest = None if before is None else microseconds(_aware(before))
+        with self._changing:
+            while len(catalogue.segments) > 1:
+                old = latest is not None and catalogue.segments[0].last_time < latest
+                if not old and (more_than is None or catalogue.size <= more_than):
+                    break
+                try:
+                    catalogue.drop_first()
+                except OSError as error:
+                    raise HistoryNotWritten(
+                        f"An old file of the project's history can't be dropped: {_why(error)}. It was left as it is."
+                    ) from None
+                dropped += 1
+            if dropped:
+                self._save_index()
+        return dropped
+
+    # Reading.
+
+    def read(
+        self,
+        *,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        since: datetime | None = None,
+        limit: int = 1_000,
+        max_bytes: int | None = None,
+    ) -> Page:
+        """The first ``limit`` records that match all that is given; with ``before_seq`` and no ``after_seq`` the last ones.
+
+        ``since``: written after that moment, by the clock of then. ``max_bytes``: of the lines in sum; one record is given
+        all the same. Raises ``HistoryUnreadable``.
+        """
+        if limit < 1:
+            raise ValueError("limit must be 1 or more")
+        wanted = Wanted(
+            after=after_seq or 0,
+            before=NEVER if before_seq is None else before_seq,
+            since=None if since is None else microseconds(_aware(since)),
+            backward=before_seq is not None and after_seq is None,
+        )
+        try:
+            try:
+                return self._page(wanted, limit, max_bytes)
+            except Stale as stale:
+                self._read_anew(stale.name)
+                return self._page(wanted, limit, max_bytes)
+        except Stale:
+            raise HistoryUnreadable("The project's history changes while it is read. Ask again.") from None
+        except OSError as error:
+            raise _unreadable(error) from None
+
+    def after(self, seq: int) -> Iterator[Record]:
+        """All records behind ``seq``, a page in memory at a time."""
+        while True:
+            page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
+            yield from page.records
+            if not page.has_more:
+                return
+            seq = page.records[-1].seq
+
+    def _page(self, wanted: Wanted, limit: int, max_bytes: int | None) -> Page:
+        catalogue = self._catalogue
+        with self._changing:
+            segments = [*catalogue.segments[:-1], *(newest.copy() for newest in catalogue.segments[-1:])]
+        return read_page(catalogue.directory, segments, wanted, limit, max_bytes, catalogue.report)
+
+    def _read_anew(self, name: str) -> None:
+        """The index is wrong about a file."""
+        with self._changing:
+            self._let_go()
+            self._catalogue.refresh(distrusted=name)
+
+
+def _aware(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a time needs a time zone")
+    return moment
+
+
+def _unreadable(error: OSError) -> HistoryUnreadable:
+    return HistoryUnreadable(
+        f"The project's history can't be read: {_why(error)}. It was left as it is. Mend that and ask again."
+    )
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or "unknown reason").lower()

@@ -1,0 +1,251 @@
+"""One file of a history: where in it which records are, reading and mending it, and adding to it.
+
+The names are ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on where one second saw several. They
+say when, not in which order: that is in the records' numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from drawbridge.core.private_files import PRIVATE_FILE
+from drawbridge.server.store.lines import LONGEST_LINE, Head, Record, believed, microseconds, parse
+
+NAME: Final = re.compile(r"messages_(\d{4}-\d\d-\d\d)_\d\d-\d\d-\d\d(?:_\d+)?\.jsonl")
+BLOCK_RECORDS: Final = 256
+BLOCK_BYTES: Final = 256 * 1024
+
+_SCANNED_AT_ONCE: Final = 1024 * 1024
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+Report: TypeAlias = Callable[[int, int], None]
+"""Told of a damaged stretch of a file: its offset and length in bytes."""
+
+sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+"""Returns when what was written to a file descriptor is on the disk itself."""
+
+
+class Stale(Exception):
+    """The file is not what its ``Segment`` says."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Segment(Struct):
+    """What is known of a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
+
+    The three lists have an entry for each block of neighbouring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``, or
+    one larger record. ``block_times`` is the latest time in the block, which may not be its last record's: clocks
+    are set back.
+    """
+
+    name: str
+    size: int = 0
+    count: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    first_time: int = 0
+    last_time: int = 0
+    block_seqs: list[int] = []
+    block_offsets: list[int] = []
+    block_times: list[int] = []
+
+    def add(self, seq: int, time: int, offset: int, length: int) -> None:
+        if not self.count:
+            self.first_seq, self.first_time = seq, time
+        if (
+            not self.block_seqs
+            or seq - self.block_seqs[-1] >= BLOCK_RECORDS
+            or offset + length - self.block_offsets[-1] > BLOCK_BYTES
+        ):
+            self.block_seqs.append(seq)
+            self.block_offsets.append(offset)
+            self.block_times.append(time)
+        elif time > self.block_times[-1]:
+            self.block_times[-1] = time
+        self.last_seq, self.last_time = seq, time
+        self.count += 1
+        self.size = offset + length
+
+    def copy(self) -> Segment:
+        """One that stays as it is while this one grows."""
+        lists = [list(values) for values in (self.block_seqs, self.block_offsets, self.block_times)]
+        ends = (self.first_seq, self.last_seq, self.first_time, self.last_time)
+        return Segment(self.name, self.size, self.count, *ends, *lists)
+
+    @property
+    def day(self) -> str:
+        """YYYY-MM-DD by UTC, when the file was begun."""
+        return self.name[9:19]
+
+
+def open_to_read(path: str) -> int:
+    return os.open(path, _READ)
+
+
+def read_block(file: int, segment: Segment, block: int, report: Report) -> list[Record]:
+    """The records of one block, ascending. Raises ``Stale`` where no block begins or ends there."""
+    start, seq = segment.block_offsets[block], segment.block_seqs[block]
+    last = block + 1 == len(segment.block_seqs)
+    end = segment.size if last else segment.block_offsets[block + 1]
+    seq_end = segment.last_seq + 1 if last else segment.block_seqs[block + 1]
+    before = min(start, 1)  # the line break that ends the line before
+    data = os.pread(file, end - start + before, start - before)
+    if len(data) != end - start + before or data[-1:] != b"\n" or (before and data[:1] != b"\n"):
+        raise Stale(segment.name)
+    lines = data.split(b"\n")[before:-1]
+    records = [parse(line) for line in lines]
+    if [record and record.seq for record in records] == list(range(seq, seq_end)):
+        return [record for record in records if record]
+    return _what_is_left(lines, records, start, range(seq, seq_end), report)
+
+
+def _what_is_left(
+    lines: list[bytes], records: list[Record | None], start: int, seqs: range, report: Report
+) -> list[Record]:
+    heads = []
+    offset = start
+    for place, (line, record) in enumerate(zip(lines, records, strict=True)):
+        if record is not None and record.seq in seqs:
+            heads.append(Head(place, record.seq, 0, offset, len(line) + 1))
+        offset += len(line) + 1
+    at_end = bool(heads) and heads[-1].offset + heads[-1].length == offset
+    good = believed(heads, seqs.start - 1, start, seqs[-1] if at_end else None)
+    _report_between(good, start, offset, report)
+    return [record for head in good if (record := records[head.place])]
+
+
+def _report_between(good: list[Head], start: int, end: int, report: Report) -> None:
+    for head in good:
+        if head.offset > start:
+            report(start, head.offset - start)
+        start = head.offset + head.length
+    if end > start:
+        report(start, end - start)
+
+
+def scan(path: str, segment: Segment, report: Report) -> int:
+    """Takes in what the file has beyond ``segment.size``. Mends its end first where it is torn and that is possible.
+
+    Returns how many lines at the end are damaged: each stood for a record. Raises ``Stale`` where no line begins there.
+    """
+    heads: list[Head] = []
+    start = offset = segment.size
+    place = 0
+    with open(open_to_read(path), "rb", buffering=_SCANNED_AT_ONCE) as file:
+        file.seek(max(0, start - 1))
+        if start and file.read(1) != b"\n":
+            raise Stale(segment.name)
+        for line in iter(partial(file.readline, LONGEST_LINE), b""):
+            torn = line[-1:] != b"\n" and len(line) < LONGEST_LINE
+            if torn:
+                if not _mend(path, offset, line):
+                    break
+                line += b"\n"
+            record = parse(line[:-1])
+            if record is not None:
+                heads.append(Head(place, record.seq, microseconds(record.time), offset, len(line)))
+            place += 1
+            offset += len(line)
+            if torn:
+                break
+    good = believed(heads, segment.last_seq if segment.count else None, start)
+    _report_between(good, start, offset, report)
+    for head in good:
+        segment.add(head.seq, head.time, head.offset, head.length)
+    segment.size = offset
+    return place - 1 - good[-1].place if good else place
+
+
+def _mend(path: str, offset: int, torn: bytes) -> bool:
+    """The last line has no end. Where only the line break is missing it is put there (then True), else the line is cut."""
+    try:
+        file = os.open(path, _APPEND)
+    except OSError:
+        return False
+    try:
+        _lock(file)
+        found = os.fstat(file)
+        if found.st_size != offset + len(torn) or found.st_nlink != 1:
+            return False
+        if parse(torn) is not None:
+            return os.write(file, b"\n") == 1
+        os.ftruncate(file, offset)
+    except OSError:
+        pass
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock(file: int) -> None:
+    """Ours alone until it is closed. Raises ``BlockingIOError``; file systems without locks give none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError(errno.EAGAIN, "Another program writes it") from None
+    except OSError:
+        pass
+
+
+class Tail:
+    """The file that records are added to. Its methods raise ``OSError``."""
+
+    def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
+        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` is not ours."""
+        self.segment = segment
+        self.file = os.open(path, _APPEND | flags, PRIVATE_FILE)
+        try:
+            _lock(self.file)
+        except BaseException:
+            os.close(self.file)
+            raise
+
+    @classmethod
+    def create(cls, directory: str, moment: datetime) -> Tail:
+        """A new, empty file with a name of its own. ``moment`` is in UTC."""
+        stem = "messages_" + moment.isoformat()[:19].replace("T", "_").replace(":", "-")
+        number = 1
+        while True:
+            name = f"{stem}.jsonl" if number == 1 else f"{stem}_{number}.jsonl"
+            try:
+                return cls(os.path.join(directory, name), Segment(name), os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                number += 1
+
+    def undisturbed(self) -> bool:
+        """Whether the file is as long as it was left, by others and by a failed write, and has its one name still.
+
+        With two (``cp -l``, a backup made of links) what is added would change the other one's content too.
+        """
+        found = os.fstat(self.file)
+        return found.st_size == self.segment.size and found.st_nlink == 1
+
+    def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
+        """All of it, and ``then`` with the file descriptor, or nothing: what was written of it is cut off again."""
+        try:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self.file, view) :]
+            if then is not None:
+                then(self.file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.file, self.segment.size)
+            raise
+
+    def close(self) -> None:
+        os.close(self.file)

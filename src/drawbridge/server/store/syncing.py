@@ -1,0 +1,86 @@
+"""When what a history has written is on the disk itself, not only with the kernel.
+
+What is with the kernel survives any death of the server, ``kill -9`` included; a power cut or a crash of the kernel is
+what the policies are about:
+
+- ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
+- ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
+- ``off``: when the kernel likes, usually within half a minute.
+
+docs/benchmarks.md has what each costs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Final, Literal, TypeAlias
+
+from drawbridge.server.store.segments import sync
+
+FsyncPolicy: TypeAlias = Literal["always", "second", "off"]
+DEFAULT: Final[FsyncPolicy] = "second"
+
+logger = logging.getLogger(__name__)
+
+
+class Syncer:
+    """Puts files on the disk a moment after they were written; one thread for all of them, and only while it is needed."""
+
+    def __init__(self, delay: float = 1.0) -> None:
+        """``delay``: seconds."""
+        self._delay = delay
+        self._changing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._waiting: dict[object, int] = {}
+        self._timer: threading.Timer | None = None
+
+    def soon(self, owner: object, file: int) -> None:
+        """``owner`` stands for the open file ``file``, which may be closed before its turn comes."""
+        if owner in self._waiting:
+            return
+        with self._changing:
+            try:
+                self._waiting[owner] = os.dup(file)
+            except OSError:  # no file descriptor is left
+                _sync(file)
+                return
+            if self._timer is None:
+                self._timer = threading.Timer(self._delay, self._sync_all)
+                self._timer.name = "drawbridge-history-sync"
+                self._timer.start()
+
+    def now(self, owner: object) -> None:
+        """What waits for ``owner`` is on the disk when this returns."""
+        with self._syncing:
+            with self._changing:
+                file = self._waiting.pop(owner, None)
+                if self._timer is not None and not self._waiting:
+                    self._timer.cancel()
+                    self._timer = None
+            if file is not None:
+                _sync(file)
+                os.close(file)
+
+    def _sync_all(self) -> None:
+        with self._syncing:
+            with self._changing:
+                files, self._waiting = self._waiting, {}
+                self._timer = None
+            for file in files.values():
+                _sync(file)
+                os.close(file)
+
+
+def _sync(file: int) -> None:
+    try:
+        sync(file)
+    except OSError as error:
+        logger.error(
+            "a history may not be on the disk: %s. What is in it can be read until a power cut.", error.strerror
+        )
+
+
+shared: Final = Syncer()
+"""The process's one."""

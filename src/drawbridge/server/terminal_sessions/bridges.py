@@ -1,0 +1,240 @@
+"""The bridges at the private socket: what their own agents propose, and what their editors are asked for us.
+
+Claude Code's question is its hook's; the diff that its bridge shows is a second way to the same question, known by the agent's
+process, the path and the text. Whichever came first, it is one approval. Gemini CLI has no such hook: there the
+bridge's proposal is the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.core.approval import State
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.agents.port import Decision, Proposal, Question
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.questions import Asked
+from drawbridge.server.sessions.reviewers import Editor, Person, Reviewers, decision
+from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.desk import Desk
+from drawbridge.server.terminal_sessions.lines import Line
+from drawbridge.server.terminal_sessions.session import DeskSession
+
+logger = logging.getLogger("drawbridge.server")
+
+AGENTS = {"Gemini CLI": "gemini"}
+"""Agents whose question is the bridge's proposal: their name for people, and in the list of projects."""
+
+NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
+"""Codes of an answer that was refused because the history can't be written."""
+
+
+class BridgeLine:
+    """A proposal that is shown in an editor by the bridge of its own agent."""
+
+    in_editor = True
+
+    def __init__(self, editor: Editor, said: wire.Proposed) -> None:
+        self.pid = said.pid
+        self.question = said.question
+        self.editor = editor
+        self.said = said
+        self.session: DeskSession | None = None
+        self.asked: Asked | None = None
+        self.decided = False
+        """In the editor, before its question was heard of."""
+
+    def answer(self, asked: Asked, decision: Decision, by: str) -> None:
+        text = None
+        if decision.allow:
+            text = self.said.new_text if decision.updated_input is None else _content(decision.updated_input)
+        self.editor.send(wire.Answer(self.said.id, by, text))
+
+    def settled(self) -> None:
+        pass  # its agent closes the view
+
+    def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
+        said = self.said
+        if said.pid is None or said.pid != pid or proposal is None or said.path != proposal.path:
+            return False
+        return _lines(said.new_text if said.agent_text is None else said.agent_text) == _lines(proposal.new_text)
+
+
+class Bridges:
+    def __init__(self, desk: Desk, reviewers: Reviewers) -> None:
+        self._desk = desk
+        self._reviewers = reviewers
+        self._terminals = desk.terminals
+        self._lines: dict[tuple[int, str], BridgeLine] = {}
+        self._sessions: dict[tuple[int, str], DeskSession] = {}
+
+    # The hook's question.
+
+    def asked(self, session: DeskSession, event: hook_events.HookEvent, line: Line, proposal: Proposal | None) -> None:
+        """A question, and its proposal in an editor, where that was there first."""
+        asked = session.heard(event, line, proposal)
+        for shown in self._lines.values():
+            if asked is not None and shown.asked is None and shown.is_same(line.pid, proposal):
+                self._join(session, asked, shown)
+                return
+
+    def _join(self, session: DeskSession, asked: Asked, shown: BridgeLine) -> None:
+        shown.session, shown.asked = session, asked
+        session.join(asked, shown)
+        if shown.decided:
+            session.settle(asked)
+
+    # One bridge.
+
+    async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
+        """Until it goes."""
+        try:
+            self._said(editor, first)
+            while line := await reader.readline():
+                self._said(editor, wire.told_server(line))
+        finally:
+            self._went(editor)
+
+    def _said(self, editor: Editor, said: wire.FromPeer) -> None:
+        match said:
+            case wire.Bridge():
+                self._came(editor, said)
+            case wire.Answered(id, text):
+                self._reviewers.answered(editor, id, text)
+            case wire.Declined(id):
+                self._reviewers.declined(editor, id)
+            case wire.Typed(id):
+                self._terminals.answered(editor, id, None)
+            case wire.Untyped(id, reason):
+                self._terminals.answered(editor, id, reason)
+            case wire.Proposed():
+                self._proposed(editor, said)
+            case wire.Decided(id, text):
+                won = self._decided(self._lines.get((_key(editor), id)), text)
+                editor.send(wire.Ruling(id, won))
+            case wire.Gone(id, settled):
+                self._gone(self._lines.pop((_key(editor), id), None), settled=settled)
+            case wire.Hook():
+                raise ValueError("a hook's line at a bridge's connection")
+
+    def _came(self, editor: Editor, about: wire.Bridge) -> None:
+        with self._terminals_change():
+            editor.about = about
+            self._terminals.came(editor)
+        self._reviewers.came(editor)
+
+    def _went(self, editor: Editor) -> None:
+        self._reviewers.went(editor)
+        with self._terminals_change():
+            self._terminals.went(editor)
+        for key in [key for key in self._lines if key[0] == _key(editor)]:
+            self._gone(self._lines.pop(key), settled=False)
+        for key in [key for key in self._sessions if key[0] == _key(editor)]:
+            self._sessions.pop(key).end()
+
+    @contextlib.contextmanager
+    def _terminals_change(self) -> Iterator[None]:
+        """Clients are told afterwards which sessions take prompts now, and which no more."""
+        before = {session.id: session.prompts.taken for session in self._desk}
+        yield
+        for session in self._desk:
+            if session.prompts.taken != before[session.id]:
+                session.publish_state()
+
+    def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
+        shown = self._lines[_key(editor), said.id] = BridgeLine(editor, said)
+        agent = AGENTS.get(said.agent)
+        if self._desk.closed:
+            return None
+        if agent is not None:
+            return self._ask(editor, shown, agent)
+        for session in self._desk:
+            if session.pid == said.pid:
+                for asked in session.approvals:
+                    if shown.is_same(said.pid, asked.record.proposal):
+                        return self._join(session, asked, shown)
+                for asked in session.outcomes:  # answered in the meantime
+                    if shown.is_same(said.pid, asked.record.proposal):
+                        shown.session, shown.asked = session, asked
+        return None
+
+    def _ask(self, editor: Editor, shown: BridgeLine, agent: str) -> None:
+        said = shown.said
+        session = self._session_of(editor, said, agent)
+        if session is None:
+            return
+        shown.session, shown.asked = session, session.heard_again(shown)
+        if shown.asked is not None:
+            return
+        given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
+        question = Question(
+            question_id=uuid.uuid4().hex,
+            tool_name="Write",
+            input=Raw(given),
+            suggestions=Raw(b"[]"),
+            proposal=Proposal(said.path, said.old_text, said.new_text),
+        )
+        shown.asked = session.ask(question, shown)
+
+    def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> DeskSession | None:
+        key = (_key(editor), said.session)
+        known = self._sessions.get(key)
+        if known is not None and self._desk.find(known.id) is known:
+            return known
+        for session in self._desk:
+            if said.question and session.knows(said.question):
+                self._sessions[key] = session
+                return session
+        folders = editor.about.folders if editor.about else ()
+        path = next((folder for folder in folders if said.path.startswith(folder.rstrip("/") + "/")), None)
+        follower = self._desk.begin(self._desk.new_id(), path or os.path.dirname(said.path), agent, "")
+        if follower is None:
+            return None
+        self._sessions[key] = follower.session
+        return follower.session
+
+    def _decided(self, shown: BridgeLine | None, text: str | None) -> bool:
+        """Whether what the person has decided in the editor is the answer."""
+        if shown is None:
+            return False
+        if shown.session is None or shown.asked is None:
+            shown.decided = True
+            return True
+        if shown.session.history.closed and shown.asked.approval.state is not State.ANSWERED:
+            return True  # nobody here decides it any more
+        name = shown.editor.about.editor if shown.editor.about else "an editor"
+        try:
+            shown.session.answer_by(shown, shown.asked.approval.id, decision(shown.asked, text), Person(name))
+        except ClientError as error:
+            if error.code not in NOT_WRITTEN:
+                return False
+            shown.session.settle(shown.asked)  # in its agent's own editor a person decides without a server too
+        return True
+
+    def _gone(self, shown: BridgeLine | None, *, settled: bool) -> None:
+        if shown is None or shown.session is None or shown.asked is None:
+            return
+        if settled and shown.asked in list(shown.session.approvals):
+            shown.session.settle(shown.asked)
+        shown.session.gone(shown)
+
+
+def _key(editor: Editor) -> int:
+    return id(editor)
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _content(given: Raw) -> str | None:
+    content = msgspec.json.decode(given, type=dict[str, object]).get("content")
+    return content if isinstance(content, str) else None

@@ -1,0 +1,125 @@
+"""What a desk session's history tells of its questions after a restart: those that wait still, and how the latest ended.
+
+The agent is not ours and has gone on, and so has the hook that waits with its question: it comes again, and what it asks
+is the question that it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.server.agents.port import Decision
+from drawbridge.server.protocol import messages
+from drawbridge.server.sessions import records
+from drawbridge.server.sessions.questions import Asked
+from drawbridge.server.store.log import History, Record
+from drawbridge.server.terminal_sessions import transcript
+
+PAGE: Final = 200
+"""Records. What was answered without the agent having heard of it is among so many at the end."""
+
+PAGE_BYTES: Final = 8 * 1024 * 1024
+
+
+class Carried(Struct):
+    """``asked``: those that can be known again, the oldest first, each as it stands. ``calls`` wait for their result."""
+
+    asked: list[Asked]
+    calls: list[transcript.Call]
+
+
+class _Said(Struct):
+    subtype: str
+    message: Raw
+
+
+class _OfServer(Struct):
+    timestamp: str
+    message: _Said
+
+
+class _OfAgent(Struct):
+    message: Raw
+
+
+class _About(Struct):
+    approval_id: str
+
+
+def carried(history: History, waiting: Collection[str]) -> Carried:
+    """``waiting``: the approvals that are open by what the history says. Raises ``HistoryUnreadable``."""
+    questions: dict[str, Asked] = {}
+    calls: dict[str, transcript.Call] = {}
+    for record in _tail(history, waiting):
+        try:
+            if record.direction == "server":
+                _take(questions, record)
+            elif record.direction == "claude":
+                _take_calls(calls, record)
+        except records.NOT_OURS:
+            continue
+    return Carried([asked for asked in questions.values() if asked.record.known_as], list(calls.values()))
+
+
+def _tail(history: History, waiting: Collection[str]) -> list[Record]:
+    """The end of the history, and a page more than it takes to have each question that waits or was settled there."""
+    tail: list[Record] = []
+    missing, before, more = set(waiting), history.last_seq + 1, True
+    while more:
+        page = history.read(before_seq=before, limit=PAGE, max_bytes=PAGE_BYTES)
+        more = page.has_more and bool(missing or not tail)
+        for record in reversed(page.records):
+            kind, approval_id = _about(record)
+            if kind == records.QUESTION:
+                missing.discard(approval_id)
+            elif not tail and kind in (records.RESOLVED, records.WITHDRAWN):
+                missing.add(approval_id)
+        tail[:0] = page.records
+        before = tail[0].seq if tail else 0
+    return tail
+
+
+def _about(record: Record) -> tuple[str, str]:
+    """What was written of which approval; ("", "") where it is of none."""
+    if record.direction != "server":
+        return "", ""
+    try:
+        said = msgspec.json.decode(record.line, type=_OfServer).message
+        if said.subtype not in (records.QUESTION, records.RESOLVED, records.WITHDRAWN):
+            return "", ""
+        return said.subtype, msgspec.json.decode(said.message, type=_About).approval_id
+    except records.NOT_OURS:
+        return "", ""
+
+
+def _take(questions: dict[str, Asked], record: Record) -> None:
+    written = msgspec.json.decode(record.line, type=_OfServer)
+    said = written.message
+    if said.subtype == records.QUESTION:
+        question = msgspec.json.decode(said.message, type=records.Asked)
+        questions[question.approval_id] = Asked(question, "", written.timestamp, record.seq)
+    elif said.subtype == records.RESOLVED:
+        resolved = msgspec.json.decode(said.message, type=records.Resolved)
+        if asked := questions.get(resolved.approval_id):
+            asked.approval.answer(resolved.by, _decision(resolved))
+    elif said.subtype == records.WITHDRAWN:
+        withdrawn = msgspec.json.decode(said.message, type=messages.PermissionWithdrawn)
+        if (asked := questions.get(withdrawn.approval_id)) and not asked.approval.withdraw(withdrawn.reason):
+            asked.approval.overrule()
+
+
+def _decision(resolved: records.Resolved) -> Decision:
+    changed = None if bytes(resolved.updated_input) == b"null" else resolved.updated_input
+    return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
+
+
+def _take_calls(calls: dict[str, transcript.Call], record: Record) -> None:
+    entry = transcript.entry(bytes(msgspec.json.decode(record.line, type=_OfAgent).message), "")
+    if isinstance(entry, transcript.Said):
+        calls.update({call.id: call for call in entry.calls})
+        for result in entry.results:
+            calls.pop(result.id, None)

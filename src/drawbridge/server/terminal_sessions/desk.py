@@ -1,0 +1,394 @@
+"""The agents that people have started in terminals of this machine, as far as their hooks and bridges tell of them.
+
+Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. What concerns one is worked on in the order in which it came,
+after what stands in its conversation's file by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.private_files import make_private_directory, process_alive, write_private
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import no_project
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.sessions import metadata, records
+from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions.shown import now
+from drawbridge.server.sessions.terminals import Terminals
+from drawbridge.server.store.log import FsyncPolicy, History
+from drawbridge.server.terminal_sessions import hook_events, transcript
+from drawbridge.server.terminal_sessions.carried import Carried, carried
+from drawbridge.server.terminal_sessions.parked import moved_to
+from drawbridge.server.terminal_sessions.prompts import Sent
+from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked
+
+logger = logging.getLogger("drawbridge.server")
+
+MOST: Final = 50
+"""Sessions that are kept; the one that ended first goes first."""
+
+WORKING_SECONDS: Final = 0.3
+RESTING_SECONDS: Final = 3.0
+"""Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
+
+RETURN_SECONDS: Final = 20.0
+"""After its start, in which a hook or a bridge comes again to a server; they look every 2 s."""
+
+RECORD_SECONDS: Final = 1.0
+"""That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
+
+PREFIX: Final = "desk_"
+
+SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
+"""What hooks of a background session report before it has anything to do: event and source."""
+
+LOOKS: Final = 3
+"""In which the successor of a session that was moved to the background may not have reported yet."""
+
+FORGOTTEN: Final = "gone_"
+"""What a directory's name begins with that is being removed."""
+
+
+class Facts(Struct):
+    """What is to be known of a session after a restart, beside its metadata."""
+
+    pid: int | None = None
+    transcript: str = ""
+    permission_mode: str | None = None
+    sent: Sent | None = None
+    background: bool = False
+
+
+class Follower:
+    """One session and what follows it: the calls that wait for their turn, and the conversation's file."""
+
+    def __init__(
+        self, session: DeskSession, directory: Path, facts: Facts, beginning_with: Callable[[str], str | None]
+    ) -> None:
+        """``beginning_with``: the id here of the agent's session whose own id begins so."""
+        self.session = session
+        self._beginning_with = beginning_with
+        self._moved = ("", 0)
+        """Where the conversation was moved to, and how often that was seen."""
+        self.directory = directory
+        self.facts = facts
+        session.prompts.sent, session.prompts.save = facts.sent, self.save
+        self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
+        self._call: Callable[[], None] | None = None
+        """Whose turn it is, once what stands before it was read."""
+        self._file: TranscriptFile | None = None
+        self._seen = False
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._open_file()
+
+    def soon(self, call: Callable[[], None], text: str = "") -> None:
+        """In its turn, and if possible after ``text``, which the agent has said and its record may not have yet."""
+        self._calls.put_nowait((call, text))
+
+    def names(self, pid: int, path: str, *, background: bool) -> None:
+        """The agent's process and its conversation's file, as a hook has reported them."""
+        session = self.session
+        facts = Facts(pid, path, session.permission_mode, background=background)
+        session.pid, session.in_background = pid, background
+        if facts.pid != self.facts.pid or path != self.facts.transcript:
+            self.facts = facts
+            self._open_file()
+            self.save()
+
+    def save(self) -> None:
+        self.facts.sent = self.session.prompts.sent
+        try:
+            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
+        except DrawbridgeError as error:
+            logger.error("%s: %s", self.session.id, error)
+        self.session.journal.save()
+
+    async def up_to_date(self) -> None:
+        """What was told so far has been worked on, or nothing is any more."""
+        done = asyncio.get_running_loop().create_future()
+        self.soon(lambda: done.set_result(None))
+        await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
+
+    def _open_file(self) -> None:
+        if self._file is not None or not self.facts.transcript:
+            return
+        session_id = self.session.data.memory.session_id
+        try:
+            path = checked(self.facts.transcript, session_id)
+        except NotItsFile:
+            logger.warning("%s: its conversation is not read: no file of Claude Code's", self.session.id)
+            return
+        after = self._taken_last()
+        self._seen = bool(after)
+        self._file = TranscriptFile(path, after)
+
+    def _taken_last(self) -> str:
+        page = self.session.history.read(before_seq=self.session.history.last_seq + 1, limit=200)
+        for record in reversed(page.records):
+            if place := transcript.place(record.line):
+                return place
+        return ""
+
+    async def _follow(self) -> None:
+        while True:
+            seconds = WORKING_SECONDS if self.session.turn or self.session.approvals else RESTING_SECONDS
+            try:
+                async with asyncio.timeout(None if self.session.ended else seconds):
+                    call, text = await self._calls.get()
+            except TimeoutError:
+                call, text = self._look, ""
+            self._call = call
+            try:
+                await self._read_until(text)
+            except Exception:
+                logger.exception("%s: a fault of ours", self.session.id)
+            self._do(call)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._call = None
+        try:
+            call()
+        except Exception:  # a fault of ours: this session may be told wrongly, the others go on
+            logger.exception("%s: a fault of ours", self.session.id)
+
+    def _look(self) -> None:
+        """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
+        session = self.session
+        if session.pid is None or session.ended:
+            return
+        if not process_alive(session.pid):
+            session.end()
+            self.save()
+            return
+        session.tick()
+        if self._file is not None and not session.in_background and session.resting:
+            self._look_for_successor(session.pid)
+
+    def _look_for_successor(self, pid: int) -> None:
+        job = moved_to(self.facts.transcript, self.session.data.memory.session_id, pid)
+        former, looks = self._moved
+        if job is None or (job == former and looks > LOOKS):
+            return
+        self._moved = (job, looks + 1 if job == former else 1)
+        successor = self._beginning_with(job)
+        if successor is not None or self._moved[1] > LOOKS:
+            self._moved = (job, LOOKS + 1)
+            self.session.move(successor)
+
+    async def _read_until(self, text: str) -> None:
+        """All that there is; the CLI writes it down a moment later than it says it."""
+        until = time.monotonic() + RECORD_SECONDS
+        await self._read()
+        while text and self._file is not None and self.session.last_text.strip() != text.strip():
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(RECORD_SECONDS / 20)
+            await self._read()
+
+    async def _read(self) -> None:
+        more = self._file is not None
+        while more and self._file is not None:
+            try:
+                lines, more = await asyncio.to_thread(self._file.read)
+            except OSError as error:
+                logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
+                self._file = None
+                return
+            for line in lines:
+                if entry := transcript.entry(line, self.session.data.memory.session_id):
+                    self.session.told(entry, quiet=not self._seen)
+            if lines:
+                self.session.publish_state()
+        self._seen = True
+
+    def hurry(self) -> None:
+        """What waits for its turn has it now, whatever may stand before it."""
+        if self._call is not None:
+            self._do(self._call)
+        while not self._calls.empty():
+            self._do(self._calls.get_nowait()[0])
+
+    def close(self, reason: str) -> asyncio.Future[None]:
+        """Nothing follows any more from now on; what is returned is done when that is over too."""
+        self._task.cancel()
+        self.session.close(reason)
+        return self._task
+
+
+class Desk:
+    """By id, in the order in which they came."""
+
+    def __init__(self, data: Path, house: House, fsync: FsyncPolicy) -> None:
+        self._place = data / "desk"
+        self._house = house
+        self._fsync = fsync
+        self.closed = False
+        """The server ends: who comes now waits for the next one."""
+        self._followers: dict[str, Follower] = {}
+        self._discarding: set[asyncio.Task[None]] = set()
+        house.open_in_terminal = self.open_in_terminal
+
+    def __iter__(self) -> Iterator[DeskSession]:
+        return iter([follower.session for follower in self._followers.values()])
+
+    def find(self, id: str) -> DeskSession | None:
+        follower = self._followers.get(id)
+        return follower.session if follower else None
+
+    def open_in_terminal(self, session_id: str) -> bool:
+        """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the background."""
+        session = self.find(PREFIX + session_id)
+        return session is not None and not session.ended and session.pid is not None and process_alive(session.pid)
+
+    def _beginning_with(self, session_id: str) -> str | None:
+        return next((id for id in self._followers if id.startswith(PREFIX + session_id)), None)
+
+    @property
+    def terminals(self) -> Terminals:
+        return self._house.terminals
+
+    async def execute(
+        self, session: DeskSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
+    ) -> Answer:
+        """A prompt for its agent, where the owner of this server allows it. Raises ``ClientError``."""
+        await self._followers[session.id].up_to_date()
+        if self.find(session.id) is not session:
+            raise no_project()
+        return await session.prompts.execute(command, client, allowed)
+
+    def load(self) -> None:
+        """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""
+        make_private_directory(str(self._place))
+        loop = asyncio.get_running_loop()
+        for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
+            if directory.name.startswith(FORGOTTEN):
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
+            try:
+                data = metadata.load(directory)
+                history = History.open(directory / "logs", fsync=self._fsync)
+                facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
+            except (metadata.Damaged, DrawbridgeError, OSError, msgspec.MsgspecError) as error:
+                logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
+            session = DeskSession(directory, data, history, self._house)
+            session.pid, session.permission_mode = facts.pid, facts.permission_mode
+            session.in_background = facts.background
+            self._recover(session)
+            follower = Follower(session, directory, facts, self._beginning_with)
+            self._followers[session.id] = follower
+            if session.approvals:
+                loop.call_later(RETURN_SECONDS, follower.soon, session.await_no_longer)
+
+    def _recover(self, session: DeskSession) -> None:
+        """All is over, but for the questions of agents that live; of who has no process known it is seen whether they come."""
+        session.journal.catch_up()
+        going_on = Carried([], [])
+        if session.pid is None or process_alive(session.pid):
+            going_on = carried(session.history, session.journal.memory.approvals)
+        session.journal.recover([asked.approval.id for asked in going_on.asked])
+        session.carry_on(going_on)
+        session.ended = not (session.approvals if session.pid is None else process_alive(session.pid))
+
+    def hook(self, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> Follower | None:
+        """The session that a hook reports about: a new one, where it was not known. None: it is not shown.
+
+        The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
+        """
+        id = PREFIX + event.session_id
+        follower = self._followers.get(id)
+        if follower is None and background and (event.hook_event_name, event.source) in SPARE:
+            return None
+        if follower is None:
+            follower = self.begin(id, event.cwd, "claude", event.session_id, background=background)
+        if follower is not None:
+            follower.names(pid, event.transcript_path, background=background)
+        return follower
+
+    def begin(self, id: str, path: str, agent: str, session_id: str, *, background: bool = False) -> Follower | None:
+        """A new session, told to everybody who follows all projects."""
+        if not metadata.ID.fullmatch(id):
+            return None
+        self._make_room()
+        if len(self._followers) >= MOST:
+            logger.warning("more than %d agents are at work at desks: one is not shown", MOST)
+            return None
+        directory, when = self._place / id, now()
+        try:
+            make_private_directory(str(directory))
+            data = metadata.Metadata(id, path, session_id, when, when, agent=agent)
+            history = History.open(directory / "logs", fsync=self._fsync)
+        except (DrawbridgeError, OSError) as error:
+            logger.error("a desk session can't be kept, so it is not shown: %s", error)
+            return None
+        session = DeskSession(directory, data, history, self._house)
+        session.in_background = background
+        session.journal.event(records.SESSION, {"session_id": session_id})
+        follower = self._followers[id] = Follower(session, directory, Facts(), self._beginning_with)
+        follower.save()
+        created = records.update_frame(id, "project_created", session.info())
+        self._house.tell("projects", created, session.path, {})
+        return follower
+
+    def new_id(self) -> str:
+        return PREFIX + uuid.uuid4().hex
+
+    def _make_room(self) -> None:
+        over = len(self._followers) - MOST + 1
+        ended = [follower for follower in self._followers.values() if follower.session.ended]
+        for follower in ended[: max(0, over)]:
+            task = asyncio.get_running_loop().create_task(self._discard(follower))
+            self._discarding.add(task)
+            task.add_done_callback(self._discarding.discard)
+
+    async def forget(self, session: DeskSession) -> None:
+        """Out of the list, with its history. One whose agent goes on is back when that tells something."""
+        follower = self._followers[session.id]
+        await follower.up_to_date()
+        if self._followers.get(session.id) is follower:
+            await self._discard(follower)
+
+    def _discard(self, follower: Follower) -> Coroutine[Any, Any, None]:
+        """It is none of ours any more when this returns, and its agent, which may be heard of again at any moment, begins
+        anew where it was. What is returned removes what is left.
+        """
+        session, reason = follower.session, "it was taken from the list"
+        del self._followers[session.id]
+        follower.hurry()  # a hook whose question waits for its turn is answered, too
+        session.settle_all(reason)
+        closed = follower.close(reason)
+        forgotten = self._place / f"{FORGOTTEN}{uuid.uuid4().hex}"
+        try:
+            follower.directory.rename(forgotten)
+        except OSError:
+            forgotten = follower.directory
+        return self._remove(session, closed, forgotten)
+
+    async def _remove(self, session: DeskSession, closed: asyncio.Future[None], forgotten: Path) -> None:
+        await asyncio.gather(closed, return_exceptions=True)
+        await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
+        gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
+        joined = session.journal.joined
+        for subscriber in joined.values():
+            subscriber.send(gone)
+        self._house.tell("projects", gone, session.path, joined)
+
+    async def close(self, reason: str) -> None:
+        self.closed = True
+        followers = [follower.close(reason) for follower in self._followers.values()]
+        await asyncio.gather(*self._discarding, *followers, return_exceptions=True)

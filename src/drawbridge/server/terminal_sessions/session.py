@@ -1,0 +1,543 @@
+"""One agent that a person has started in a terminal: its messages, its state, and its questions, which a client may answer
+before the person at the desk does.
+
+To clients it is like a project, with a history, approvals and a state. What differs: nobody here starts or stops anything.
+The agent's own dialog is open at the same time, and the first answer counts. A subagent's dialog is the exception: it appears
+only after its hook has ended, so its question waits here for a limited time, and only while a client could answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from msgspec import Raw
+
+from drawbridge.core.approval import State
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.private_files import process_alive
+from drawbridge.server.agents import claude_prompts
+from drawbridge.server.agents.claude_prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
+from drawbridge.server.agents.port import AskedBy, Decision, Proposal, Question
+from drawbridge.server.agents.program import read_file
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+from drawbridge.server.sessions import metadata, records, shown
+from drawbridge.server.sessions.approvals import Approvals
+from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions.journal import Journal
+from drawbridge.server.sessions.questions import Asked, Questions
+from drawbridge.server.sessions.shown import SHOWN_PROMPT, joined, now
+from drawbridge.server.store.log import History
+from drawbridge.server.terminal_sessions import hook_events, transcript
+from drawbridge.server.terminal_sessions.carried import Carried
+from drawbridge.server.terminal_sessions.latest import Latest
+from drawbridge.server.terminal_sessions.lines import Awaited, Line
+from drawbridge.server.terminal_sessions.outcome import Outcomes, Overruled
+from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts
+from drawbridge.server.terminal_sessions.terminal_only import TerminalOnly
+from drawbridge.server.terminal_sessions.turn import Background, Turn
+
+logger = logging.getLogger("drawbridge.server")
+
+LONGEST_ERROR = 500
+"""The longest error text of a failed run, in characters."""
+
+ELSEWHERE = "answered elsewhere"
+GONE = "the agent does not wait for it any more"
+ENDED = "the agent's program has ended"
+NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
+NOT_HEARD = "overruled: the agent did not wait for the answer any more"
+
+HOLD_SECONDS = 45.0
+"""For which a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
+dialog, so the person there must not wait longer (2.1.329)."""
+
+SETTLING_SECONDS = 2.0
+"""After an answer, in which a notification may still be about the dialog that it has closed."""
+
+
+class DeskSession:
+    """``directory`` holds its metadata and its history. ``pid``: the agent's process, as far as known."""
+
+    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+        self.id = data.id
+        self.path = Path(data.path)
+        self.data = data
+        self.history = history
+        self.journal = Journal(directory, data, history, house)
+        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
+        self.pid: int | None = None
+        self.permission_mode: str | None = None
+        self.ended = False
+        self.in_background = False
+        """The agent's daemon hosts it; it has no terminal of its own."""
+        self.continued_in: str | None = None
+        """The session that continues this one, which the person has moved to the background."""
+        self.turn: Turn | None = None
+        self.background = Background()
+        self.terminal_only = TerminalOnly()
+        self.last_text = ""
+        """What the agent has said last."""
+        self._house = house
+        self._past: Latest[str, None] = Latest()
+        """The ids of turns that are over."""
+        self._held: dict[str, asyncio.TimerHandle] = {}
+        """Approvals of subagents, until they are handed over to the terminal."""
+        self._answered_at = 0.0
+        self._not_heard: dict[str, Asked] = {}
+        """Questions that were answered while their hook was expected after a restart."""
+        self._lines: dict[str, list[Line]] = {}
+        self._known: Latest[str, Asked] = Latest()
+        self._calls: Latest[str, transcript.Call] = Latest()
+        self.outcomes = Outcomes(read_file)
+        self.prompts = Prompts(self, house.terminals)
+
+    # What clients see.
+
+    @property
+    def questions(self) -> Questions:
+        return self.approvals.questions
+
+    @property
+    def memory(self) -> records.Memory:
+        return self.data.memory
+
+    @property
+    def state(self) -> DeskState:
+        if self.ended:
+            return "ended"
+        if self.approvals or self.terminal_only:
+            return "waiting"
+        return "finished" if self.turn is None and not self.background else "working"
+
+    @property
+    def resting(self) -> bool:
+        """Whether the agent waits for the next prompt, while background tasks of its may still run."""
+        return self.turn is None or self.turn.resting is not None
+
+    def info(self) -> messages.ProjectInfo:
+        return messages.ProjectInfo(**self._info())
+
+    def _info(self) -> dict[str, Any]:
+        mode = self.permission_mode
+        return {
+            **shown.info(self.data, self.history, self.approvals),
+            "state": "IDLE" if self.turn is None else "EXECUTING",
+            "desk": DeskInfo(
+                state=self.state,
+                permission_mode=mode,
+                asks=mode not in ASKS_NOTHING,
+                prompts=self.prompts.taken,
+                in_terminal=bool(self.terminal_only) and not self.ended,
+                background_tasks=len(self.background) if self.resting and not self.ended else 0,
+                background=self.in_background,
+                continued_in=self.continued_in,
+            ),
+        }
+
+    def snapshot(self) -> messages.ProjectJoined:
+        run = self.turn and messages.RunInfo(run_id=self.turn.id, position=0, prompt=self.turn.prompt[:SHOWN_PROMPT])
+        return joined(self._info(), run or None, [], self.approvals)
+
+    def shown(self) -> messages.ProjectState:
+        return messages.ProjectState(**self._info(), run_id=self.turn.id if self.turn else None)
+
+    def publish_state(self) -> None:
+        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
+
+    # What clients, and the person at an editor, decide.
+
+    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> Answer:
+        """The first answer is the agent's, unless it is answered at its own dialog in the same moment."""
+        return self._answer(approval_id, decision, by, None)
+
+    def answer_by(self, line: Line, approval_id: str, decision: Decision, by: Subscriber) -> None:
+        """The same; the agent hears of it by ``line``, whose owner sees to that. Raises ``ClientError``."""
+        self._answer(approval_id, decision, by, line)
+
+    def _answer(self, approval_id: str, decision: Decision, by: Subscriber, told: Line | None) -> Answer:
+        asked, answer = self.approvals.answer(approval_id, decision, by)
+        lines = self._lines.pop(approval_id, [])
+        if told is None and lines:
+            told = lines[0]
+            told.answer(asked, decision, by.name)
+        for line in lines:
+            if line is not told:
+                line.settled()
+        self._release(asked)
+        self.outcomes.add(asked, decision)
+        self._answered_at = time.monotonic()
+        if isinstance(told, Awaited):
+            self._not_heard[approval_id] = asked
+        self._changed()
+        return answer
+
+    # What the agent's hooks report.
+
+    def heard(self, event: hook_events.HookEvent, line: Line | None, proposal: Proposal | None) -> Asked | None:
+        """``line`` and ``proposal`` go with a question; it is returned."""
+        self.permission_mode = event.permission_mode or self.permission_mode
+        agent = event.agent_id
+        if event.hook_event_name not in ("SessionEnd", "Notification"):
+            self.ended, self.continued_in = False, None
+        match event.hook_event_name:
+            case "SessionStart" if event.source != "compact":
+                self._over("completed", quiet=True)
+            case "UserPromptSubmit":
+                follows = event.prompt.startswith(hook_events.TASK_ENDED)
+                prompt = self.prompts.begun(event.prompt_id, event.prompt)
+                self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
+            case "PermissionRequest" if line is not None:
+                if asked := self.heard_again(line):
+                    return asked
+                self._works(event)
+                self.terminal_only.went_on(agent)
+                return self._ask(event, line, proposal)
+            case "PostToolUse" | "PostToolUseFailure":
+                self._works(event)
+                self._called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
+            case "Notification" if event.notification_type in hook_events.ASKS_IN_TERMINAL:
+                self._asks_in_terminal()
+            case "SubagentStop" if agent is not None:
+                self.background.ended(agent)
+                self.terminal_only.went_on(agent)
+            case "Stop":
+                self._stopped(event)
+            case "StopFailure" if not self._is_past(event.prompt_id):
+                self._finish("failed", error=event.last_assistant_message[:LONGEST_ERROR] or None)
+            case "SessionEnd":
+                self.end()
+        self._changed()
+        return None
+
+    def end(self) -> None:
+        """The agent's program is gone."""
+        self._over("interrupted")
+        self.ended = True
+        self._changed()
+
+    def move(self, continued_in: str | None) -> None:
+        """The person has moved the conversation to the background, where ``continued_in`` continues it under another id."""
+        if not self.ended:
+            self._over("completed", quiet=True)
+            self.ended, self.continued_in = True, continued_in
+            self._changed()
+
+    def tick(self) -> None:
+        """A run whose agent has stopped is over when nothing in the background needs to be waited for."""
+        if self.background.over and self.turn is not None and self.turn.resting is not None:
+            self._finish("completed")
+            self.background.set({})
+            self._changed()
+        elif self.turn is None and self.background and self.background.over:
+            self.background.set({})
+            self._changed()
+
+    def _works(self, event: hook_events.HookEvent) -> None:
+        """The main agent or one of its subagents, which may outlive the turn that began it."""
+        if event.agent_id is not None:
+            self.background.subagent(event.agent_id)
+        elif not self._is_past(event.prompt_id):
+            self._begin(event.prompt_id)
+
+    def _is_past(self, turn: str) -> bool:
+        """Whether it is about a turn before the one that runs."""
+        return self.turn is not None and not self.turn.has(turn) and turn in self._past
+
+    def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
+        """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one. ``recorded``: as in
+        ``Turn``.
+        """
+        if self.turn is not None and (not turn or follows or self.turn.has(turn)):
+            self.turn.take(turn or self.turn.id)
+            self.turn.prompt = self.turn.prompt or prompt
+            return
+        self._finish("completed", quiet=True)
+        self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
+        session = self.data.memory.session_id
+        self.journal.event(records.STARTED, messages.RunStarted(self.turn.id, session, self.data.agent))
+
+    def _stopped(self, event: hook_events.HookEvent) -> None:
+        """The main agent has stopped; its turn is over unless it has left something running in the background."""
+        self.background.set(event.tasks)
+        self.terminal_only.only(event.tasks)
+        if self._is_past(event.prompt_id):
+            return
+        if self.turn is None or not event.tasks:
+            self._finish("completed")
+        else:
+            self._settle_main()
+            self.turn.resting = time.monotonic()
+
+    def _finish(self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None) -> None:
+        """The main agent's turn is over. ``quiet``: it ended long ago and causes no notice."""
+        self._settle_main()
+        if self.turn is None:
+            return
+        turn, self.turn = self.turn, None
+        self._past[turn.id] = None
+        seconds = 0.0 if quiet else time.monotonic() - turn.began
+        finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
+        self.journal.event(records.FINISHED, finished, topic="" if quiet else "projects")
+
+    def _settle_main(self) -> None:
+        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
+        for asked in self.approvals:
+            if asked.record.asked_by is None:
+                self.settle(asked)
+        self.terminal_only.went_on(None)
+        self.outcomes.main_stopped()
+
+    def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
+        """The agent's process has ended, and with it all that it was running."""
+        self.settle_all(ENDED)
+        self.terminal_only.clear()
+        self.background.set({})
+        self._finish(outcome, quiet=quiet)
+        self.outcomes.clear()
+
+    def _asks_in_terminal(self) -> None:
+        """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
+        known = self.approvals or self.terminal_only.has_question
+        if known or time.monotonic() - self._answered_at < SETTLING_SECONDS:
+            return
+        self.terminal_only.noticed()
+        for overruled in self.outcomes.not_delivered(NOT_DELIVERED):
+            self._tell_overruled(overruled)
+
+    def _ask(self, event: hook_events.HookEvent, line: Line, proposal: Proposal | None) -> Asked:
+        question = Question(
+            question_id=uuid.uuid4().hex,
+            tool_name=event.tool_name,
+            input=event.tool_input,
+            suggestions=claude_prompts.suggestions(event.tool_name, event.permission_suggestions),
+            proposal=proposal,
+            asked_by=AskedBy(event.agent_id, words(event.agent_type, LONGEST_NAME))
+            if event.agent_id is not None
+            else None,
+            reason=words(event.decision_reason, LONGEST_REASON),
+            blocked_path=words(event.blocked_path, LONGEST_PATH),
+        )
+        return self.ask(question, line)
+
+    def ask(self, question: Question, line: Line) -> Asked:
+        """A question; ``line`` reaches who has asked it."""
+        asked = Asked.new(question, self.turn.id if self.turn else "", now(), line.question)
+        if line.question:
+            self._known[line.question] = asked
+        self.outcomes.asked_again(asked)
+        self._lines[asked.approval.id] = [line]
+        offered = not line.in_editor and (question.asked_by is None or self._can_be_answered())
+        self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=offered)
+        self._hold(asked)
+        self._changed()
+        return asked
+
+    def _can_be_answered(self) -> bool:
+        """Whether a client is connected that is sent approvals of this session and may answer them."""
+        clients = {**self._house.topics["approvals"], **self.journal.joined}.values()
+        return any(client.decides and client.sees(self.path) for client in clients)
+
+    def _hold(self, asked: Asked) -> None:
+        """A subagent's question waits for a client for ``HOLD_SECONDS``, or not at all."""
+        if asked.record.asked_by is None:
+            return
+        if self._can_be_answered():
+            self._hand_over_later(asked)
+        else:
+            self._hand_over(asked)
+
+    def _hand_over_later(self, asked: Asked) -> None:
+        later = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._hand_over, asked)
+        self._held[asked.approval.id] = later
+
+    def _hand_over(self, asked: Asked) -> None:
+        """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
+        self.terminal_only.handed_over(asked)
+        self.settle(asked, IN_TERMINAL)
+        self._changed()
+
+    def _release(self, asked: Asked) -> None:
+        """The question is closed."""
+        if held := self._held.pop(asked.approval.id, None):
+            held.cancel()
+
+    def join(self, asked: Asked, line: Line) -> None:
+        """The same question was heard of in another way too."""
+        if asked.approval.id in self._lines:
+            self._lines[asked.approval.id].append(line)
+
+    # What was asked before a restart.
+
+    def carry_on(self, carried: Carried) -> None:
+        """What waited then waits still, for an answer and for who has asked. Nobody is told anew."""
+        for call in carried.calls:
+            self._calls[call.id] = call
+        for asked in carried.asked:
+            self._known[asked.record.known_as] = asked
+            awaited = Awaited(self.pid)
+            self.approvals.carry_on(asked, self.data.agent, besides=self.pid, offered=not awaited.in_editor)
+            if asked.approval.state is State.OPEN:
+                self._lines[asked.approval.id] = [awaited]
+                if asked.record.run_id:
+                    self.turn = Turn(asked.record.run_id)
+                if asked.record.agent_id is not None:
+                    self.background.subagent(asked.record.agent_id)
+                    self._hand_over_later(asked)  # whether a client comes as well is not known yet
+        main = any(asked.record.agent_id is None for asked in self.approvals)
+        if self.turn is not None and not main:
+            self.turn.resting = time.monotonic()
+
+    def knows(self, question: str) -> bool:
+        return question in self._known
+
+    def heard_again(self, line: Line) -> Asked | None:
+        """The question that ``line`` comes with, if it was asked before: it waits on, or hears how it ended."""
+        asked = self._known.get(line.question)
+        if asked is None:
+            return None
+        self.ended = False
+        self._not_heard.pop(asked.approval.id, None)
+        given, by = asked.approval.answer_given, asked.approval.answered_by
+        if lines := self._lines.get(asked.approval.id):
+            lines[0] = line
+        elif asked.approval.state is State.ANSWERED and given is not None and by is not None:
+            self.outcomes.add(asked, given)
+            line.answer(asked, given, by)
+        else:
+            line.settled()
+        self._changed()
+        return asked
+
+    def await_no_longer(self) -> None:
+        """An agent that has not reported again by now has no question any more; if it reports after all, it asks a new one."""
+        for asked in self._not_heard.values():
+            if asked.approval.overrule():
+                self._tell_overruled(Overruled(asked, NOT_HEARD))
+        self._not_heard.clear()
+        missed = [asked for asked in self.approvals if isinstance(self._lines[asked.approval.id][0], Awaited)]
+        for asked in missed:
+            self._known.pop(asked.record.known_as, None)
+            self.settle(asked, GONE)
+        if missed and self.pid is None and not self.approvals:
+            self.ended = True
+        self._changed()
+
+    # How questions end at the desk.
+
+    def settle(self, asked: Asked, reason: str = ELSEWHERE) -> None:
+        """It was answered there, or ``reason``."""
+        self._release(asked)
+        if self.approvals.withdraw(asked, reason):
+            for line in self._lines.pop(asked.approval.id, ()):
+                line.settled()
+
+    def settle_all(self, reason: str = ELSEWHERE) -> None:
+        for asked in self.approvals:
+            self.settle(asked, reason)
+
+    def gone(self, line: Line) -> None:
+        """Nothing reaches the agent by this line any more: its dialog is closed, or the program is gone."""
+        alive = line.pid is None or process_alive(line.pid)
+        for asked in self.approvals:
+            lines = self._lines.get(asked.approval.id, [])
+            if line in lines:
+                if lines[0] is line:
+                    self.settle(asked, ENDED if not alive else GONE if asked.record.asked_by else ELSEWHERE)
+                else:
+                    lines.remove(line)
+        self._changed()
+
+    def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
+        """What became of a call: what was asked about it is settled, one way or the other."""
+        for asked in self.approvals:
+            same = hook_events.same_call(asked.record, tool, hook_events.json_object(given), as_run=as_run)
+            if same and asked.record.agent_id == agent_id:
+                self.settle(asked)
+        self.terminal_only.called(tool, given, agent_id, as_run=as_run)
+        for overruled in self.outcomes.called(tool, given, fate, agent_id, as_run=as_run):
+            self._tell_overruled(overruled)
+
+    def _tell_overruled(self, overruled: Overruled) -> None:
+        withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
+        self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
+
+    # What stands in the conversation's file.
+
+    def told(self, entry: transcript.Entry, *, quiet: bool) -> None:
+        """``quiet``: it was there before we came. What another process adds later to the same conversation (the server, which
+        continues it) is not this terminal's: the agent here does not know of it.
+        """
+        match entry:
+            case transcript.Mode(mode):
+                self.permission_mode = mode or self.permission_mode
+            case transcript.Prompt(foreign=True) | transcript.Said(foreign=True) if not quiet:
+                pass
+            case transcript.Prompt():
+                self._prompted(entry)
+            case transcript.Said():
+                self._keep("claude", entry.data)
+                self.last_text = entry.text or self.last_text
+                if entry.foreign:
+                    return
+                for call in entry.calls:
+                    self._calls[call.id] = call
+                for result in entry.results:
+                    if called := self._calls.pop(result.id, None):
+                        self._called(called.name, called.input, result.fate, None, as_run=False)
+                if entry.interrupted and (self.turn is None or self.turn.recorded):
+                    self._finish("interrupted", quiet=quiet)
+
+    def _prompted(self, entry: transcript.Prompt) -> None:
+        """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
+        if self.turn is not None and (self.turn.has(entry.turn) or self.turn.prompt == entry.text):
+            self.turn.recorded = True
+        before = self.turn is not None and not self.turn.recorded
+        if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
+            if self.turn is None or not self.turn.has(entry.turn):
+                self._finish("completed", quiet=True)
+            self._keep("client", self.prompts.record(entry, entry.turn))
+            self._begin(entry.turn, self.prompts.recorded(entry, entry.turn))
+        elif self.turn is not None and not entry.foreign and not before:
+            self._keep("client", self.prompts.record(entry, self.turn.id))
+            self.prompts.recorded(entry, self.turn.id)
+        else:
+            run = entry.turn or entry.uuid
+            self._keep("client", transcript.prompt_record(entry, run, AT_DESK))
+            over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
+            self.journal.event(records.FINISHED, over)
+
+    def _keep(self, direction: Any, message: bytes) -> None:
+        if not self.journal.has_room(len(message)):
+            return  # it was said as the limit was reached; the agent keeps its own record
+        try:
+            self.journal.write(direction, message)
+        except DrawbridgeError as error:
+            logger.error("%s: a line of the conversation can't be kept: %s", self.id, error)
+
+    def _changed(self) -> None:
+        self.data.last_active = now()
+        self.publish_state()
+
+    def close(self, reason: str) -> None:
+        """The server ends: the agent goes on. A question that is heard of again waits for that, others are open at the desk
+        only.
+        """
+        for asked in self.approvals:
+            if not asked.record.known_as:
+                self.settle(asked, reason)
+        for held in self._held.values():
+            held.cancel()
+        self._held.clear()
+        self.prompts.close()
+        self.journal.save()
+        self.approvals.let_go()
+        self.turn = None
+        self.history.close()

@@ -1,0 +1,173 @@
+"""The shell of the private socket: hooks and bridges of this user come here, each with a line of its own kind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.agents import claude_lines, claude_prompts
+from drawbridge.server.agents.port import Decision, Proposal
+from drawbridge.server.agents.program import read_file
+from drawbridge.server.agents.proposals import proposal
+from drawbridge.server.sessions.questions import Asked
+from drawbridge.server.sessions.reviewers import Reviewers
+from drawbridge.server.terminal_sessions import hook_events
+from drawbridge.server.terminal_sessions.bridges import Bridges
+from drawbridge.server.terminal_sessions.desk import Desk, Follower
+from drawbridge.transport.private_socket import listening
+
+logger = logging.getLogger("drawbridge.server")
+
+UNSENT_BYTES = 2 * wire.LINE_BYTES
+"""Who lets more wait is hung up on."""
+
+
+class Peer:
+    """One connection. ``about`` is what a bridge says of itself."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.about: wire.Bridge | None = None
+        self._writer = writer
+
+    def send(self, said: wire.ToBridge | wire.Verdict) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(wire.line(said))
+            if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES:
+                self._writer.transport.abort()
+
+    def hang_up(self) -> None:
+        self._writer.close()
+
+
+class HookLine:
+    """A hook that waits with its agent's question."""
+
+    in_editor = False
+
+    def __init__(self, peer: Peer, said: wire.Hook) -> None:
+        self.pid: int | None = said.pid
+        self.question = said.question
+        self._peer = peer
+
+    def answer(self, asked: Asked, decision: Decision, by: str) -> None:
+        said: Mapping[str, Any] = claude_prompts.verdict(decision, asked.record.input, asked.record.suggestions)
+        # The CLI takes any input for a changed one; but without one it ignores that a plan was accepted (2.1.329).
+        if decision.updated_input is None and asked.record.tool_name != claude_prompts.LEAVING_PLAN:
+            said = {name: value for name, value in said.items() if name != "updatedInput"}
+        self._peer.send(wire.Verdict(Raw(msgspec.json.encode(said))))
+        self._peer.hang_up()
+
+    def settled(self) -> None:
+        if self.question:
+            self._peer.send(wire.Verdict())
+        self._peer.hang_up()
+
+
+@contextlib.asynccontextmanager
+async def private_socket(desk: Desk, reviewers: Reviewers) -> AsyncIterator[None]:
+    """Open as long as the context. Where it can't be made the server goes on without, and says so in its log."""
+    socket = DeskSocket(desk, reviewers)
+    with contextlib.ExitStack() as stack:
+        try:
+            listener = stack.enter_context(listening())
+        except DrawbridgeError as error:
+            logger.error("agents in terminals and editors are not heard of: %s", error)
+            yield
+            return
+        server = await asyncio.start_unix_server(socket.met, sock=listener, limit=wire.LINE_BYTES)
+        try:
+            yield
+        finally:
+            server.close()
+            await socket.close()
+
+
+class DeskSocket:
+    """Whoever comes to it."""
+
+    def __init__(self, desk: Desk, reviewers: Reviewers) -> None:
+        self._desk = desk
+        self._bridges = Bridges(desk, reviewers)
+        self._talks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        for talk in self._talks:
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+
+    def met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talk = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        self._talks.add(talk)
+        talk.add_done_callback(self._talks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(writer)
+        try:
+            first = await reader.readline()
+            said = _read(first) if first else None
+            if isinstance(said, wire.Hook):
+                await self._hook(peer, said, reader)
+            elif said is not None:
+                await self._bridges.serve(peer, said, reader)
+        except (ValueError, OSError) as error:
+            logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
+        except Exception:
+            logger.exception("a fault of ours at the private socket")
+        finally:
+            writer.close()
+
+    async def _hook(self, peer: Peer, said: wire.Hook, reader: asyncio.StreamReader) -> None:
+        line = HookLine(peer, said)
+        try:
+            event = hook_events.read(said.payload)
+        except ValueError:
+            line.settled()
+            raise
+        if self._desk.closed:
+            await reader.read()  # it comes again, to the next server
+            return
+        follower = self._desk.hook(event, said.pid, background=said.background)
+        if follower is None:
+            line.settled()
+            return
+        if event.hook_event_name != "PermissionRequest":
+            text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
+            follower.soon(lambda: _told(follower, event), text)
+            return
+        proposed = _proposal(event)
+        follower.soon(lambda: self._bridges.asked(follower.session, event, line, proposed))
+        await reader.read(1)  # nothing more comes: it waits, or it is gone
+        follower.soon(lambda: follower.session.gone(line))
+
+
+def _told(follower: Follower, event: hook_events.HookEvent) -> None:
+    follower.session.heard(event, None, None)
+    if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
+        follower.save()
+
+
+def _read(line: bytes) -> wire.FromPeer:
+    """Halves of surrogate pairs are no JSON to msgspec; agents send them all the same."""
+    try:
+        return wire.told_server(line)
+    except ValueError:
+        mended = claude_lines.parsed(line.strip())
+        if mended is None:
+            raise
+        return wire.told_server(mended[1])
+
+
+def _proposal(event: hook_events.HookEvent) -> Proposal | None:
+    try:
+        given = claude_lines.json_object(event.tool_input)
+    except (ValueError, RecursionError):
+        return None
+    return proposal(event.tool_name, given, read_file)

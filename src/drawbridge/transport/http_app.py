@@ -1,0 +1,128 @@
+"""What stands behind a door, and what the door gives it. Pure: each job has a site, its tests have others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from drawbridge.protocols.gate import Head, Refusal
+from drawbridge.protocols.http import MESSAGE_LIMIT, Fields
+
+
+class Terms(Struct, frozen=True):
+    """What a job wants of its door; as they are, they are the bridge's."""
+
+    connections: int = 64
+    """Connections at once, far above what one person's agents need. Waiting ones are closed for new ones."""
+
+    waiting: int = 64
+    """The number of these that may wait for their peer: for the rest of a request, a next request, or the end of a close."""
+
+    message_bytes: int = MESSAGE_LIMIT
+    """Of one message or body of a peer; a longer message ends its WebSocket with 1009."""
+
+    binary_as_text: bool = True
+    """Else a binary message ends its WebSocket with 1003."""
+
+    congested_bytes: int = 1024 * 1024
+    """Bytes waiting for a slow peer above which its ``congested`` is true."""
+
+    kernel_bytes: int | None = None
+    """Unsent bytes that the kernel may hold for a peer, where it can be told: what it has can't be left out any more."""
+
+    ping_seconds: float | None = None
+    """A WebSocket from which nothing came for this time is pinged, and cut after the same time once more.
+
+    None: never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
+    """
+
+    farewell: str = "the editor is going away"
+    """The reason that peers are told when the door closes (1001)."""
+
+
+class WebSocket(Protocol):
+    """An open WebSocket, as a site sees it."""
+
+    address: str
+    """Of the peer: an IP address, or "" where there is none."""
+
+    def send(self, data: bytes) -> None:
+        """Send one text message (valid UTF-8). On a closed connection it goes nowhere."""
+        ...
+
+    @property
+    def send_framed(self) -> Callable[[bytes], None]:
+        """Sends text messages, each as ``protocols.websocket.framed`` has made it: once for many peers."""
+        ...
+
+    def close(self, code: int = 1000, reason: str = "") -> None: ...
+
+    def hold_reading(self, hold: bool) -> None:
+        """While ``hold`` is on, nothing more is read from the peer."""
+        ...
+
+    def limit_unfinished(self, size: int | None) -> None:
+        """A message of which more than ``size`` bytes have come, and not the end, ends the WebSocket with 1009.
+
+        For peers that have not shown their token yet. None: the limit is ``Terms.message_bytes`` again.
+        """
+        ...
+
+    @property
+    def congested(self) -> bool:
+        """The peer reads slower than we write: hold back what can be left out."""
+        ...
+
+
+class Peer(Protocol):
+    """What a site does with one WebSocket. Called from the event loop's thread."""
+
+    def received(self, text: str) -> None: ...
+
+    def drained(self) -> None:
+        """``congested`` became false."""
+        ...
+
+    def closed(self, code: int) -> None:
+        """The last call."""
+        ...
+
+
+class Exchange(Protocol):
+    """One HTTP request that was let in, to be answered once. After its peer has gone every answer goes nowhere."""
+
+    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
+
+    def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
+        """An answer of unknown length. ``ended`` is called once, when the peer goes or ``end_stream`` was called.
+
+        ``drained`` is called when ``congested`` became false.
+        """
+        ...
+
+    def stream(self, data: bytes) -> None: ...
+
+    def end_stream(self) -> None: ...
+
+    @property
+    def congested(self) -> bool: ...
+
+
+class Site(Protocol):
+    """What stands behind a door."""
+
+    def admit(self, head: Head, upgrade: bool) -> Refusal | None:
+        """Whether this request may enter; the site's gate."""
+        ...
+
+    def subprotocol(self, head: Head) -> str | None:
+        """The WebSocket subprotocol to confirm, out of those offered."""
+        ...
+
+    def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
+
+    def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
+        """A plain HTTP request, whole."""
+        ...

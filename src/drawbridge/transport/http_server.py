@@ -1,0 +1,395 @@
+"""The one HTTP door of every job: the asyncio shell of ``protocols.http``.
+
+A job puts a ``Site`` behind it. Each request's head goes through the site's gate before anything else of it is read; heads
+and handshakes are bounded in size, number and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from ssl import SSLContext
+from typing import Final, cast
+
+from msgspec import structs
+
+from drawbridge.protocols.gate import Head
+from drawbridge.protocols.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
+from drawbridge.transport.http_app import Exchange as Exchange
+from drawbridge.transport.http_app import Peer as Peer
+from drawbridge.transport.http_app import Site as Site
+from drawbridge.transport.http_app import Terms as Terms
+from drawbridge.transport.http_app import WebSocket as WebSocket
+from drawbridge.transport.tls_acceptor import Acceptor
+
+BACKLOG: Final = 512
+"""Connections that wait to be accepted. If the queue is full, a client retries by itself after some seconds."""
+
+HANDSHAKE_SECONDS: Final = 5.0
+"""From the accepted connection to the end of the request's head."""
+
+GRACE_SECONDS: Final = 0.1
+"""That a connection may wait for its peer in any case, unless all places are taken: clients that connect again in the same
+moment, after the server was restarted, are not a crowd.
+"""
+
+BODY_SECONDS: Final = 60.0
+"""From the head to the end of the body, for a request that was let in."""
+
+IDLE_SECONDS: Final = 60.0
+"""How long an HTTP connection is kept for a next request."""
+
+CLOSING_SECONDS: Final = 2.0
+"""How long a peer may take for its half of a close."""
+
+HIGH_WATER: Final = 1024 * 1024
+"""Bytes waiting for a slow peer above which nothing is read from it."""
+
+TOLD_SECONDS: Final = 1.0
+"""Between two lines in the log about too many connections."""
+
+AS_THE_BRIDGE: Final = Terms()
+
+logger = logging.getLogger("drawbridge.http_server")
+
+
+class Door:
+    """Listens with an already listening socket. ``async with`` closes it and all its connections."""
+
+    def __init__(
+        self, site: Site, listener: socket.socket, terms: Terms = AS_THE_BRIDGE, tls: SSLContext | None = None
+    ) -> None:
+        self.site = site
+        self.terms = terms
+        self.connections: dict[_Connection, None] = {}
+        self._listener = listener
+        self._tls = tls
+        self._server: asyncio.Server | Acceptor | None = None
+        self._pinging: asyncio.TimerHandle | None = None
+        self._told = float("-inf")
+
+    async def __aenter__(self) -> Door:
+        def connect() -> _Connection:
+            return _Connection(self)
+
+        if self._tls is None:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(connect, sock=self._listener, backlog=BACKLOG)
+        else:
+            self._server = Acceptor(
+                self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
+            )
+        self._ping_in(self.terms.ping_seconds)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        if self._pinging is not None:
+            self._pinging.cancel()
+        connections = list(self.connections)
+        for connection in connections:
+            connection.close(1001, self.terms.farewell)
+        if connections:
+            await asyncio.wait([connection.lost for connection in connections], timeout=CLOSING_SECONDS)
+        left = list(self.connections)
+        for connection in left:
+            connection.abort()
+        if left:
+            await asyncio.wait([connection.lost for connection in left])
+
+    def make_room(self) -> bool:
+        """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""
+        waiting = [connection for connection in self.connections if connection.waits_for_peer]
+        if len(self.connections) >= self.terms.connections:
+            self._report("refused one" if not waiting else "cut one")
+            if not waiting:
+                return False
+            self._cut_one_of(waiting)
+        now = asyncio.get_running_loop().time()
+        slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]
+        while slow and len(waiting) >= self.terms.waiting:
+            cut = self._cut_one_of(slow)
+            waiting.remove(cut)
+        return True
+
+    def _cut_one_of(self, waiting: list[_Connection]) -> _Connection:
+        """The oldest connection of the address that has the most; authenticated ones come last. So many clients at one
+        address cut off only each other.
+        """
+        crowds = Counter(connection.address for connection in waiting)
+        cut = max(waiting, key=lambda connection: (not connection.takes_body, crowds[connection.address]))
+        waiting.remove(cut)
+        self.connections.pop(cut, None)
+        cut.abort()
+        return cut
+
+    def _report(self, what: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told >= TOLD_SECONDS:
+            self._told = now
+            logger.warning("%d connections are open: %s", self.terms.connections, what)
+
+    def _ping_in(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._pinging = asyncio.get_running_loop().call_later(seconds, self._ping_all, seconds)
+
+    def _ping_all(self, seconds: float) -> None:
+        for connection in list(self.connections):
+            connection.ping_or_cut()
+        self._ping_in(seconds)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, door: Door) -> None:
+        terms = door.terms
+        self._door = door
+        self._http = HttpConnection(message_limit=terms.message_bytes, binary_as_text=terms.binary_as_text)
+        self._peer: Peer | None = None
+        self._ended: Callable[[], None] | None = None
+        self._drained: Callable[[], None] = _nothing
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._events: deque[Event] = deque()
+        self._handling = False
+        self._held = False
+        self._pinged = False
+        self._unsent = 0
+        self.send_framed: Callable[[bytes], None] = _dropped
+        """The transport's own ``write`` while the WebSocket is open: the way of most bytes of a broadcast."""
+        self.address = ""
+        self.made_at = asyncio.get_running_loop().time()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.congested = False
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of it, and do the same.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
+        if not self._door.make_room():
+            transport.abort()
+            return
+        self._door.connections[self] = None
+        transport.set_write_buffer_limits(self._door.terms.congested_bytes)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._door.terms.kernel_bytes is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self._door.terms.kernel_bytes)
+        self._end_in(HANDSHAKE_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        self._pinged = False
+        self._handle(self._http.receive(data))
+        if self.congested:
+            self._read_or_not()
+
+    def eof_received(self) -> bool:
+        self._handle(self._http.receive(b""))
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.connections.pop(self, None)
+        self._stop_timer()
+        self._handle(self._http.receive(b""))
+        # Without a reference cycle its buffers are freed now, not at the next garbage collection.
+        self._transport, self._drained, self.send_framed = None, _nothing, _dropped
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self.congested = True
+        self._read_or_not()
+
+    def resume_writing(self) -> None:
+        self.congested = False
+        self._read_or_not()
+        self._drained()
+
+    def hold_reading(self, hold: bool) -> None:
+        self._held = hold
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        full = self.congested and transport.get_write_buffer_size() >= HIGH_WATER
+        if self._held or full:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    @property
+    def waits_for_peer(self) -> bool:
+        """The next step is the peer's, which may never take it."""
+        return self._http.waits_for_peer
+
+    @property
+    def takes_body(self) -> bool:
+        """It was let in and sends the body of its request."""
+        return self._http.takes_body
+
+    # WebSocket
+
+    def send(self, data: bytes) -> None:
+        self._http.send_text(data)
+        self._flush()
+
+    def limit_unfinished(self, size: int | None) -> None:
+        if self._http.websocket is not None:
+            self._http.websocket.unfinished_limit = size
+
+    def ping_or_cut(self) -> None:
+        """Since the last time the peer has said something, or taken some of what waits for it: else it is gone."""
+        websocket, transport = self._http.websocket, self._transport
+        if websocket is None or transport is None or not websocket.is_open:
+            return
+        unsent = transport.get_write_buffer_size()
+        if self._pinged and not 0 < unsent < self._unsent:
+            logger.info("a peer does not answer any more: it is cut off")
+            self.abort()
+            return
+        self._pinged, self._unsent = True, unsent
+        websocket.ping()
+        self._flush()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        if self._http.is_websocket:
+            self._http.close_websocket(code, reason)
+            self._flush()
+            self._end_in(CLOSING_SECONDS)
+        elif self._transport is not None:
+            self.end_stream()
+            self._transport.close()
+            self._end_in(CLOSING_SECONDS)
+
+    def abort(self) -> None:
+        self.send_framed = _dropped
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Exchange
+
+    def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None:
+        if not self._http.finished:
+            self._end_in(IDLE_SECONDS)
+            self._handle(self._http.answer(status, body, headers))
+
+    def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
+        if self._http.finished:
+            ended()
+            return
+        self._stop_timer()
+        self._ended, self._drained = ended, drained
+        self._http.begin_stream(headers)
+        self._flush()
+
+    def stream(self, data: bytes) -> None:
+        self._http.stream(data)
+        self._flush()
+
+    def end_stream(self) -> None:
+        if self._ended is not None:
+            self._hang_up()
+            self._end_in(IDLE_SECONDS)
+            self._handle(self._http.end_stream())
+
+    def _hang_up(self) -> None:
+        ended, self._ended, self._drained = self._ended, None, _nothing
+        if ended is not None:
+            ended()
+
+    # the one paragraph of the shell: hand up, flush
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        """Those that an answer brings forth wait for their turn: a thousand requests behind each other are no recursion."""
+        self._events += events
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                self._handle_one(self._events.popleft())
+        finally:
+            self._handling = False
+            self._events.clear()
+        self._flush()
+
+    def _handle_one(self, event: Event) -> None:
+        match event:
+            case Asked():
+                self._decide(event)
+            case Body(head, data):
+                self._stop_timer()
+                self._door.site.requested(head, data, self)
+            case HungUp():
+                self._hang_up()
+            case Message(text):
+                if self._peer is not None:
+                    self._peer.received(text)
+            case Closed(code):
+                peer, self._peer = self._peer, None
+                if peer is not None:
+                    peer.closed(code)
+
+    def _decide(self, asked: Asked) -> None:
+        site, head = self._door.site, structs.replace(asked.head, peer=self.address)
+        refusal = site.admit(head, asked.upgrade)
+        if refusal is not None:
+            level = logging.WARNING if refusal.retry_after is None else logging.DEBUG
+            logger.log(level, "refused a request: %s", refusal.reason)
+            self._http.refuse(refusal)
+        elif asked.upgrade:
+            self._open_websocket(head)
+        else:
+            self._end_in(BODY_SECONDS)
+            self._handle(self._http.read_body())
+
+    def _open_websocket(self, head: Head) -> None:
+        behind = self._http.accept_websocket(self._door.site.subprotocol(head))
+        if self._http.is_websocket:
+            self._stop_timer()
+            self._flush()
+            self._peer = self._door.site.opened(head, self)
+            self._drained = self._peer.drained
+            self._handle(behind)
+
+    def _flush(self) -> None:
+        transport = self._transport
+        out = self._http.outgoing()
+        if transport is None or transport.is_closing():
+            self.send_framed = _dropped
+            return
+        if out:
+            transport.writelines(out)
+        if self._http.finished:
+            transport.close()
+            self._end_in(CLOSING_SECONDS)
+        websocket = self._http.websocket
+        is_open = websocket is not None and websocket.is_open and not self._http.finished
+        self.send_framed = transport.write if is_open else _dropped
+
+    def _end_in(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _nothing() -> None:
+    pass
+
+
+def _dropped(data: bytes) -> None:
+    pass

@@ -1,0 +1,83 @@
+"""Where the agent servers of this user are reached by programs of this user: no setting, no token, no port.
+
+::
+
+    $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) this user's alone, 0700
+        1795252621992-4711.sock                0600; when its server began (milliseconds since 1970), and its process
+
+Who looks for one takes the newest name where somebody listens: of several servers the one that began last and, once that has
+ended, the one before it. ``guard.find.servers`` looks in the same way, without this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+
+from drawbridge.core.errors import NotPrivate
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, process_alive, remove_quietly
+
+ENDING = ".sock"
+
+
+def directory(environ: Mapping[str, str] = os.environ) -> str:
+    state = environ.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "drawbridge", "serve")
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[socket.socket]:
+    """A socket of this process that can be found; gone when the context is left. Raises ``NotPrivate``."""
+    place = directory()
+    make_private_directory(place)
+    _sweep(place)
+    path = os.path.join(place, f"{time.time_ns() // 1_000_000:013d}-{os.getpid()}{ENDING}")
+    unfinished = f"{path}.new"
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        try:
+            listener.bind(unfinished)
+            os.chmod(unfinished, PRIVATE_FILE)
+            listener.listen(128)
+            os.rename(unfinished, path)  # nobody finds it before somebody listens
+        except (OSError, ValueError) as error:
+            why = (getattr(error, "strerror", None) or str(error)).lower()
+            raise NotPrivate(f"{path} can't be made: {why}.") from None
+        listener.setblocking(False)
+        yield listener
+    finally:
+        listener.close()
+        remove_quietly(unfinished)
+        remove_quietly(path)
+
+
+def addresses() -> list[str]:
+    """Where a server may listen, the newest first; empty where the directory is missing or not this user's alone."""
+    place = directory()
+    try:
+        names = [name for name in os.listdir(place) if name.endswith(ENDING)]
+        status = os.stat(place)
+    except OSError:
+        return []
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        return []
+    return [os.path.join(place, name) for name in sorted(names, reverse=True)]
+
+
+def _sweep(place: str) -> None:
+    """Removes what killed servers left."""
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(path)
+            except ConnectionRefusedError:
+                # One that has its first name yet may be about to listen.
+                if name.endswith(ENDING) or not process_alive(int(name.partition("-")[2].partition(".")[0])):
+                    os.unlink(path)

@@ -1,0 +1,145 @@
+"""Where the agent servers of this user are, for commands beside them: ``server.json`` (0600) in the data directory, and a
+copy of it beside the server's private socket, so that a server with a data directory of its own is found too. Both are there
+while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
+from drawbridge.transport import private_socket
+
+FILE: Final = "server.json"
+COPY_ENDING: Final = ".json"
+ANSWER_SECONDS: Final = 0.5
+
+
+class Running(Struct, frozen=True, kw_only=True):
+    """``pages``: addresses of its page, the best for another device first; where ``loopback``, no other device gets there.
+
+    ``began``: when its process began (seconds since 1970), so that another one with its number is not taken for it.
+    """
+
+    pid: int
+    began: float
+    url: str
+    pages: tuple[str, ...]
+    loopback: bool
+    fingerprint: str | None
+    authority: bool = False
+    """Whether it has one of its own, to be trusted once (``/ca.crt``)."""
+    data_dir: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """An agent server, for ``drawbridge info``. ``state``: "live", or "silent" where it does not answer in time."""
+
+    pid: int
+    url: str
+    pages: tuple[str, ...]
+    data_dir: str
+    state: Literal["live", "silent"]
+
+
+@contextlib.contextmanager
+def announced(
+    directory: Path,
+    url: str,
+    pages: tuple[str, ...],
+    fingerprint: str | None,
+    *,
+    loopback: bool,
+    authority: bool = False,
+) -> Iterator[None]:
+    """Other processes can find this one while the block runs."""
+    path = str(directory / FILE)
+    me = psutil.Process()
+    found = Running(
+        pid=me.pid,
+        began=me.create_time(),
+        url=url,
+        pages=pages,
+        loopback=loopback,
+        fingerprint=fingerprint,
+        authority=authority,
+        data_dir=str(directory),
+    )
+    place = private_socket.directory()
+    make_private_directory(place)
+    copy = os.path.join(place, f"{me.pid}{COPY_ENDING}")
+    try:
+        for file in (path, copy):
+            write_private(file, msgspec.json.encode(found))
+        yield
+    finally:
+        remove_quietly(path)
+        remove_quietly(copy)
+
+
+def find(directory: Path) -> Running | None:
+    """The server that uses this data directory. Files that a killed server left behind do not count."""
+    return _read(directory / FILE)
+
+
+def servers() -> list[Server]:
+    """All running servers of this user, by process id."""
+    found = {one.pid: one for one in map(_read, _copies()) if one is not None}
+    return [
+        Server(
+            pid=pid,
+            url=one.url,
+            pages=one.pages,
+            data_dir=one.data_dir,
+            state="live" if _answers(one.url) else "silent",
+        )
+        for pid, one in sorted(found.items())
+    ]
+
+
+def _copies() -> list[Path]:
+    place = Path(private_socket.directory())
+    try:
+        status = place.stat()
+        names = sorted(place.glob(f"*{COPY_ENDING}"))
+    except OSError:
+        return []
+    return [] if status.st_uid != os.geteuid() or status.st_mode & 0o077 else names
+
+
+def _answers(url: str) -> bool:
+    """Whether it answers ``/health`` in time. Nothing secret is sent, so the certificate is not looked at."""
+    place = urlsplit(url)
+    connection: HTTPConnection
+    if place.scheme == "wss":
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = HTTPSConnection(place.hostname or "", place.port, timeout=ANSWER_SECONDS, context=context)
+    else:
+        connection = HTTPConnection(place.hostname or "", place.port, timeout=ANSWER_SECONDS)
+    with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
+        connection.request("GET", "/health")
+        return connection.getresponse().status in (200, 503)
+    return False
+
+
+def _read(file: Path) -> Running | None:
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Running)
+        began = psutil.Process(found.pid).create_time()
+    except (OSError, msgspec.DecodeError, psutil.Error, ValueError):
+        return None
+    return found if abs(began - found.began) < 1 else None

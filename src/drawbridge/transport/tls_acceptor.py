@@ -1,0 +1,119 @@
+"""Accepts for a door behind TLS: so many handshakes at once, so that a crowd of peers that never finish one costs little.
+
+Before the handshake nobody is known and no limit of a site holds yet; each open connection takes a file descriptor, which
+whatever else the process does needs as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import Final, NamedTuple
+
+MOST: Final = 64
+"""Handshakes at once. Those of honest peers take milliseconds, plus the time that two messages take on the network."""
+
+GRACE_SECONDS: Final = 0.25
+"""Seconds that each handshake gets, even while its address opens more of them."""
+
+BREATH_SECONDS: Final = 0.1
+"""After the system had no descriptor left."""
+
+logger = logging.getLogger("drawbridge.http_server")
+
+
+class _Shaking(NamedTuple):
+    """The address of a handshake that is under way, and when it began."""
+
+    address: str
+    since: float
+
+
+class Acceptor:
+    """``connect`` makes the protocol of one connection. Open until ``close``, which closes ``listener`` too."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        tls: SSLContext,
+        connect: Callable[[], asyncio.Protocol],
+        *,
+        shaking: float,
+        closing: float,
+    ) -> None:
+        """Seconds that a handshake, and the end of a connection's TLS, may take."""
+        listener.setblocking(False)
+        self._listener = listener
+        self._tls = tls
+        self._connect = connect
+        self._seconds = shaking, closing
+        self._shaking: dict[asyncio.Task[None], _Shaking] = {}
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    @property
+    def shaking(self) -> int:
+        """Handshakes that go on."""
+        return len(self._shaking)
+
+    def close(self) -> None:
+        for task in (self._accepting, *self._shaking):
+            task.cancel()
+        self._listener.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                peer, address = await loop.sock_accept(self._listener)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    logger.error("no connection can be accepted: %s", error.strerror)
+                await asyncio.sleep(BREATH_SECONDS)
+                continue
+            try:
+                await self._make_room(address[0])
+            except BaseException:
+                peer.close()
+                raise
+            task = loop.create_task(self._shake_hands(peer))
+            self._shaking[task] = _Shaking(address[0], loop.time())
+            task.add_done_callback(self._shaken)
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        self._shaking.pop(task, None)
+
+    async def _make_room(self, address: str) -> None:
+        """Closes the oldest handshake of the address that has the most. A new client of that address waits until the oldest one
+        has had its time: else clients that reconnect all the time would leave none to the others at their address.
+        """
+        loop = asyncio.get_running_loop()
+        while len(self._shaking) >= MOST:
+            crowds = Counter(one.address for one in self._shaking.values())
+            oldest = max(self._shaking, key=lambda task: crowds[self._shaking[task].address])
+            found = self._shaking[oldest]
+            left = GRACE_SECONDS - (loop.time() - found.since)
+            if left > 0 and found.address == address:
+                await asyncio.wait([oldest], timeout=left)
+            else:
+                del self._shaking[oldest]
+                oldest.cancel()
+
+    async def _shake_hands(self, peer: socket.socket) -> None:
+        peer.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._connect,
+                peer,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._seconds[0],
+                ssl_shutdown_timeout=self._seconds[1],
+            )
+        except OSError:  # no TLS, or not in time
+            with contextlib.suppress(OSError):
+                peer.close()

@@ -1,0 +1,84 @@
+"""A person's answer to an agent's question, as the server takes it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drawbridge.core.terminal_text import harmless
+from drawbridge.text import BOM, join, split
+
+Request = Mapping[str, Any]
+"""A ``permission_request``."""
+
+
+def why_not_edited(request: Request) -> str:
+    """Why the proposed text can't be edited here; empty where it can."""
+    if not request.get("proposal") or _edited(request, "") is None:
+        return "This can't be edited: accept it, or reject it and say what you want instead."
+    if request.get("changeable") is False:
+        return "This agent takes no other text: accept it, or reject it and say what you want instead."
+    if request.get("truncated"):
+        return "This is cut: show all of it first."
+    if not is_plain(draft(request)):
+        return "The text holds characters that a terminal can't show as they are: edit it on the page or in an editor."
+    return ""
+
+
+def draft(request: Request) -> str:
+    """The proposed text as a text field holds it: without a byte-order mark, lines end with "\\n" alone."""
+    lines, form = split(request["proposal"]["new_text"])
+    return join(lines, form._replace(eol="\n", bom=False))
+
+
+def edited_text(request: Request, text: str) -> str:
+    """The whole file that ``text`` (a draft that was edited) stands for: with its line ends and byte-order mark."""
+    form = split(request["proposal"]["new_text"])[1]
+    return (BOM if form.bom else "") + text.replace("\n", form.eol)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text field of a terminal shows all that is in it, and changes nothing."""
+    return all(harmless(line) == line for line in text.replace("\t", " ").split("\n"))
+
+
+def edited_input(request: Request, text: str) -> dict[str, Any]:
+    """The input that makes the file just what ``text`` (a draft that was edited) shows.
+
+    The whole file goes as the old and the new string of an edit, so that what was seen is what will be written.
+    """
+    found = _edited(request, text)
+    assert found is not None, "asked for a tool whose text can't be edited"
+    return found
+
+
+def _edited(request: Request, text: str) -> dict[str, Any] | None:
+    given, proposal = request["input"], request.get("proposal")
+    if proposal is None or not isinstance(given, dict):
+        return None
+    whole = edited_text(request, text)
+    if request["tool_name"] == "Write":
+        return {**given, "content": whole}
+    # An edit is told with "\n", whatever ends the lines of the file: the agent keeps those.
+    change = {
+        "old_string": proposal["old_text"].replace("\r\n", "\n"),
+        "new_string": whole.replace("\r\n", "\n"),
+        "replace_all": False,
+    }
+    if request["tool_name"] == "Edit":
+        return {**given, **change}
+    return {**given, "edits": [change]} if request["tool_name"] == "MultiEdit" else None
+
+
+def questions(request: Request) -> list[dict[str, Any]]:
+    """Of AskUserQuestion; empty: this is a question of another kind."""
+    given = request["input"]
+    asked = given.get("questions") if isinstance(given, dict) else None
+    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list):
+        return []
+    return [one for one in asked if isinstance(one, dict) and isinstance(one.get("question"), str)]
+
+
+def answered_input(request: Request, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """``answers``: each question with what was chosen."""
+    return {**request["input"], "answers": dict(answers)}

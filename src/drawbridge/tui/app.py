@@ -1,0 +1,151 @@
+"""The terminal's window: which screen is shown, and when it is drawn anew."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from textual.app import App
+
+from drawbridge.tui.client import Client, Unsent
+from drawbridge.tui.colours import Palette, theme
+from drawbridge.tui.connection import RequestError
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.screen_conversation import ConversationScreen
+from drawbridge.tui.screen_projects import ProjectScreen
+from drawbridge.tui.wording import block
+
+DRAWING_SECONDS: Final = 0.04
+"""From what was heard until it is drawn, with all that came meanwhile."""
+
+WARNING_SECONDS: Final = 60.0
+"""For what the owner should see to; a click closes it before."""
+
+
+class First(NamedTuple):
+    """What a person wants to see first: a project, by its id, or a directory that may become one; else the list."""
+
+    project: str | None = None
+    directory: str | None = None
+
+
+class AttachApp(App[None]):
+    """``client`` has its first connection; ``first``: what to begin with."""
+
+    CSS_PATH = "attach.tcss"
+    TITLE = "Drawbridge"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, client: Client, palette: Palette, first: First | None = None) -> None:
+        super().__init__()
+        self.client = client
+        self.painter = Painter(palette)
+        self.register_theme(theme(palette))
+        self.theme = theme(palette).name
+        self._first = first or First()
+        self._projects = ProjectScreen(client)
+        self._stale = False
+        client.on_change = self._changed
+        client.on_refused = self._refused
+        client.on_gone = partial(self._later, self._gone)
+        client.on_warning = self._warn
+        client.connection.on_open = partial(self._later, self._begin)
+
+    async def on_mount(self) -> None:
+        self.push_screen(self._projects)
+        if self._first.project is not None:
+            self._enter(self._first.project)
+        self.run_worker(self.client.connection.run())
+
+    def _later(self, act: Callable[[], object]) -> None:
+        self.call_later(act)
+
+    # Drawing.
+
+    def _changed(self) -> None:
+        """Once in a while, however much was heard."""
+        if not self._stale and self.is_running:
+            self._stale = True
+            self.call_later(self.set_timer, DRAWING_SECONDS, self._draw)
+
+    def _draw(self) -> None:
+        self._stale = False
+        for screen in self.screen_stack:
+            if isinstance(screen, ProjectScreen | ConversationScreen):
+                screen.show()
+
+    # The connection.
+
+    def _begin(self) -> None:
+        async def begin() -> None:
+            try:
+                await self.client.begin()
+                self._offer()
+            except RequestError as error:
+                if error.code == "PROJECT_NOT_FOUND":
+                    await self._gone()
+                elif error.code != "OFFLINE":  # the next connection begins anew
+                    self.notify(block(str(error)), severity="error", markup=False)
+
+        self.run_worker(begin())
+
+    def _offer(self) -> None:
+        """Once: the directory that the person has named is not a project yet."""
+        path, self._first = self._first.directory, First()
+        if path is None:
+            return
+        if self.client.may("project_create"):
+            self._projects.action_new_project(path, "The server has no project in this directory yet.")
+        else:
+            words = f"The server has no project in {path}, and this device may not add one."
+            self.notify(block(words), severity="warning", markup=False)
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C, outside of text fields."""
+        self.notify("q or Ctrl-Q leaves; the agent continues to work.", markup=False)
+
+    def _refused(self, unsent: Unsent, error: RequestError) -> None:
+        conversation = self.client.conversation
+        for screen in self.screen_stack:
+            if isinstance(screen, ConversationScreen) and conversation and conversation.id == unsent.project:
+                screen.put_back(unsent.prompt)
+        self.notify(block(str(error)), severity="error", markup=False)
+
+    def _warn(self, words: str) -> None:
+        self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
+
+    def on_app_focus(self) -> None:
+        """Somebody looks: the next try is now."""
+        self.client.connection.hurry()
+
+    # Projects.
+
+    def on_project_screen_chosen(self, event: ProjectScreen.Chosen) -> None:
+        self._enter(event.id)
+
+    async def on_conversation_screen_left(self) -> None:
+        await self._leave()
+
+    def _enter(self, id: str) -> None:
+        self.push_screen(ConversationScreen(self.client, self.painter))
+        self.run_worker(self._choose(id))
+
+    async def _leave(self) -> None:
+        for _ in range(len(self.screen_stack)):
+            if self.screen is self._projects:
+                break
+            await self.pop_screen()
+        self.run_worker(self._choose(None))
+
+    async def _choose(self, id: str | None) -> None:
+        with contextlib.suppress(RequestError):  # without a connection it is joined when there is one
+            await self.client.choose(id)
+        self._changed()
+
+    async def _gone(self) -> None:
+        if self.screen is not self._projects:
+            await self._leave()
+            words = "This project is not there any more: somebody removed it."
+            self.notify(words, severity="error", markup=False)

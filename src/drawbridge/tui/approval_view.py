@@ -1,0 +1,394 @@
+"""An open approval: what is asked, and every way to answer it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Button, Input, Static, TextArea
+
+from drawbridge.tui import answers, wording
+from drawbridge.tui.approval_words import WAYS, Standing, circumstances, notice, title, ways, why_not_accepted
+from drawbridge.tui.call_parts import parts
+from drawbridge.tui.code import DiffLines
+from drawbridge.tui.diff_view import Headed, Lines, LinesView
+from drawbridge.tui.difference import Difference, difference
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.question_form import QuestionForm
+
+READING_SECONDS: Final = 0.5
+"""A key that was meant for something else when a question came does not answer it."""
+
+ROOMY: Final = 24
+"""Lines from which on there is room for an empty one."""
+
+BODIES: Final = "LinesView, QuestionForm, .draft"
+FRAME_LINES: Final = 2
+FEWEST_LINES: Final = 3
+"""Of what is asked, however small the terminal is."""
+
+
+class Answer(NamedTuple):
+    allow: bool
+    message: str = ""
+    input: dict[str, Any] | None = None
+    remember: bool = False
+
+
+class ApprovalView(Vertical, can_focus=True):
+    """One question. ``Given`` is what the person decides; ``settle`` says that somebody else was quicker."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "more", show=False),
+        Binding("j,down", "scroll(1)", show=False),
+        Binding("k,up", "scroll(-1)", show=False),
+    ]
+
+    class Given(Message):
+        def __init__(self, view: ApprovalView, answer: Answer) -> None:
+            super().__init__()
+            self.view = view
+            self.answer = answer
+
+    class WholeWanted(Message):
+        """The request is a preview, and the person wants all of it."""
+
+        def __init__(self, view: ApprovalView) -> None:
+            super().__init__()
+            self.view = view
+
+    class Closed(Message):
+        """The person has read that somebody else was quicker."""
+
+        def __init__(self, view: ApprovalView) -> None:
+            super().__init__()
+            self.view = view
+
+    def __init__(self, request: answers.Request, agent: str, painter: Painter, standing: Standing) -> None:
+        super().__init__(classes="approval")
+        self.request = request
+        self._agent = agent
+        self._painter = painter
+        self._standing = standing
+        self._text: str | None = None
+        self._message = ""
+        self._draft = ""
+        self._found = self._difference()
+        self._shown_at = time.monotonic()
+        self._waiting = 1
+        self._height = FEWEST_LINES
+        self._most = 0
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="title")
+        asked = answers.questions(self.request)
+        if asked:
+            yield QuestionForm(asked, self.request["input"], circumstances(self.request))
+        else:
+            yield LinesView(self._lines)
+            yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
+        yield Button("", name="more", classes="more", compact=True)
+        yield Static(classes="notice")
+        yield Input(placeholder="What should it do instead? (may be left empty)", compact=True, classes="why")
+        yield Horizontal(*(Button("", name=name, classes=name, compact=True) for name in WAYS), classes="ways")
+        yield Button("", name="always", classes="always", compact=True)
+
+    def on_mount(self) -> None:
+        self.call_later(self._draw)
+
+    @property
+    def approval_id(self) -> str:
+        return str(self.request["approval_id"])
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a person has put work into an answer."""
+        return self._text is not None or bool(self._message)
+
+    @property
+    def is_busy(self) -> bool:
+        """An answer is on its way."""
+        return self._standing.busy
+
+    @property
+    def is_settled(self) -> bool:
+        return self._standing.settled is not None
+
+    @property
+    def may_answer(self) -> bool:
+        return self._standing.may_answer
+
+    @property
+    def is_begun(self) -> bool:
+        """There is something to go back from."""
+        return self._standing.mode != "read" or self.is_settled
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a key answers it."""
+        seen = time.monotonic() - self._shown_at >= READING_SECONDS
+        return seen and self.may_answer and not self.is_busy and not self.is_settled
+
+    # What others do.
+
+    def count(self, waiting: int) -> None:
+        """So many questions wait."""
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._draw()
+
+    def uncover(self) -> None:
+        """Only now the person is brought here, without having asked for it."""
+        self._shown_at = time.monotonic()
+        self.look()
+
+    def look(self) -> None:
+        """The person comes here."""
+        first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
+        (first if first.display else self).focus()
+
+    def fit(self, height: int) -> None:
+        """It may have so many lines in all."""
+        self._height = height
+        self._fit()
+
+    def _fit(self) -> None:
+        """What is asked gets the room that the rest leaves."""
+        self.set_class(self._height >= ROOMY, "-roomy")
+        bodies = set(self.query(BODIES))
+        shown = [child for child in self.children if child.display and child not in bodies]
+        # What does not fit has no size yet: a line is the least.
+        others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
+        most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
+        if most == self._most:
+            return
+        self._most = most
+        self.call_after_refresh(self._fit)  # what was cut off may turn out to be higher
+        for body in bodies:
+            body.styles.max_height = most
+        for area in self.query(".draft"):
+            area.styles.height = most
+
+    def show_whole(self, request: answers.Request) -> None:
+        """All of it, in the place of the preview."""
+        self.request = request
+        self._redraw()
+
+    def settle(self, answer: Mapping[str, Any]) -> None:
+        """Somebody else was quicker: what the person has written stays to be read."""
+        self._stand(settled=answer, busy=False)
+
+    def failed(self) -> None:
+        """The answer was not taken: it can be given again."""
+        self._stand(busy=False)
+
+    # What the person does.
+
+    def accept(self) -> None:
+        if answers.questions(self.request):
+            self._answer_questions()
+        elif self._standing.mode != "reject" and self._is_seen():
+            changed = None if self._text is None else answers.edited_input(self.request, self._text)
+            self._give(Answer(allow=True, input=changed))
+
+    def always(self) -> None:
+        if "always" in ways(self.request, self._standing) and self._is_seen():
+            self._give(Answer(allow=True, remember=True))
+
+    def _is_seen(self) -> bool:
+        """Only what was on the screen can be accepted."""
+        self.query_one(LinesView).look()
+        self._note_seen()
+        if not why_not_accepted(self.request, self._standing):
+            return True
+        self._stand(hasty=True)
+        return False
+
+    def page(self, by: int) -> bool:
+        """Scrolls by a page; returns whether there was anything to scroll."""
+        view = next(iter(self.query(LinesView)), None)
+        if view is None or not view.display or view.max_scroll_y == 0:
+            return False
+        (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
+        return True
+
+    def action_more(self) -> None:
+        if self.request.get("truncated"):
+            self.post_message(self.WholeWanted(self))
+        else:
+            self.page(1)
+
+    def action_scroll(self, by: int) -> None:
+        for view in self.query(LinesView):
+            view.scroll_relative(y=by, animate=False)
+
+    def on_lines_view_seen(self, event: LinesView.Seen) -> None:
+        event.stop()
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        unseen = self.query_one(LinesView).unseen
+        if unseen != self._standing.unseen:
+            self._stand(unseen=unseen)
+
+    def edit(self) -> None:
+        if self.is_busy or self.is_settled or answers.questions(self.request):
+            return
+        why_not = answers.why_not_edited(self.request)
+        if why_not:
+            self._say(why_not)
+            return
+        area = self.query_one(".draft", PlainTextArea)
+        if self._text is None:
+            self._draft = answers.draft(self.request)
+            area.load_text(self._draft)
+            area.indent_type = "tabs" if "\n\t" in area.text else "spaces"
+            area.move_cursor((self._first_change(), 0), center=True)
+        self._stand(mode="edit")
+        area.focus()
+
+    def reject(self) -> None:
+        if answers.questions(self.request):
+            self._give(Answer(allow=False))
+        elif self._standing.mode == "reject":
+            self._give(Answer(allow=False, message=self._message.strip()))
+        elif not self.is_busy and not self.is_settled:
+            self._stand(mode="reject")
+            self.query_one(".why", Input).focus()
+
+    def back(self) -> bool:
+        """Back to reading, or away; whether there was anything to go back from. What was written stays as it is."""
+        if self.is_settled:
+            self.post_message(self.Closed(self))
+        elif self.is_begun:
+            self._stand(mode="read")
+            self._redraw()
+            self.look()
+        else:
+            return False
+        return True
+
+    def undo(self) -> None:
+        """Without the person's own edits."""
+        self._text = None
+        self._redraw()
+
+    def _answer_questions(self) -> None:
+        given = self.query_one(QuestionForm).answers()
+        missing = next((question for question, chosen in given if not chosen), None)
+        if missing is not None:
+            self._say(f"Choose an answer to “{wording.one_line(missing)}”, or write one.")
+        else:
+            self._give(Answer(allow=True, input=answers.answered_input(self.request, given)))
+
+    def _give(self, answer: Answer) -> None:
+        if not self.is_busy and not self.is_settled:
+            self._stand(busy=True)
+            self.post_message(self.Given(self, answer))
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        if self._standing.mode == "edit" and not self.is_settled:
+            text = event.text_area.text
+            self._text = text if text != self._draft else None
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if event.input.has_class("why"):
+            self._message = event.value
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.input.has_class("why"):
+            self.reject()
+        else:
+            self._answer_questions()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        acts: dict[str | None, Callable[[], object]] = {
+            "accept": self.accept,
+            "always": self.always,
+            "edit": self.edit,
+            "reject": self.reject,
+            "undo": self.undo,
+            "back": self.back,
+            "more": self.action_more,
+        }
+        acts[event.button.name]()
+
+    # What is seen.
+
+    def _stand(self, **changes: Any) -> None:
+        self._standing = self._standing._replace(**changes)
+        self._draw()
+
+    def _redraw(self) -> None:
+        """The change itself is another one."""
+        self._found = self._difference()
+        self.query_one(LinesView).redraw(self._lines)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Shows what belongs to how it stands."""
+        if not self.is_mounted:
+            return
+        self._standing = standing = self._standing._replace(edited=self._text is not None)
+        self.query_one(".title", Static).update(
+            title(self.request, self._agent, self._painter.root, self._found, self._waiting)
+        )
+        shown = ways(self.request, standing)
+        for button in self.query(Button):
+            button.display = button.name in shown
+            unread = button.name in ("accept", "always") and why_not_accepted(self.request, standing)
+            button.disabled = standing.busy or bool(unread)
+            button.label = shown.get(button.name or "", Content())
+            button.refresh(layout=True)
+        why = self.query_one(".why", Input)
+        why.display = standing.mode == "reject"
+        why.disabled = standing.busy or self.is_settled
+        if not answers.questions(self.request):
+            self.query_one(LinesView).display = standing.mode != "edit"
+            area = self.query_one(".draft", PlainTextArea)
+            area.display = standing.mode == "edit"
+            area.read_only = standing.busy or self.is_settled
+        self._say(notice(self.request, standing, self._found))
+
+    def _say(self, words: str) -> None:
+        line = self.query_one(".notice", Static)
+        line.update(Content(words))
+        line.display = bool(words)
+        self.call_after_refresh(self._fit)
+
+    def _difference(self) -> Difference | None:
+        """With the person's own edits where there are some: what is seen is what will be written."""
+        proposal = self.request.get("proposal")
+        return difference(proposal["old_text"], self._new_text()) if proposal else None
+
+    def _first_change(self) -> int:
+        """The line of the new text, from 0."""
+        lines = self._found.lines if self._found is not None else []
+        return next((line.number - 1 for line in lines if line.kind == "added"), 0)
+
+    def _new_text(self) -> str:
+        proposed: str = self.request["proposal"]["new_text"]
+        return proposed if self._text is None else answers.edited_text(self.request, self._text)
+
+    def _lines(self, width: int) -> Lines:
+        painter, found, request = self._painter, self._found, self.request
+        proposal = request.get("proposal")
+        above = parts(request["tool_name"], request["input"], proposal, request.get("link_targets"))
+        head = painter.call([*circumstances(request), *above], width)
+        if found is None or proposal is None:
+            return head
+        if not found.lines:
+            return [*head, *painter.plain("No line is different.", width, painter.palette.soft)]
+        texts = str(proposal["path"]), proposal["old_text"], self._new_text()
+        return Headed(head, DiffLines(found, texts, painter.palette, width))

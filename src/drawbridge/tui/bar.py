@@ -1,0 +1,41 @@
+"""The line at the top: where one is, and how the connection stands, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from drawbridge.tui.connection import Connection
+from drawbridge.tui.wording import one_line
+
+TROUBLE: Final = {
+    "connecting": "Connecting…",
+    "waiting": "No connection to the server. Trying again… What you write is kept.",
+    "refused": "The server does not take the token any more",
+}
+
+ROOMY: Final = 60
+"""Columns from which on there is room for more than the name."""
+
+
+class Bar(Vertical):
+    def compose(self) -> ComposeResult:
+        yield Static(id="name")
+        yield Static(id="trouble")
+
+    def show(self, name: str, more: str, connection: Connection) -> None:
+        connected = "  Connected" if connection.state == "open" else ""
+        parts = [(one_line(name), "bold"), (connected, "$yes")]
+        if more and self.size.width >= ROOMY:
+            parts.append((f"  {one_line(more)}", "$soft"))
+        self.query_one("#name", Static).update(Content.assemble(*parts))
+        trouble = TROUBLE.get(connection.state, "")
+        if connection.state == "refused" and connection.problem:
+            trouble = f"{trouble}: {one_line(connection.problem)}"
+        line = self.query_one("#trouble", Static)
+        line.update(Content(trouble))
+        line.display = bool(trouble)

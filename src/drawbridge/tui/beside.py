@@ -1,0 +1,27 @@
+"""What a person asks of the server is done beside: the window goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from textual.widget import Widget
+
+from drawbridge.tui.connection import RequestError
+from drawbridge.tui.wording import block
+
+
+def do(widget: Widget, work: Coroutine[Any, Any, Any]) -> None:
+    """Ends with the widget. What the server has against it is said."""
+
+    async def done() -> None:
+        try:
+            await work
+        except RequestError as error:
+            complain(widget, error)
+
+    widget.run_worker(done())
+
+
+def complain(widget: Widget, error: RequestError) -> None:
+    widget.notify(block(str(error)), severity="error", markup=False)

@@ -1,0 +1,287 @@
+"""This terminal's side of the server: the connection, what was heard by it, and what a person can do."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import json
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from drawbridge.tui.connection import Connection, Message, RequestError
+from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
+from drawbridge.tui.place import Place
+from drawbridge.tui.store import Project, Projects
+
+PAGE: Final = 120
+"""Records of a page of history."""
+
+TOO_FAR: Final = 1_000
+"""Behind by more, a conversation begins anew at its end instead of hearing all of it."""
+
+MESSAGE_BYTES: Final = 900_000
+PIECE_BYTES: Final = 300_000
+
+
+class Unsent(NamedTuple):
+    """A prompt that the server has not confirmed. ``id`` is its request's: said twice it runs once."""
+
+    id: str
+    project: str
+    prompt: str
+
+
+class Client:
+    """The callbacks: ``on_change`` something is known anew; ``on_notice`` words that go by themselves; ``on_refused`` a
+    prompt that was not taken, and why; ``on_gone`` the project that is shown is not there any more; ``on_warning`` what
+    the owner should see to. None of them waits.
+    """
+
+    def __init__(self, find: Callable[[], Place], name: str | None = None) -> None:
+        self.name = name or own_name()
+        self.connection = Connection(find, self.name)
+        self.projects = Projects()
+        self.conversation: Conversation | None = None
+        self.unsent: list[Unsent] = []
+        self.features: frozenset[str] | None = None
+        """The types that the server takes from this client; None until it has said so."""
+        self.modes: frozenset[str] | None = None
+        """The permission modes that this server accepts; None until it has reported them, or if it does not."""
+        self._ids: set[str] = set()
+        """What the server has called this client: another id on every connection."""
+        self.agents: list[str] = []
+        """The agents that a new project can have, the default one first."""
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
+        self.on_gone: Callable[[], None] = lambda: None
+        self.on_warning: Callable[[str], None] = lambda words: None
+        self.connection.on_message = self._heard
+        self.connection.on_state = lambda: self.on_change()
+
+    def may(self, type: str) -> bool:
+        return self.features is None or type in self.features
+
+    @property
+    def at_desk(self) -> bool:
+        """The project that is shown is an agent that somebody has started elsewhere: it is steered there."""
+        project = self.project
+        return project is not None and bool(project.get("desk"))
+
+    @property
+    def may_steer(self) -> bool:
+        project = self.project or {}
+        return self.may("execute") and (not self.at_desk or bool(project["desk"].get("prompts")))
+
+    @property
+    def project(self) -> Project | None:
+        """The one that is shown."""
+        return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
+
+    async def begin(self) -> None:
+        """What comes first on every connection: who we are, which projects there are, and on with the one shown.
+
+        Raises ``RequestError`` where the connection breaks meanwhile: then it is said again on the next one.
+        """
+        ask = self.connection.ask
+        hello = (await ask("hello", {"client": self.connection.name}))["data"]
+        self.features = frozenset(hello["features"])
+        self.modes = frozenset(hello["modes"]) if "modes" in hello else None
+        self.agents = list(hello["agents"])
+        self.name = hello["device"]["name"] or self.name
+        self._ids.add(hello["client_id"])
+        await ask("unsubscribe", {"topics": ["stats"]})
+        await ask("subscribe", {"topics": ["projects", "approvals"]})
+        await ask("project_list")
+        await self._join()
+
+    async def choose(self, id: str | None) -> None:
+        """Shows a project; None: none."""
+        before = self.conversation
+        if before is not None and before.id == id:
+            return
+        self.conversation = None if id is None else Conversation(id)
+        self.on_change()
+        if before is not None:
+            await self._ask("project_leave", project=before.id)
+        await self._join()
+
+    # What a person does.
+
+    async def execute(self, prompt: str) -> None:
+        assert self.conversation is not None
+        one = Unsent(str(uuid.uuid4()), self.conversation.id, prompt)
+        self.unsent.append(one)
+        self.on_change()
+        try:
+            data = {"prompt": prompt, "options": {"partial_messages": True}}
+            await self.connection.ask("execute", data, project=one.project, id=one.id, lasting=True)
+        except RequestError as error:
+            self.on_refused(one, error)
+        finally:
+            self.unsent.remove(one)
+            self.on_change()
+
+    async def answer(
+        self,
+        approval_id: str,
+        *,
+        allow: bool,
+        message: str = "",
+        input: Message | None = None,
+        remember: bool = False,
+    ) -> None:
+        """One answer to an open question. Raises ``RequestError``."""
+        data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
+        data |= {"message": message} if message else {}
+        data |= {"remember": True} if remember else {}
+        data |= await self._input(input) if input is not None else {}
+        project = self._id
+        try:
+            await self.connection.ask("permission_response", data, project=project, lasting=True)
+        except RequestError as error:
+            # After a break it is said again: then the first answer may have been this very one.
+            mine = self.is_mine(error.details) and error.details.get("decision") == data["decision"]
+            if error.code != "APPROVAL_RESOLVED" or not mine:
+                raise
+
+    def is_mine(self, answer: Mapping[str, Any]) -> bool:
+        """Whether an approval was answered from this terminal. Another one may have the same name."""
+        return answer.get("client_id") in self._ids and answer.get("by") == self.name
+
+    async def command(self, type: str, data: Message | None = None) -> Message:
+        """A command about the project that is shown. Raises ``RequestError``."""
+        return await self.connection.ask(type, data, project=self._id)
+
+    async def add_project(self, path: str, agent: str) -> str:
+        """The id of a new project. Raises ``RequestError``."""
+        answer = await self._ask("project_create", {"path": path, "agent": agent})
+        self.projects.take(answer)
+        return str(answer["project_id"])
+
+    async def older(self) -> None:
+        """One more page of older messages. Raises ``RequestError``."""
+        conversation = self.conversation
+        if conversation is not None and conversation.joined and conversation.has_older:
+            page = (await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE}))["data"]
+            conversation.prepend(map(record_in, page["messages"]))
+            if not page["has_more"]:
+                conversation.begins = conversation.first
+            self.on_change()
+
+    async def newer(self) -> None:
+        """One more page of messages behind those that are here, where the end was let go. Raises ``RequestError``."""
+        conversation = self.conversation
+        if conversation is not None and not conversation.at_end:
+            answer = await self.command("get_messages", {"after_seq": conversation.last, "limit": PAGE})
+            conversation.append(map(record_in, answer["data"]["messages"]))
+            self.on_change()
+
+    async def latest(self) -> None:
+        """The end of the conversation, wherever one was before. Raises ``RequestError``."""
+        if self.conversation is not None and not self.conversation.at_end:
+            self.conversation = Conversation(self.conversation.id)
+            await self._join()
+
+    async def whole(self, blob_id: str) -> Message:
+        """The whole record of a message of which a preview came. Raises ``RequestError``."""
+        found = bytearray()
+        last = False
+        while not last:
+            answer = await self._ask("blob_get", {"blob_id": blob_id, "offset": len(found)})
+            piece = base64.b64decode(answer["data"]["data"])
+            found += piece
+            last = answer["data"]["last"] or not piece
+        record: Message = json.loads(found)
+        return record
+
+    # What was heard.
+
+    def _heard(self, message: Message) -> None:
+        self.projects.take(message)
+        conversation = self.conversation
+        if conversation is not None and message.get("project_id") == conversation.id:
+            self._follow(message, conversation)
+        if message["type"] == "update" and message["data"]["update_type"] == "disk_warning":
+            self.on_warning(str(message["data"]["data"]["message"]))
+        self.on_change()
+
+    def _follow(self, message: Message, conversation: Conversation) -> None:
+        record, data = record_of(message), message["data"]
+        if record is not None:
+            conversation.take(record)
+        elif message["type"] == "accepted":
+            self._accepted(message, conversation)
+        elif message["type"] == "agent_message":
+            conversation.hear(data["messages"][0])
+        elif message["type"] == "update" and data["update_type"] == "project_deleted":
+            self.on_gone()
+
+    def _accepted(self, message: Message, conversation: Conversation) -> None:
+        """A prompt of our own is not told to us but by this answer."""
+        one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
+        if one is None:
+            return
+        data = message["data"]
+        known = any(queued["run_id"] == data["run_id"] for queued in conversation.queue)
+        if data["position"] > 0 and not known:
+            queued = {"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt}
+            conversation.queue = [*conversation.queue, queued]
+        if message.get("seq") is not None:
+            said = {"type": "user", "message": {"prompt": one.prompt}, "by": self.name}
+            now = datetime.now(UTC).isoformat()
+            conversation.take(Record(message["seq"], now, "client", said))
+
+    async def _join(self) -> None:
+        conversation = self.conversation
+        if conversation is None:
+            return
+        if conversation.id not in self.projects.all:
+            self.on_gone()
+            return
+        behind = self.projects.all[conversation.id]["last_seq"] - conversation.cursor
+        anew = not conversation.joined or not conversation.at_end or behind > TOO_FAR
+        conversation.joined = False
+        after = {} if anew else {"after_seq": conversation.cursor}
+        answer = await self._ask("project_join", after, project=conversation.id)
+        conversation.join(answer["data"]["data"], anew=anew)
+        if anew:
+            await self.older()
+        self.on_change()
+
+    async def _input(self, input: Message) -> Message:
+        """``updated_input``, in pieces before it where it is too large for a message."""
+        text = json.dumps(input).encode()
+        if len(text) < MESSAGE_BYTES:
+            return {"updated_input": input}
+        blob_id = str(uuid.uuid4())
+        for offset in range(0, len(text), PIECE_BYTES):
+            piece = text[offset : offset + PIECE_BYTES]
+            data = {"blob_id": blob_id, "offset": offset, "data": base64.b64encode(piece).decode()}
+            await self._ask("blob_put", data | {"last": offset + PIECE_BYTES >= len(text)})
+        return {"updated_input_blob": blob_id}
+
+    async def _ask(self, type: str, data: Message | None = None, project: str | None = None) -> Message:
+        return await self.connection.ask(type, data, project=project)
+
+    @property
+    def _id(self) -> str:
+        assert self.conversation is not None
+        return self.conversation.id
+
+
+def own_name() -> str:
+    """What others see where this terminal decided something."""
+    try:
+        person = getpass.getuser()
+    except (KeyError, OSError):
+        person = "a terminal"
+    return f"{person} at {socket.gethostname().partition('.')[0] or 'a terminal'}"
+
+
+def question_of(record: Any) -> Message:
+    """The question in a record that ``whole`` has brought."""
+    found: Message = record["message"]["message"]
+    return found

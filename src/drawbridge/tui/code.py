@@ -1,0 +1,146 @@
+"""Code and differences as lines of a terminal: colours by Pygments, words that differ marked, folded at the width."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+from pygments.lexers import find_lexer_class_for_filename  # type: ignore[import-untyped]
+from rich.cells import cell_len, chop_cells
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from drawbridge.core.terminal_text import harmless_pieces
+from drawbridge.text import split
+from drawbridge.tui.colours import CodeColours, Palette
+from drawbridge.tui.difference import Difference, Line, Mark
+from drawbridge.tui.wording import TAB
+
+COLOURED: Final = 200_000
+"""Characters of a text above which it has no colours: finding them would take too long."""
+
+LONGEST_COLOURED: Final = 2_000
+"""Of a line: a lexer that meets a stranger one may think for minutes."""
+
+SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
+
+
+def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
+    """For each line of ``text`` where which colour is; empty where the kind of file is not known."""
+    lines = split(text)[0]
+    if len(text) > COLOURED or any(len(line) > LONGEST_COLOURED for line in lines):
+        return []
+    lexer: Any = find_lexer_class_for_filename(path.rpartition("/")[2])
+    if lexer is None:
+        return []
+    theme = CodeColours(palette)
+    found: list[list[tuple[int, int, Style]]] = [[] for _ in lines]
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    for at, kind, value in lexer().get_tokens_unprocessed("\n".join(lines)):
+        style = theme.get_style_for_token(kind)
+        if not style:
+            continue
+        row = bisect_right(starts, at) - 1
+        for piece in value.split("\n"):
+            if row < len(found) and piece:
+                found[row].append((at - starts[row], at - starts[row] + len(piece), style))
+            at, row = at + len(piece) + 1, row + 1
+    return found
+
+
+def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
+    """A line as harmless text of one style each where ``styles`` says so; places are those in ``raw``."""
+    places, shown = [0], ""
+    if raw.isascii() and raw.isprintable():
+        text = Text(raw, no_wrap=True, end="")
+        for start, end, style in styles:
+            text.stylize(style, start, end)
+        return text
+    for character, piece in zip(raw, harmless_pieces(raw), strict=True):
+        shown += " " * (TAB - cell_len(shown) % TAB) if character == "\t" else piece
+        places.append(len(shown))
+    text = Text(shown, no_wrap=True, end="")
+    for start, end, style in styles:
+        text.stylize(style, places[start], places[min(end, len(raw))])
+    return text
+
+
+class DiffLines:
+    """A difference for one width: how many lines it takes, and each of them when it is needed."""
+
+    def __init__(self, found: Difference, proposal: tuple[str, str, str], palette: Palette, width: int) -> None:
+        path, old_text, new_text = proposal
+        self._palette = palette
+        self._width = width
+        self._lines = found.lines
+        self._digits = len(str(max((line.number for line in found.lines), default=1)))
+        self._room = max(8, width - self._digits - 4)
+        self._colours = {"removed": colours(old_text, path, palette), "added": colours(new_text, path, palette)}
+        self._starts = [0, *accumulate(map(self._height, found.lines))]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, at: int) -> Strip:
+        row = bisect_right(self._starts, at) - 1
+        return self._strip(self._lines[row], at - self._starts[row])
+
+    def strips(self, most: int) -> Iterator[Strip]:
+        for at in range(min(most, len(self))):
+            yield self[at]
+
+    def _height(self, line: Line) -> int:
+        raw = line.text
+        if raw.isascii() and raw.isprintable():
+            return max(1, -(-len(raw) // self._room))
+        return max(1, len(chop_cells(line_text(raw, ()).plain, self._room)))
+
+    def _strip(self, line: Line, piece: int) -> Strip:
+        palette = self._palette
+        if line.kind == "skipped":
+            words = f"{line.number} line{'' if line.number == 1 else 's'} unchanged"
+            style = Style(color=palette.soft, bgcolor=palette.sunken)
+            return Strip([Segment(f"{'⋯':>{self._digits + 1}}   {words}", style)]).extend_cell_length(
+                self._width, style
+            )
+        wash, mark, sign = self._shades(line.kind)
+        text = line_text(line.text, self._styles(line, mark))
+        pieces = chop_cells(text.plain, self._room) if text.plain else [""]
+        start = sum(map(len, pieces[:piece]))
+        part = text[start : start + len(pieces[piece])] if pieces[piece] else Text("")
+        number = f"{line.number if piece == 0 else '':>{self._digits + 1}} "
+        segments = [
+            Segment(number, wash + Style(color=palette.soft)),
+            Segment(f"{SIGNS[line.kind] if piece == 0 else ' '} ", wash + sign),
+            *(Segment(found.text, wash + (found.style or Style())) for found in _segments(part)),
+        ]
+        return Strip(segments).extend_cell_length(self._width, wash)
+
+    def _styles(self, line: Line, mark: Style) -> list[tuple[int, int, Style]]:
+        colours = self._colours["removed" if line.kind == "removed" else "added"]
+        found = list(colours[line.number - 1]) if line.number <= len(colours) else []
+        marks: Sequence[Mark] = line.marks
+        return found + [(start, end, mark) for start, end in marks]
+
+    def _shades(self, kind: str) -> tuple[Style, Style, Style]:
+        """Behind the line, behind its marked words, and of its sign."""
+        palette = self._palette
+        match kind:
+            case "added":
+                return Style(bgcolor=palette.yes_wash), Style(bgcolor=palette.yes_mark), Style(color=palette.yes)
+            case "removed":
+                return Style(bgcolor=palette.no_wash), Style(bgcolor=palette.no_mark), Style(color=palette.no)
+        return Style(bgcolor=palette.sheet), Style(), Style()
+
+
+def _segments(text: Text) -> Iterator[Segment]:
+    """Of a text whose styles are styles, no names of any."""
+    cuts = sorted({0, len(text), *(place for span in text.spans for place in (span.start, span.end))})
+    for start, end in pairwise(cuts):
+        styles = [span.style for span in text.spans if span.start <= start and end <= span.end]
+        found = (style for style in styles if isinstance(style, Style))
+        yield Segment(text.plain[start:end], sum(found, Style()))

@@ -1,0 +1,56 @@
+"""``drawbridge attach``: finds the server, says what stands in the way, and opens the window."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from drawbridge.core.errors import BadSetting
+from drawbridge.tui.app import AttachApp, First
+from drawbridge.tui.client import Client
+from drawbridge.tui.colours import Palette, of_terminal
+from drawbridge.tui.place import Finder, is_here
+
+
+def run(project: str | None, values: Mapping[str, Any]) -> int:
+    """Blocks until the person leaves; the exit code. ``project``: its name, path or id."""
+    finder = Finder(values["url"], values["token_file"], values["ca"], values["fingerprint"])
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadSetting("attach needs a terminal, at its input and its output.")
+    directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
+    asyncio.run(attach(finder, project, directory, of_terminal()))
+    return 0
+
+
+async def attach(finder: Finder, project: str | None, directory: str, palette: Palette) -> None:
+    """Raises what the person has to know before anything is drawn."""
+    client = Client(finder.find)
+    first = await begin(client, project, directory if is_here(finder.find().url) else "")
+    await AttachApp(client, palette, first).run_async()
+
+
+async def begin(client: Client, project: str | None, directory: str) -> First:
+    """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
+
+    ``directory``: ``project`` as a path on the server's machine; empty if the server is on another machine.
+    """
+    await client.connection.open()
+    if project is None:
+        return First()
+    client.projects.take(await client.connection.first("project_list"))
+    found = client.projects.named(project, directory)
+    if len(found) == 1:
+        return First(project=str(found[0]["id"]))
+    if not found and directory:
+        return First(directory=directory)
+    await client.connection.close()
+    names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
+    if found:
+        raise BadSetting(f"More than one project is called {project}: {names}. Name one by its path.")
+    there = f"Its projects are {names}" if names else "It has none yet"
+    raise BadSetting(
+        f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n, or name its directory."
+    )

@@ -1,0 +1,120 @@
+"""Small windows over a screen: which mode, a new project, and which keys there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from drawbridge.tui.wording import MODES, mode, one_line
+
+KEYS: Final = (
+    ("a", "accept what is asked"),
+    ("e", "edit it first: what you see is what is written"),
+    ("r", "reject it, and say why"),
+    ("w", "always: the agent's own suggestion, in words"),
+    ("Ctrl-S", "accept with your edits; answer"),
+    ("/", "to the prompt box; Enter sends, Ctrl-J begins a new line"),
+    ("Esc", "out of a field; back"),
+    ("j  k", "to the next thing, to the one before"),
+    ("Enter", "unfold it; all of what was cut"),
+    ("Space", "the next page of what is asked"),
+    ("g  G", "up, and to the end"),
+    ("s", "stop the run"),
+    ("m", "what the agent asks about"),
+    ("p", "all projects; n adds one there"),
+    ("?", "these keys"),
+    ("q", "leave (also Ctrl-Q); the agent continues to work"),
+)
+
+
+class ModeDialog(ModalScreen[str | None]):
+    """The mode that was chosen; None: none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
+
+    def __init__(self, current: str, project: Mapping[str, Any], allowed: frozenset[str] | None) -> None:
+        """``allowed``: the modes that the server accepts, as far as it has reported them. An agent with modes of its own
+        lists them in ``project``."""
+        super().__init__()
+        self._current = current or "default"
+        self._project = project
+        of_agent = project.get("modes")
+        self._modes = [str(one) for one in of_agent or MODES if of_agent or allowed is None or one in allowed]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content("What it asks about"), classes="title")
+            words = [one_line(mode(self._project, name)) for name in self._modes]
+            yield OptionList(*map(Content, words))
+
+    def on_mount(self) -> None:
+        at = self._modes.index(self._current) if self._current in self._modes else 0
+        self.query_one(OptionList).highlighted = at
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._modes[event.option_index])
+
+
+class NewProject(NamedTuple):
+    path: str
+    agent: str
+
+
+class ProjectDialog(ModalScreen[NewProject | None]):
+    """A directory on the server's machine, and the agent that works there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
+
+    def __init__(self, path: str, agents: Sequence[str], why: str = "") -> None:
+        super().__init__()
+        self._path = path
+        self._agents = agents
+        self._why = why
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide"):
+            yield Static(Content("Add a project"), classes="title")
+            if self._why:
+                yield Static(Content(one_line(self._why)))
+            yield Static(Content("Directory on the server's machine:"))
+            yield Input(self._path, compact=True, classes="path", select_on_focus=False)
+            yield Static(Content("Agent:"))
+            yield OptionList(*(Option(Content(one_line(agent)), id=agent) for agent in self._agents))
+            yield Static(Content("Enter adds it · Tab goes to the agents · Esc goes back"), classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).highlighted = 0 if self._agents else None
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._add()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._add()
+
+    def _add(self) -> None:
+        path, place = self.query_one(Input).value.strip(), self.query_one(OptionList).highlighted
+        if path and place is not None:
+            self.dismiss(NewProject(path, self._agents[place]))
+
+
+class HelpDialog(ModalScreen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,enter", "dismiss(None)", "back"),
+        Binding("q", "app.quit", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content("Keys, outside of text fields"), classes="title")
+            for key, words in KEYS:
+                yield Static(Content.assemble((f"{key:<7}", "$accent bold"), f" {words}"))

@@ -1,0 +1,112 @@
+"""A difference, or a call, in a field of its own that scrolls; only what is on the screen is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.dom import NoScreen
+from textual.errors import NoWidget
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from drawbridge.tui.code import DiffLines
+
+
+class Headed:
+    """A difference with lines above it."""
+
+    def __init__(self, head: Sequence[Strip], rest: DiffLines) -> None:
+        self._head = head
+        self._rest = rest
+
+    def __len__(self) -> int:
+        return len(self._head) + len(self._rest)
+
+    def __getitem__(self, at: int) -> Strip:
+        return self._head[at] if at < len(self._head) else self._rest[at - len(self._head)]
+
+
+Lines: TypeAlias = Sequence[Strip] | DiffLines | Headed
+
+
+class LinesView(ScrollView, can_focus=True):
+    """``draw`` gives the lines for a width."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+    ]
+
+    class Seen(Message):
+        """More lines have been on the screen."""
+
+    def __init__(self, draw: Callable[[int], Lines]) -> None:
+        super().__init__(classes="asked")
+        self._draw = draw
+        self._lines: Lines = ()
+        self._width = 0
+        self._seen = 0
+
+    @property
+    def unseen(self) -> int:
+        """How many lines, from the end, have not been on the screen yet. A jump over some of them does not show them."""
+        return len(self._lines) - self._seen
+
+    def look(self) -> None:
+        """Records which lines are on the screen now."""
+        try:
+            place = self.screen.find_widget(self)
+        except (NoScreen, NoWidget):
+            return
+        shown = self.content_region.intersection(place.clip)
+        top = self.scroll_offset.y + shown.y - self.content_region.y
+        # A resize may have changed the lines a moment before the view has its new place.
+        if shown.width and shown.width >= self._width and top <= self._seen < top + shown.height:
+            self._seen = min(len(self._lines), top + shown.height)
+            self.post_message(self.Seen())
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.call_after_refresh(self.look)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out()
+        self.call_after_refresh(self.look)
+
+    def redraw(self, draw: Callable[[int], Lines]) -> None:
+        """Something else."""
+        self._draw, self._width, self._seen = draw, 0, 0
+        self._lay_out()
+        self.call_after_refresh(self.look)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        self._fit(width - self.styles.scrollbar_size_vertical)
+        return max(1, len(self._lines))
+
+    def text(self) -> str:
+        return "\n".join(self._lines[at].text.rstrip() for at in range(len(self._lines)))
+
+    def render_line(self, y: int) -> Strip:
+        line, width, ground = self.scroll_offset.y + y, self.size.width, self.rich_style
+        if line >= len(self._lines):
+            return Strip.blank(width, ground)
+        return self._lines[line].crop_extend(0, width, None).apply_style(ground).apply_offsets(0, line)
+
+    def _lay_out(self) -> None:
+        width = self.scrollable_content_region.width
+        if width > 0:
+            self._fit(width)
+            self.virtual_size = Size(width, len(self._lines))
+            self.refresh(layout=True)
+
+    def _fit(self, width: int) -> None:
+        if width != self._width:
+            whole = self._width > 0 and not self.unseen
+            self._width = width
+            self._lines = self._draw(width)
+            self._seen = len(self._lines) if whole else 0

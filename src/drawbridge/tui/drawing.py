@@ -1,0 +1,340 @@
+"""What a conversation is made of, each thing as lines of a terminal. Whatever is drawn here is harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from io import StringIO
+from itertools import islice
+from typing import Any, Final
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
+from textual.strip import Strip
+
+from drawbridge.core.terminal_text import harmless, harmless_pieces
+from drawbridge.tui import wording
+from drawbridge.tui.call_parts import Part, parts
+from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
+from drawbridge.tui.colours import CodeColours, Palette
+from drawbridge.tui.conversation import Item
+from drawbridge.tui.difference import difference
+
+RESULT_CHARACTERS: Final = 4_000
+DIFF_LINES: Final = 400
+"""What is shown of an unfolded call: the rest is in the file."""
+
+MARKDOWN_CHARACTERS: Final = 60_000
+"""A longer text is shown as it is."""
+
+
+class Painter:
+    """In one palette. ``root``: the project's directory; ``me``: by what name this client goes; ``is_mine``: whether an
+    answer was given from this terminal.
+    """
+
+    def __init__(self, palette: Palette) -> None:
+        self.palette = palette
+        self.root = ""
+        self.me = ""
+        self.is_mine: Callable[[Mapping[str, Any]], bool] = lambda answer: False
+        self._console = Console(
+            file=StringIO(), color_system="truecolor", force_terminal=True, legacy_windows=False, theme=_styles(palette)
+        )
+
+    def item(self, item: Item, width: int, *, folded: bool, whole: str | None) -> list[Strip]:
+        """``whole``: all that the record says, where somebody has asked for it."""
+        width = max(10, width)
+        strips = list(self._of_kind(item, width, folded=folded))
+        if whole is not None:
+            strips += self.plain(whole, width, self.palette.ink)
+        elif item.truncated and not (item.kind == "tool" and folded):
+            strips += self._cut(item.truncated, width)
+        return strips
+
+    def _of_kind(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
+        palette, data = self.palette, item.data
+        match item.kind:
+            case "prompt":
+                by = data["by"]
+                yield from self.prompt("You" if not by or by == self.me else by, item.timestamp, data["text"], width)
+            case "text":
+                yield from self.markdown(data["text"], width)
+            case "aside":
+                yield from self.plain(data["text"][:600], width, palette.soft)
+            case "tool":
+                yield from self._tool(item, width, folded=folded)
+            case "question":
+                yield from self._settled(item, width, folded=folded)
+            case "finished":
+                yield from self._finished(data, width)
+            case "notice":
+                yield self._rule(data["text"], width, Style(color=palette.soft))
+
+    def prompt(self, who: str, timestamp: str, text: str, width: int) -> Iterator[Strip]:
+        wash = Style(color=self.palette.ink, bgcolor=self.palette.accent_wash)
+        bar = Segment("▎ ", wash + Style(color=self.palette.accent))
+        head = [
+            Segment(harmless(who), wash + Style(color=self.palette.accent, bold=True)),
+            Segment(f"  {wording.clock(timestamp)}", wash + Style(color=self.palette.soft)),
+        ]
+        yield Strip([bar, *head]).crop_extend(0, width, wash)
+        for line in _folded(text, width - 3):
+            yield Strip([bar, Segment(line, wash)]).crop_extend(0, width, wash)
+
+    def queued(self, tag: str, text: str, width: int) -> Iterator[Strip]:
+        """A prompt that waits."""
+        soft = Style(color=self.palette.soft)
+        for number, line in enumerate(_folded(text, width - len(tag) - 3)):
+            shown = Segment(tag, Style(color=self.palette.wait)) if number == 0 else Segment(" " * len(tag))
+            yield Strip([shown, Segment("  "), Segment(line, soft)])
+
+    def markdown(self, text: str, width: int) -> list[Strip]:
+        if len(text) > MARKDOWN_CHARACTERS:
+            return self.plain(text, width, self.palette.ink)
+        return self._rendered(_Markdown(wording.block(text), CodeColours(self.palette)), width)
+
+    def plain(self, text: str, width: int, colour: str) -> list[Strip]:
+        style = Style(color=colour)
+        return [Strip([Segment(line, style)]) for line in _folded(text, width)]
+
+    def code(self, text: str, language: str, width: int) -> list[Strip]:
+        """On a ground of its own."""
+        ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
+        coloured = len(text) <= COLOURED and all(len(line) <= LONGEST_COLOURED for line in text.split("\n"))
+        shown = _code(wording.block(text), language, CodeColours(self.palette)) if coloured else None
+        strips = self._rendered(shown, width - 2) if shown else [Strip([Segment(x)]) for x in _folded(text, width - 2)]
+        pad = Segment(" ", ground)
+        return [
+            Strip([pad, *strip.apply_style(ground)]).crop_extend(0, width, ground).apply_style(ground)
+            for strip in strips
+        ]
+
+    def call(self, found: Iterable[Part], width: int, most: int | None = None) -> list[Strip]:
+        """All of a tool call. ``most``: the largest number of lines of a diff."""
+        strips: list[Strip] = []
+        for part in found:
+            strips += self._part(part, width, most)
+        return strips
+
+    def _part(self, part: Part, width: int, most: int | None) -> list[Strip]:
+        palette = self.palette
+        match part.kind:
+            case "words":
+                return self.plain(part.text, width, palette.soft)
+            case "warning":
+                return self.plain(part.text, width, palette.no)
+            case "command":
+                return self.code(part.text, "sh", width)
+            case "json":
+                return self.code(part.text, "json", width)
+            case "markdown":
+                return self.markdown(part.text, width)
+            case "diff":
+                head = self.plain(wording.shown_path(part.name, self.root), width, palette.accent)
+                proposal = {"path": part.name, "old_text": part.old, "new_text": part.text}
+                return [*head, *self.diff(proposal, width, most)]
+        return self._field(part, width)
+
+    def _field(self, part: Part, width: int) -> list[Strip]:
+        """A long value begins on a line of its own and is indented, so that it can't look like another field."""
+        name, danger = f"{harmless(part.name)}: ", part.kind == "danger"
+        colour = self.palette.no if danger else self.palette.ink
+        label = Style(color=self.palette.no if danger else self.palette.soft)
+        value = harmless(part.text) if "\n" not in part.text else ""
+        if value and cell_len(name) + cell_len(value) <= width:
+            return [Strip([Segment(name, label), Segment(value, Style(color=colour))])]
+        indent = Segment("  ")
+        return [
+            *self.plain(name.rstrip(), width, self.palette.no if danger else self.palette.soft),
+            *(Strip([indent, *strip]) for strip in self.plain(part.text, width - 2, colour)),
+        ]
+
+    def diff(self, proposal: Mapping[str, str], width: int, most: int | None = DIFF_LINES) -> list[Strip]:
+        texts = str(proposal["path"]), proposal["old_text"], proposal["new_text"]
+        lines = DiffLines(difference(*texts[1:]), texts, self.palette, width)
+        strips = list(lines.strips(len(lines) if most is None else most))
+        left = len(lines) - len(strips)
+        return strips + (self.plain(f"… {left} more lines", width, self.palette.soft) if left else [])
+
+    def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
+        palette, data = self.palette, item.data
+        result = data["result"]
+        state, colour = (
+            ("…", palette.soft)
+            if result is None
+            else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
+            if result.error
+            else ("✓ done", palette.yes)
+        )
+        name = wording.one_line(data["name"])
+        words = wording.tool_words(data["input"], self.root)
+        head = [
+            Segment("▸ " if folded else "▾ ", Style(color=palette.soft)),
+            Segment(name, Style(color=palette.ink, bold=True)),
+            Segment(f" {words}", Style(color=palette.soft)),
+        ]
+        end = Segment(f"  {state}", Style(color=colour))
+        left = Strip(head)
+        room = max(4, width - end.cell_length)
+        yield Strip([*(left if left.cell_length <= room else left.crop(0, room - 1)), end])
+        if folded:
+            return
+        indent = Segment("  ")
+        for strip in self._tool_body(data, width - 2):
+            yield Strip([indent, *strip])
+
+    def _tool_body(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
+        result = data["result"]
+        yield from self.call(parts(data["name"], data["input"]), width, DIFF_LINES)
+        if result is not None:
+            text = result.text or "(nothing)"
+            yield from self.plain(text[:RESULT_CHARACTERS], width, self.palette.soft)
+            if len(text) > RESULT_CHARACTERS:
+                left = wording.size(len(text) - RESULT_CHARACTERS)
+                yield from self.plain(f"… {left} more", width, self.palette.soft)
+
+    def _settled(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
+        request, answer = item.data["request"], item.data["answer"]
+        if answer is None:
+            return
+        palette = self.palette
+        withdrawn = "reason" in answer
+        allowed = answer.get("decision") == "allow"
+        sign, colour = ("↩", palette.soft) if withdrawn else ("✓", palette.yes) if allowed else ("✗", palette.no)
+        proposal = request.get("proposal")
+        given = request["input"] if isinstance(request["input"], dict) else {}
+        path = proposal["path"] if proposal else given.get("file_path")
+        about = wording.shown_path(str(path), self.root) if path else request["tool_name"]
+        words = wording.settled_words(answer, request, is_mine=self.is_mine(answer))
+        head = Text(f"{sign} {words}", Style(color=colour))
+        head.append(f"  {wording.one_line(about)}", Style(color=palette.soft))
+        yield from self._rendered(head, width)
+        if folded:
+            return
+        if answer.get("edited") and request["tool_name"] != wording.QUESTIONS:
+            yield from self.plain("As it was accepted:", width, palette.soft)
+            yield from self._accepted(request, answer, width)
+        if proposal:
+            yield from self.plain("As it was proposed:", width, palette.soft)
+            yield from self.diff(proposal, width)
+
+    def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
+        """A person's own version of what was asked."""
+        proposal, text, given = request.get("proposal"), answer.get("new_text"), answer.get("updated_input")
+        if proposal and isinstance(text, str):
+            return self.diff({**proposal, "new_text": text}, width)
+        if given is not None:
+            return self.call(parts(request["tool_name"], given), width, DIFF_LINES)
+        return self.plain("Too large to show.", width, self.palette.soft)
+
+    def _finished(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
+        outcome = data.get("outcome", "")
+        words = [wording.OUTCOMES.get(outcome, str(outcome))]
+        words += [wording.duration(data["duration_ms"])] if isinstance(data.get("duration_ms"), int | float) else []
+        words += [wording.money(data["cost_usd"])] if data.get("cost_usd") else []
+        bad = outcome in ("failed", "timeout")
+        yield self._rule(" · ".join(words), width, Style(color=self.palette.no if bad else self.palette.soft))
+        if data.get("error"):
+            lifted = wording.lifted(data["retry_at"], datetime.now(UTC)) if data.get("retry_at") else ""
+            yield from self.plain(f"{data['error']} {lifted}".rstrip(), width, self.palette.no)
+
+    def _rule(self, words: str, width: int, style: Style) -> Strip:
+        line = Style(color=self.palette.line)
+        shown = harmless(words)[: max(0, width - 8)]
+        rest = max(0, width - len(shown) - 5)
+        return Strip([Segment("── ", line), Segment(f"{shown} ", style), Segment("─" * rest, line)])
+
+    def _cut(self, truncated: Mapping[str, Any], width: int) -> list[Strip]:
+        words = f"Cut here: Enter shows all ({wording.size(truncated['bytes'])})"
+        return self.plain(words, width, self.palette.wait)
+
+    def _rendered(self, renderable: RenderableType, width: int) -> list[Strip]:
+        """Character references of Markdown become characters only now: what is drawn is made harmless last."""
+        options = self._console.options.update(width=width)
+        lines = self._console.render_lines(renderable, options, pad=False)
+        strips = [Strip(_harmless_segments(line)) for line in lines]
+        while strips and not strips[-1].text.strip():
+            strips.pop()
+        return strips
+
+
+def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
+    """What is strange depends on its neighbours, wherever the styles change."""
+    segments = [segment for segment in line if not segment.control]
+    pieces = iter(harmless_pieces("".join(segment.text for segment in segments)))
+    for text, style, _ in segments:
+        yield Segment("".join(islice(pieces, len(text))), style)
+
+
+class _Heading(Heading):
+    """At the left, whatever its level."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.text
+
+
+class _CodeBlock(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Padding(_code(str(self.text).rstrip(), self.lexer_name, self.theme), (0, 1), style="code.ground")
+
+
+class _Markdown(Markdown):
+    elements = Markdown.elements | {"heading_open": _Heading, "fence": _CodeBlock, "code_block": _CodeBlock}
+
+    def __init__(self, text: str, theme: CodeColours) -> None:
+        super().__init__(text, code_theme=theme, hyperlinks=False)  # type: ignore[arg-type]  # Syntax takes it as well
+
+
+def _code(text: str, language: str, theme: Any) -> Syntax:
+    return Syntax(text, language or "text", theme=theme, word_wrap=True)
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    """Harmless lines, broken at words where there are some."""
+    width = max(4, width)
+    for line in wording.lines(text):
+        at = 0
+        while at < len(line) or at == 0:
+            head = line[at : at + 2 * width]
+            fits = not head.isascii() and cell_len(head) <= width
+            piece = head if fits else head[:width] if head.isascii() else chop_cells(head, width)[0]
+            space = piece.rstrip().rfind(" ")
+            if at + len(piece) < len(line) and space > len(piece) // 2:
+                piece = piece[: space + 1]
+            yield piece
+            at += max(1, len(piece))
+
+
+def _styles(palette: Palette) -> Theme:
+    strong = Style(color=palette.ink, bold=True)
+    soft = Style(color=palette.soft)
+    accent = Style(color=palette.accent)
+    headings = {f"markdown.h{level}": strong for level in range(1, 7)}
+    return Theme(
+        headings
+        | {
+            "markdown.paragraph": Style(color=palette.ink),
+            "markdown.item.bullet": accent,
+            "markdown.item.number": accent,
+            "markdown.list": Style(color=palette.ink),
+            "markdown.code": Style(color=palette.ink, bgcolor=palette.sunken),
+            "markdown.code_block": Style(color=palette.ink, bgcolor=palette.sunken),
+            "markdown.block_quote": soft,
+            "markdown.hr": Style(color=palette.line),
+            "markdown.link": accent,
+            "markdown.link_url": soft,
+            "markdown.strong": Style(bold=True),
+            "markdown.em": Style(italic=True),
+            "markdown.table.border": Style(color=palette.line),
+            "markdown.table.header": strong,
+            "code.ground": Style(color=palette.ink, bgcolor=palette.sunken),
+        }
+    )

@@ -1,0 +1,102 @@
+"""Text fields that hold nothing but what they show: the prompt box, and the field for a proposed text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import TextArea
+
+from drawbridge.core.terminal_text import strange_places
+
+NEW_LINE_KEYS: Final = ("shift+enter", "alt+enter", "ctrl+j")
+
+
+def pasted(text: str) -> str:
+    """Without the characters that a terminal would obey or hide."""
+    return "\n".join(map(_without_strange, re.split(r"\r\n|\r|\n", text)))
+
+
+def _without_strange(line: str) -> str:
+    while strange := {place for place in strange_places(line) if line[place] != "\t"}:
+        line = "".join(one for place, one in enumerate(line) if place not in strange)  # neighbours may be strange now
+    return line
+
+
+class PlainTextArea(TextArea):
+    """Shows all that is in it."""
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        await super()._on_paste(events.Paste(pasted(event.text)))
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "escape":
+            event.prevent_default()  # the screen knows what it means
+
+
+class PromptBox(PlainTextArea):
+    """Enter sends; the arrow keys at its edges bring earlier prompts."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "send", "send"),
+        Binding("ctrl+j", "new_line", "new line"),
+        Binding("shift+enter,alt+enter", "new_line", "new line", show=False),
+    ]
+
+    class Sent(Message):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self) -> None:
+        super().__init__(
+            id="prompt", compact=True, highlight_cursor_line=False, placeholder=Content("Tell the agent what to do")
+        )
+        self._earlier: list[str] = []
+        self._place = 0
+        self._unfinished = ""
+
+    def remember(self, prompts: Sequence[str]) -> None:
+        """The project's earlier prompts, the latest last, each once."""
+        found = list(dict.fromkeys(reversed(prompts)))[::-1]
+        if found != self._earlier and self._place == len(self._earlier):
+            self._earlier, self._place = found, len(found)
+
+    def put(self, text: str) -> None:
+        self.text = pasted(text)
+        self.move_cursor(self.document.end)
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "enter" or event.key in NEW_LINE_KEYS:
+            event.prevent_default()  # they are bindings here
+            return
+        row, _ = self.cursor_location
+        if event.key == "up" and row == 0 and self._place > 0:
+            self._recall(-1, event)
+        elif event.key == "down" and row == self.document.line_count - 1 and self._place < len(self._earlier):
+            self._recall(1, event)
+
+    def _recall(self, step: int, event: events.Key) -> None:
+        event.prevent_default()
+        event.stop()
+        if self._place == len(self._earlier):
+            self._unfinished = self.text
+        self._place += step
+        self.put([*self._earlier, self._unfinished][self._place])
+
+    def action_send(self) -> None:
+        text = self.text.strip()
+        if text:
+            self.text = ""
+            self._place = len(self._earlier)
+            self.post_message(self.Sent(text))
+
+    def action_new_line(self) -> None:
+        self.insert("\n")

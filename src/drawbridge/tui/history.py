@@ -1,0 +1,261 @@
+"""The conversation as a long list of lines, of which only those on the screen are drawn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import accumulate
+from typing import ClassVar, Final, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+
+from drawbridge.tui.conversation import Item
+from drawbridge.tui.drawing import Painter
+
+GUTTER: Final = 2
+"""Columns before each line: which thing the keys work on."""
+
+
+class Tail(NamedTuple):
+    """What stands behind the last item and is no record: partial text, prompts that wait. ``key`` says all that is in it."""
+
+    key: Hashable
+    draw: Callable[[int], Iterable[Strip]]
+
+
+class _Block(NamedTuple):
+    item: Item | None
+    strips: Sequence[Strip]
+
+
+class History(ScrollView, can_focus=True):
+    """``show`` what is known; it stays where the reader is, at the end as long as they are there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "step(1)", "next", show=False),
+        Binding("k", "step(-1)", "previous", show=False),
+        Binding("enter", "unfold", "unfold"),
+        Binding("space", "page_down", "page down", show=False),
+    ]
+
+    class Wanted(Message):
+        """The reader nears an end of what is here: ``older`` or else newer messages."""
+
+        def __init__(self, *, older: bool) -> None:
+            super().__init__()
+            self.older = older
+
+    class WholeWanted(Message):
+        """All of a record of which a preview is shown."""
+
+        def __init__(self, item: Item) -> None:
+            super().__init__()
+            self.item = item
+
+    def __init__(self, painter: Painter) -> None:
+        super().__init__(id="history")
+        self.painter = painter
+        self.current: int | None = None
+        self._items: Sequence[Item] = ()
+        self._tail: Sequence[Tail] = ()
+        self._unfolded: set[int] = set()
+        self._wholes: dict[int, str] = {}
+        self._drawn: dict[Hashable, Sequence[Strip]] = {}
+        self._blocks: list[_Block] = []
+        self._starts: list[int] = [0]
+        self._width = 0
+        self._follows = True
+
+    def show(self, items: Sequence[Item], tail: Sequence[Tail]) -> None:
+        self._items, self._tail = items, tail
+        self._lay_out()
+
+    def put_whole(self, item: Item, text: str) -> None:
+        self._wholes[item.key] = text
+        self._lay_out()
+
+    @property
+    def follows(self) -> bool:
+        """Whether the reader is at the end, and stays there whatever comes and however small the room gets."""
+        return self._follows
+
+    def to_end(self) -> None:
+        self.current = None
+        self._follows = True
+        self.scroll_end(animate=False, immediate=True)
+        self.refresh()
+
+    def text(self) -> str:
+        """All that is here, as it is shown."""
+        return "\n".join(strip.text.rstrip() for block in self._blocks for strip in block.strips)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        width = self.scrollable_content_region.width - GUTTER
+        if width < 1:
+            return
+        if width != self._width:
+            self._drawn.clear()
+            self._width = width
+        follows, (anchor, offset) = self._follows, self._place()
+        drawn: dict[Hashable, Sequence[Strip]] = {}
+        self._blocks = []
+        for item in self._items:
+            whole = self._wholes.get(item.key)
+            folded = item.key not in self._unfolded
+            key = (item.key, item.version, folded, whole is not None)
+            strips = self._drawn.get(key)
+            if strips is None:
+                strips = self.painter.item(item, width, folded=folded, whole=whole)
+            drawn[key] = strips
+            if strips:
+                self._blocks.append(_Block(item, strips))
+        for tail in self._tail:
+            strips = self._drawn.get(tail.key)
+            drawn[tail.key] = strips = [*tail.draw(width)] if strips is None else strips
+            self._blocks.append(_Block(None, strips))
+        self._drawn = drawn
+        self._starts = [0, *accumulate(self._height(at) for at in range(len(self._blocks)))]
+        self.virtual_size = Size(width + GUTTER, self._starts[-1])
+        if follows:
+            self.scroll_end(animate=False, immediate=True)
+        else:
+            self._return_to(anchor, offset)
+        self._follows = follows
+        self.refresh()
+        self._want()
+
+    def _height(self, at: int) -> int:
+        """With an empty line behind it; tools that follow each other stand together."""
+        block = self._blocks[at]
+        following = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
+        close = following is not None and _is_folded_line(block) and _is_folded_line(following)
+        return len(block.strips) + (0 if close else 1)
+
+    def _place(self) -> tuple[int | None, int]:
+        """The item at the upper edge, and how many of its lines are above it."""
+        top = self.scroll_offset.y
+        at = self._at(top)
+        if at is None or (item := self._blocks[at].item) is None:
+            return None, 0
+        return item.key, top - self._starts[at]
+
+    def _return_to(self, key: int | None, offset: int) -> None:
+        for at, block in enumerate(self._blocks):
+            if block.item is not None and block.item.key == key:
+                self.scroll_to(y=self._starts[at] + offset, animate=False, immediate=True)
+                return
+
+    def _at(self, line: int) -> int | None:
+        at = bisect_right(self._starts, line) - 1
+        return at if 0 <= at < len(self._blocks) else None
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y - 1
+        self._want()
+
+    def _want(self) -> None:
+        if not self.is_mounted or not self._width:
+            return
+        if self.scroll_offset.y <= self.size.height:
+            self.post_message(self.Wanted(older=True))
+        if self.follows:
+            self.post_message(self.Wanted(older=False))
+
+    # What keys and the mouse do.
+
+    def action_step(self, by: int) -> None:
+        """To the next thing, or the one before."""
+        places = [at for at, block in enumerate(self._blocks) if block.item is not None]
+        if not places:
+            return
+        keys = [self._key(at) for at in places]
+        if self.current in keys:
+            at = places[max(0, min(len(places) - 1, keys.index(self.current) + by))]
+        else:
+            bottom = self._at(min(self.scroll_offset.y + self.size.height, self._starts[-1]) - 1)
+            seen = [at for at in places if bottom is None or at <= bottom]
+            at = (seen or places)[-1]
+        self.current = self._key(at)
+        self._reveal(at)
+
+    def action_unfold(self) -> None:
+        at = next((at for at, block in enumerate(self._blocks) if block.item and block.item.key == self.current), None)
+        if at is None:
+            self.action_step(-1)
+        else:
+            self._toggle(at)
+
+    def on_click(self, event: events.Click) -> None:
+        at = self._at(self.scroll_offset.y + event.y)
+        if at is not None and self._blocks[at].item is not None and self.text_selection is None:
+            self.current = self._key(at)
+            self._toggle(at)
+
+    def _toggle(self, at: int) -> None:
+        item = self._blocks[at].item
+        assert item is not None
+        folds = item.kind in ("tool", "question")
+        if item.truncated and item.key not in self._wholes and not (folds and item.key not in self._unfolded):
+            self.post_message(self.WholeWanted(item))
+        elif folds:
+            self._unfolded ^= {item.key}
+        self._lay_out()
+
+    def _key(self, at: int) -> int | None:
+        item = self._blocks[at].item
+        return None if item is None else item.key
+
+    def _reveal(self, at: int) -> None:
+        start, end = self._starts[at], self._starts[at] + len(self._blocks[at].strips)
+        top, height = self.scroll_offset.y, self.size.height
+        if start < top or end > top + height:
+            self.scroll_to(y=start if start < top or end - start >= height else end - height, animate=False)
+        self.refresh()
+
+    # What is seen.
+
+    def render_line(self, y: int) -> Strip:
+        line, width, ground = self.scroll_offset.y + y, self.size.width, self.rich_style
+        at = self._at(line)
+        if at is None or line - self._starts[at] >= len(self._blocks[at].strips):
+            return Strip.blank(width, ground)
+        block = self._blocks[at]
+        marked = self.has_focus and block.item is not None and block.item.key == self.current
+        marker = Segment("▌ " if marked else "  ", Style(color=self.painter.palette.accent))
+        strip = Strip([marker, *block.strips[line - self._starts[at]]])
+        strip = self._selected(strip.crop_extend(0, width, None), line)
+        return strip.apply_style(ground).apply_offsets(0, line)
+
+    def _selected(self, strip: Strip, line: int) -> Strip:
+        span = None if self.text_selection is None else self.text_selection.get_span(line)
+        if span is None:
+            return strip
+        start, end = span[0], strip.cell_length if span[1] < 0 else span[1]
+        shade = self.screen.get_component_rich_style("screen--selection")
+        return Strip.join([strip.crop(0, start), strip.crop(start, end).apply_style(shade), strip.crop(end)])
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        shown = []
+        for at, block in enumerate(self._blocks):
+            shown += [f"  {strip.text}".rstrip() for strip in block.strips]
+            shown += [""] * (self._height(at) - len(block.strips))
+        return selection.extract("\n".join(shown)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+
+def _is_folded_line(block: _Block) -> bool:
+    return block.item is not None and block.item.kind in ("tool", "question") and len(block.strips) == 1

@@ -1,0 +1,148 @@
+"""Where the server is and what opens it: by flags, or as the server of this machine and user has left it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from drawbridge import settings
+from drawbridge.core.errors import BadSetting
+
+LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
+FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
+
+RUNNING: Final = "server.json"
+"""In the data directory: what a server that runs says of itself, as its ready line has it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """``fingerprint``: SHA-256 of the certificate that must be shown, which then need not be signed by anybody.
+
+    ``token`` is empty where there is no file of it: a server may ask for none. ``token_file`` is for error texts.
+    """
+
+    url: str
+    token: str = field(repr=False)
+    token_file: Path
+    tls: ssl.SSLContext | None
+    fingerprint: str | None
+
+
+class Finder:
+    """What was given by flags; ``find`` looks anew each time, since a server that was restarted may be elsewhere."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token_file: str | None = None,
+        ca: str | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self._url = None if url is None else _checked_url(url)
+        self._token_file = None if token_file is None else Path(token_file)
+        self._ca = ca
+        self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
+        if ca is not None and fingerprint is not None:
+            raise BadSetting("--ca and --fingerprint exclude each other. Nothing was sent.")
+        if self._token_file is None and self._url is not None and not is_here(self._url):
+            raise BadSetting(
+                f"The server at {self._url} is not on this machine: its token is needed. Nothing was sent; "
+                "name the file that holds it with --token-file."
+            )
+
+    def find(self) -> Place:
+        """Raises ``BadSetting`` where a file that was named can't be used."""
+        own = settings.load("serve", settings.SERVE, {})
+        data = Path(own["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+        running = _running(data / RUNNING)
+        url = self._url or running.get("url") or _configured(own)
+        token_file = self._token_file or data / "token"
+        fingerprint = self._fingerprint
+        if fingerprint is None and self._ca is None and url == running.get("url"):
+            fingerprint = running.get("fingerprint")
+        token = _token(token_file, named=self._token_file is not None)
+        return Place(url, token, token_file, self._tls(url, own, data, fingerprint), fingerprint)
+
+    def _tls(self, url: str, own: dict[str, Any], data: Path, fingerprint: str | None) -> ssl.SSLContext | None:
+        if not url.startswith("wss:"):
+            return None
+        context = ssl.create_default_context()
+        if fingerprint is not None:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before anything is said
+            return context
+        trusted = Path(self._ca or own["cert"] or data / "tls" / "cert.pem")
+        if self._ca is not None or (is_here(url) and trusted.exists()):
+            try:
+                context.load_verify_locations(cafile=trusted)
+            except (OSError, ssl.SSLError):
+                raise BadSetting(f"{trusted} holds no certificate (PEM). Nothing was sent.") from None
+        return context
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """Of a certificate in DER, as ``drawbridge serve`` shows it: "86:EE:…"."""
+    return hashlib.sha256(certificate).digest().hex(":").upper()
+
+
+def _checked_url(url: str) -> str:
+    """A page's address is as good as the one of its WebSocket."""
+    found = urlsplit(url if "//" in url else f"wss://{url}")
+    scheme = {"https": "wss", "http": "ws"}.get(found.scheme, found.scheme)
+    try:
+        good = scheme in ("wss", "ws") and bool(found.hostname) and (found.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good:
+        raise BadSetting(f"--url {url} is no address of a server, as wss://HOST:8443/ws. Nothing was sent.")
+    address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
+    if scheme == "ws" and not is_here(address):
+        raise BadSetting(f"--url {url} would send the token over the network as it is. Nothing was sent; use wss://.")
+    return address
+
+
+def _checked_fingerprint(given: str) -> str:
+    text = given.strip().upper().removeprefix("SHA-256").strip(" ,=")
+    text = text if ":" in text else ":".join(text[at : at + 2] for at in range(0, len(text), 2))
+    if not FINGERPRINT.fullmatch(text):
+        raise BadSetting("--fingerprint must be the SHA-256 that `drawbridge serve` shows, 86:EE:… Nothing was sent.")
+    return text
+
+
+def is_here(url: str) -> bool:
+    return bool(LOOPBACK.fullmatch(urlsplit(url).hostname or ""))
+
+
+def _running(path: Path) -> dict[str, str]:
+    """Its texts; nothing where no server has written it, or something else lies there."""
+    try:
+        said = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, value in said.items() if isinstance(value, str)} if isinstance(said, dict) else {}
+
+
+def _configured(own: dict[str, Any]) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(own["host"], own["host"])  # noqa: S104
+    return f"{'wss' if own['tls'] else 'ws'}://{f'[{host}]' if ':' in host else host}:{own['port']}/ws"
+
+
+def _token(path: Path, *, named: bool) -> str:
+    try:
+        return path.read_text("ascii").strip()
+    except FileNotFoundError:
+        if not named:
+            return ""
+        raise BadSetting(f"There is no file {path} with a token. Nothing was sent.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = "it holds no token" if isinstance(error, UnicodeDecodeError) else (error.strerror or str(error)).lower()
+        raise BadSetting(f"The token can't be read from {path}: {why}. Nothing was sent.") from None

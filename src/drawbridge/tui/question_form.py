@@ -1,0 +1,86 @@
+"""The questions of AskUserQuestion, each with its options and a line for words of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
+
+from drawbridge.tui.call_parts import Part
+from drawbridge.tui.wording import block, one_line
+
+
+class QuestionForm(VerticalScroll):
+    """``asked``: each ``{question, header, multiSelect, options: [{label, description}]}``."""
+
+    def __init__(
+        self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
+    ) -> None:
+        """``given``: the whole input of the call. ``above``: what is to be read before it, in words and fields."""
+        super().__init__(classes="questions", can_focus=False)
+        self._above = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
+        self._more = [*_unknown(given, {"questions", "answers"})]
+        self._groups = [_Group(one) for one in asked]
+
+    def compose(self) -> ComposeResult:
+        for text in self._above:
+            yield Static(Content(block(text)), classes="more-words")
+        for name, value in self._more:
+            yield Static(Content(block(f"{name}: {value}")), classes="more-words")
+        yield from self._groups
+
+    def answers(self) -> list[tuple[str, str]]:
+        """Each question with what was chosen; an empty text where nothing was."""
+        return [(group.question, group.chosen()) for group in self._groups]
+
+
+def _unknown(given: Mapping[str, Any], known: set[str]) -> Iterator[tuple[str, str]]:
+    """Fields that Drawbridge does not know: they are shown as well."""
+    for name, value in given.items():
+        if name not in known and value not in (None, ""):
+            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class _Group(Vertical):
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        super().__init__(classes="question-group")
+        self.question: str = asked["question"]
+        self._header = asked.get("header")
+        self._many = bool(asked.get("multiSelect"))
+        options = asked.get("options")
+        self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
+        self._own = Input(placeholder="Something else", compact=True, classes="own")
+        kind = Checkbox if self._many else RadioButton
+        self._buttons = [kind(content, compact=True) for content in self._labels()]
+
+    def compose(self) -> ComposeResult:
+        header = f"{one_line(self._header)}  " if self._header else ""
+        yield Static(Content.assemble((header, "$accent bold"), (block(self.question), "bold")))
+        for option in self._options:
+            for name, value in _unknown(option, {"label", "description"}):
+                yield Static(Content(block(f"{option.get('label', '')}, {name}: {value}")), classes="more-words")
+        if self._many:
+            yield from self._buttons
+        elif self._buttons:
+            yield RadioSet(*(button for button in self._buttons if isinstance(button, RadioButton)), compact=True)
+        yield self._own
+
+    def chosen(self) -> str:
+        labels = [
+            str(option.get("label", ""))
+            for option, button in zip(self._options, self._buttons, strict=True)
+            if button.value
+        ]
+        own = self._own.value.strip()
+        return ", ".join(filter(None, [*labels, own])) if self._many else own or "".join(labels[:1])
+
+    def _labels(self) -> Iterator[Content]:
+        for option in self._options:
+            described = option.get("description")
+            words = f"  {one_line(described)}" if described else ""
+            yield Content.assemble(one_line(option.get("label", "")), (words, "$soft"))

@@ -1,0 +1,131 @@
+"""The place of open questions: the first of them is shown, and when it takes the focus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from textual.containers import Vertical
+from textual.message import Message
+
+from drawbridge.tui import answers, wording
+from drawbridge.tui.approval_view import ApprovalView
+from drawbridge.tui.approval_words import Standing
+from drawbridge.tui.beside import complain, do
+from drawbridge.tui.client import Client, question_of
+from drawbridge.tui.connection import RequestError
+from drawbridge.tui.conversation import Conversation
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.fields import PromptBox
+from drawbridge.tui.history import History
+
+STILL_SECONDS: Final = 1.0
+"""Without a key, after which a question takes the focus from an empty prompt box."""
+
+BEGAN_ANEW: Final = {"reason": "the server began anew"}
+
+
+class Questions(Vertical):
+    class Settled(Message):
+        """One is gone: there may be another."""
+
+    def __init__(self, client: Client, painter: Painter) -> None:
+        super().__init__(id="open")
+        self._client = client
+        self._painter = painter
+        self._last_key = 0.0
+        self.card: ApprovalView | None = None
+        """The one that is shown."""
+
+    def show(self, conversation: Conversation, height: int) -> None:
+        """What is known now, in so many lines at most."""
+        card = self.card
+        gone = card is not None and card.approval_id not in conversation.open
+        if card is not None and gone and not card.is_busy and not card.is_settled:
+            answer = conversation.answers.get(card.approval_id) or BEGAN_ANEW
+            if answer.get("by"):
+                verb = "accepted" if answer["decision"] == "allow" else "rejected"
+                self.notify(f"{wording.one_line(answer['by'])} {verb} it.", markup=False)
+            self._settle(card, answer)
+        if self.card is None and conversation.open:
+            self._open(next(iter(conversation.open.values())))
+        if self.card is not None:
+            self.card.count(len(conversation.open))
+            self.card.fit(height)
+
+    def key_was_pressed(self) -> None:
+        """Anywhere: the person is not still."""
+        self._last_key = time.monotonic()
+
+    def _open(self, request: answers.Request) -> None:
+        project = self._client.project
+        agent = wording.agent_title(project["agent"] if project else "agent")
+        may_answer, may_remember = self._client.may("permission_response"), self._client.may("set_mode")
+        standing = Standing(may_answer=may_answer, may_remember=may_remember)
+        self.card = ApprovalView(request, agent, self._painter, standing)
+        self.mount(self.card)
+        self.set_timer(0.05, self._take_focus)
+
+    def _take_focus(self) -> None:
+        """Not from under a person's hands: what they type next is meant for the field that they are in."""
+        card, focused = self.card, self.screen.focused
+        if (
+            card is None
+            or not isinstance(focused, PromptBox | History)
+            or (isinstance(focused, PromptBox) and focused.text)
+        ):
+            return
+        left = STILL_SECONDS - (time.monotonic() - self._last_key)
+        if left > 0:
+            self.set_timer(left + 0.01, self._take_focus)
+        else:
+            card.uncover()
+
+    def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
+        """By somebody else."""
+        if card.is_dirty:
+            card.settle(answer)
+        else:
+            self._close(card)
+
+    def _close(self, card: ApprovalView) -> None:
+        if card is not self.card:
+            return
+        if card.has_focus_within:
+            prompt = self.screen.query_one(PromptBox)
+            (prompt if prompt.display else self.screen.query_one(History)).focus()
+        card.remove()
+        self.card = None
+        self.post_message(self.Settled())
+
+    def on_approval_view_given(self, event: ApprovalView.Given) -> None:
+        event.stop()
+        do(self, self._answer(event))
+
+    async def _answer(self, event: ApprovalView.Given) -> None:
+        view = event.view
+        try:
+            await self._client.answer(view.approval_id, **event.answer._asdict())
+        except RequestError as error:
+            complain(self, error)
+            if error.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
+                self._settle(view, error.details if error.details.get("by") else BEGAN_ANEW)
+            else:
+                view.failed()
+        else:
+            self._close(view)
+
+    def on_approval_view_whole_wanted(self, event: ApprovalView.WholeWanted) -> None:
+        event.stop()
+        do(self, self._bring(event.view))
+
+    async def _bring(self, view: ApprovalView) -> None:
+        record = await self._client.whole(view.request["truncated"]["blob_id"])
+        whole = {**view.request, **question_of(record)}
+        whole.pop("truncated", None)
+        view.show_whole(whole)
+
+    def on_approval_view_closed(self, event: ApprovalView.Closed) -> None:
+        event.stop()
+        self._close(event.view)

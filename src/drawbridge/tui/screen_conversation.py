@@ -1,0 +1,327 @@
+"""One project: what was said, what is being said, what waits for an answer, and the prompt box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Footer, Input, Static, TextArea
+
+from drawbridge.tui import wording
+from drawbridge.tui.approval_view import ApprovalView
+from drawbridge.tui.bar import Bar
+from drawbridge.tui.beside import do
+from drawbridge.tui.client import Client
+from drawbridge.tui.conversation import Conversation, record_in
+from drawbridge.tui.dialogs import HelpDialog, ModeDialog
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.fields import PromptBox
+from drawbridge.tui.history import History, Tail
+from drawbridge.tui.questions import Questions
+from drawbridge.tui.store import Project
+
+
+class ConversationScreen(Screen[None]):
+    """Draws what the client knows; every act of a person is a request, done beside."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a,ctrl+s", "accept", show=False),
+        Binding("e", "edit", show=False),
+        Binding("r", "reject", show=False),
+        Binding("w", "always", show=False),
+        Binding("s", "stop", "stop"),
+        Binding("m", "mode", "mode"),
+        Binding("slash", "prompt", "prompt"),
+        Binding("p", "projects", "projects"),
+        Binding("g", "top", show=False),
+        Binding("G", "latest", show=False),
+        Binding("question_mark", "help", "help"),
+        Binding("escape", "back", "back"),
+        Binding("q", "leave", "leave"),
+        Binding("ctrl+q", "app.quit", "leave", show=False),
+        Binding("pageup", "page(-1)", show=False, priority=True),
+        Binding("pagedown", "page(1)", show=False, priority=True),
+    ]
+
+    class Left(Message):
+        """Back to the projects."""
+
+    def __init__(self, client: Client, painter: Painter) -> None:
+        super().__init__()
+        self._client = client
+        self._painter = painter
+        painter.is_mine = client.is_mine
+        self._questions = Questions(client, painter)
+        self._loading = False
+        self._keys: object = None
+
+    def compose(self) -> ComposeResult:
+        yield Bar()
+        yield History(self._painter)
+        yield self._questions
+        yield Static(id="status")
+        yield PromptBox()
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one(PromptBox).focus()
+        self.set_interval(1.0, self.tick)
+        self.show()
+
+    @property
+    def _is_there(self) -> bool:
+        """Not any more while the window is being closed, nor before all is in it."""
+        return len(self.query("Bar, History, #open, #status, #prompt")) == 5
+
+    # What is seen.
+
+    def show(self) -> None:
+        """What is known now."""
+        conversation, project = self._client.conversation, self._client.project
+        if conversation is None or not self._is_there:
+            return
+        self._painter.me = self._client.name
+        if project is not None:
+            self._painter.root = project["path"]
+            more = f"{project['agent']} · {project['path']}"
+            self.query_one(Bar).show(wording.base_name(project["path"]), more, self._client.connection)
+        self.query_one(History).show(conversation.items, self._tail(conversation))
+        prompts = [item.data["text"] for item in conversation.items if item.kind == "prompt"]
+        prompt = self.query_one(PromptBox)
+        prompt.remember(prompts)
+        prompt.display = self._client.may_steer
+        if not prompt.display and (prompt.has_focus or self.focused is None):
+            self.query_one(History).focus()  # keys must not go to a hidden field, where nobody sees their effect
+        self._questions.show(conversation, self.size.height * 7 // 10)
+        self.tick()
+        card = self.card
+        waits = wording.goes_on_at(self._client.project or {})
+        keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
+        if keys != self._keys:  # the line of keys is made anew: not for every word
+            self._keys = keys
+            self.refresh_bindings()
+
+    def tick(self) -> None:
+        """What goes on with time."""
+        conversation, project = self._client.conversation, self._client.project
+        if conversation is None or project is None or not self._is_there:
+            return
+        run = conversation.run
+        words, colour = _status(conversation, project)
+        parts = [
+            words,
+            "in a terminal" if project.get("desk") and "terminal" not in words else "",
+            _since(run),
+            f"{len(conversation.queue)} queued" if conversation.queue else "",
+        ]
+        cost = project.get("cost_usd") or conversation.cost
+        parts.append(wording.money(cost) if cost else "")
+        mode = wording.mode(project, _mode(project))
+        below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
+        self.query_one("#status", Static).update(
+            Content.assemble(
+                (f"● {' · '.join(filter(None, parts))}", colour),
+                (
+                    f"  {wording.one_line(mode)}",
+                    "$no" if mode == "Never ask" or project.get("asks") is False else "$soft",
+                ),
+                (below, "$accent"),
+            )
+        )
+
+    def _tail(self, conversation: Conversation) -> list[Tail]:
+        painter, found = self._painter, []
+        if conversation.live:
+            found.append(Tail(("live", conversation.live), partial(painter.markdown, conversation.live)))
+        sent = self._client.connection.state == "open"
+        queued = [("Queued", one["prompt"]) for one in conversation.queue if one["position"] > 0]
+        unsent = [one.prompt for one in self._client.unsent if one.project == conversation.id]
+        queued += [("Sending" if sent else "Waits for the server", prompt) for prompt in unsent]
+        for number, (tag, text) in enumerate(queued):
+            found.append(Tail((number, tag, text), partial(painter.queued, tag, text)))
+        return found
+
+    # Questions.
+
+    @property
+    def card(self) -> ApprovalView | None:
+        """The question that is shown."""
+        return self._questions.card
+
+    def on_questions_settled(self) -> None:
+        self.show()
+
+    def on_key(self) -> None:
+        self._questions.key_was_pressed()
+
+    def on_text_area_changed(self) -> None:
+        self._questions.key_was_pressed()
+
+    # The conversation.
+
+    def on_history_wanted(self, event: History.Wanted) -> None:
+        conversation = self._client.conversation
+        if self._loading or conversation is None or not conversation.joined:
+            return
+        if conversation.has_older if event.older else not conversation.at_end:
+            self._loading = True
+            do(self, self._load(self._client.older if event.older else self._client.newer))
+
+    async def _load(self, more: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await more()
+            self.show()
+        finally:
+            self._loading = False
+
+    def on_history_whole_wanted(self, event: History.WholeWanted) -> None:
+        async def bring() -> None:
+            assert event.item.truncated is not None
+            record = record_in(await self._client.whole(event.item.truncated["blob_id"]))
+            self.query_one(History).put_whole(event.item, wording.whole_text(record.message))
+
+        do(self, bring())
+
+    def on_prompt_box_sent(self, event: PromptBox.Sent) -> None:
+        self.query_one(History).to_end()
+        do(self, self._client.execute(event.text))
+
+    def put_back(self, prompt: str) -> None:
+        """A prompt that was not taken."""
+        box = self.query_one(PromptBox)
+        if not box.text:
+            box.put(prompt)
+
+    # Keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        card, conversation, desk = self.card, self._client.conversation, self._client.at_desk
+        match action:
+            case "accept" | "reject" | "edit" | "always":
+                return card is not None and card.may_answer and not card.is_settled
+            case "stop":
+                goes_on = conversation and (conversation.run or wording.goes_on_at(self._client.project or {}))
+                return bool(goes_on) and self._client.may("agent_interrupt") and not desk
+            case "mode":
+                return self._client.may("set_mode") and not desk
+            case "prompt":
+                return self._client.may_steer and not self._in_field
+            case "projects" | "help" | "leave":
+                return not self._in_field
+            case "back":
+                return self._in_field or (card is not None and card.is_begun)
+        return True
+
+    def action_accept(self) -> None:
+        self._decide("accept")
+
+    def action_always(self) -> None:
+        self._decide("always")
+
+    def action_edit(self) -> None:
+        self._decide("edit")
+
+    def action_reject(self) -> None:
+        self._decide("reject")
+
+    def _decide(self, how: str) -> None:
+        if self.card is not None and self.card.is_ready:
+            getattr(self.card, how)()
+
+    def action_stop(self) -> None:
+        do(self, self._client.command("agent_interrupt"))
+
+    def action_mode(self) -> None:
+        project = self._client.project
+        if project is not None:
+            self.app.push_screen(ModeDialog(_mode(project), project, self._client.modes), self._set_mode)
+
+    def _set_mode(self, mode: str | None) -> None:
+        async def set_it() -> None:
+            await self._client.command("set_mode", {"mode": mode})
+            self.notify(f"From now on: {wording.mode(self._client.project or {}, mode or '')}.", markup=False)
+            self.tick()
+
+        if mode is not None:
+            do(self, set_it())
+
+    def action_prompt(self) -> None:
+        self.query_one(PromptBox).focus()
+
+    def action_projects(self) -> None:
+        self.post_message(self.Left())
+
+    async def action_leave(self) -> None:
+        await self.app.action_quit()
+
+    def action_help(self) -> None:
+        self.app.push_screen(HelpDialog())
+
+    def action_page(self, by: int) -> None:
+        if self.card is not None and self.card.has_focus_within and self.card.page(by):
+            return
+        history = self.query_one(History)
+        (history.scroll_page_down if by > 0 else history.scroll_page_up)(animate=False)
+
+    def action_top(self) -> None:
+        self.query_one(History).scroll_home(animate=False)
+
+    def action_latest(self) -> None:
+        async def go() -> None:
+            await self._client.latest()
+            self.show()
+            self.query_one(History).to_end()
+
+        do(self, go())
+
+    def action_back(self) -> None:
+        """Out of the field; of a question back to reading it."""
+        if self.card is not None and self.card.back():
+            return
+        if not self._in_field:
+            return
+        if self.card is not None:
+            self.card.look()
+        else:
+            self.query_one(History).focus()
+
+    @property
+    def _in_field(self) -> bool:
+        """Keys are text there."""
+        return isinstance(self.focused, TextArea | Input)
+
+
+def _mode(project: Project) -> str:
+    return str((project.get("desk") or project).get("permission_mode") or "default")
+
+
+def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
+    """What happens here now, as in the list of projects, and its colour."""
+    if conversation.open:
+        return "Waits for you", "$wait"
+    if desk := project.get("desk"):
+        words = wording.project_state({**project, "approvals": ()})  # an answer may have reached the conversation first
+        if desk.get("in_terminal") or desk.get("state") == "waiting":
+            return words, "$wait"
+        return words, "$accent" if desk.get("state") == "working" else "$soft"
+    if conversation.run:
+        return "Thinking" if conversation.thinking else "Working", "$accent"
+    if problem := project.get("problem"):
+        return wording.one_line(problem), "$no"
+    if until := wording.goes_on_at(project):
+        return f"Goes on at {until} (s: not)", "$soft"
+    if project["state"] == "ERROR":
+        return "The last run failed", "$no"
+    return "Ready", "$soft"
+
+
+def _since(run: Any) -> str:
+    began = wording.when(run.get("started_at", "")) if run else None
+    return wording.duration(max(0.0, (datetime.now(UTC) - began).total_seconds() * 1000)) if began else ""

@@ -1,0 +1,67 @@
+"""The approval: one question, one answer, whoever is asked and however late the others are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.core.approval import TRANSITIONS, Approval, State, Step
+
+STEPS = {
+    Step.ANSWER: lambda approval: approval.answer("somebody", "yes"),
+    Step.WITHDRAW: lambda approval: approval.withdraw("the agent went"),
+    Step.CONFIRM: lambda approval: approval.confirm(),
+    Step.OVERRULE: lambda approval: approval.overrule(),
+}
+
+
+@pytest.fixture
+def approval() -> Approval[str]:
+    return Approval("1")
+
+
+def test_the_first_answer_wins_and_the_second_is_told_that_it_came_too_late(approval: Approval[str]) -> None:
+    assert approval.answer("Neovim", "yes")
+    assert not approval.answer("phone", "no")
+    assert (approval.state, approval.answered_by, approval.answer_given) == (State.ANSWERED, "Neovim", "yes")
+
+
+def test_what_was_taken_back_can_not_be_answered(approval: Approval[str]) -> None:
+    assert approval.withdraw("the agent went")
+    assert not approval.answer("Neovim", "yes")
+    assert (approval.state, approval.reason) == (State.WITHDRAWN, "the agent went")
+    assert approval.answered_by is None
+    assert approval.answer_given is None
+
+
+def test_what_was_answered_can_not_be_taken_back(approval: Approval[str]) -> None:
+    approval.answer("Neovim", "yes")
+    assert not approval.withdraw("the agent went")
+    assert approval.reason is None
+
+
+@pytest.mark.parametrize(("step", "end"), [("confirm", State.CONFIRMED), ("overrule", State.OVERRULED)])
+def test_the_agent_has_the_last_word_once(approval: Approval[str], step: str, end: State) -> None:
+    assert not getattr(approval, step)()
+    approval.answer("Neovim", "yes")
+    assert getattr(approval, step)()
+    assert not approval.confirm()
+    assert not approval.overrule()
+    assert approval.state is end
+
+
+@given(st.lists(st.sampled_from(list(Step)), max_size=12))
+def test_in_any_order_of_steps_only_those_of_the_table_take_effect(steps: list[Step]) -> None:
+    approval: Approval[str] = Approval("1")
+    effective = []
+    for step in steps:
+        before = approval.state
+        if STEPS[step](approval):
+            effective.append(step)
+            assert approval.state is TRANSITIONS[before, step]
+        else:
+            assert approval.state is before
+            assert (before, step) not in TRANSITIONS
+    assert effective.count(Step.ANSWER) + effective.count(Step.WITHDRAW) <= 1
+    assert len(effective) <= 2

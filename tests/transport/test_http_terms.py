@@ -1,0 +1,203 @@
+"""What a job can want of its door beyond what the bridge wants: pings, other limits, small buffers, shared bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from websockets.frames import Opcode
+
+from drawbridge.protocols.websocket import framed
+from drawbridge.transport.http_server import HIGH_WATER, Terms
+from tests.door_rig import Client, House, handshake
+from tests.protocols.bytes_of import close, frame, more, text
+from tests.waiting import until
+
+PING = 0.05
+"""Seconds."""
+
+
+@contextlib.asynccontextmanager
+async def housed(terms: Terms) -> AsyncIterator[House]:
+    house = House(terms)
+    async with house.door:
+        yield house
+        await house.leave()
+
+
+def pong(payload: bytes = b"") -> bytes:
+    return frame(Opcode.PONG, payload)
+
+
+async def answer_pings(client: Client, times: int) -> None:
+    for _ in range(times):
+        heard = await client.hear()
+        assert heard.opcode is Opcode.PING
+        client.send(pong(bytes(heard.data)))
+
+
+# pings
+
+
+async def test_who_answers_pings_stays_and_who_does_not_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "drawbridge.http_server")
+    async with housed(Terms(ping_seconds=PING)) as house:
+        alive, dead = await house.websocket(), await house.websocket()
+        await answer_pings(alive, 4)
+        assert house.site.peers[1].ends == [1006]
+        assert house.site.peers[0].ends == []
+        assert b"\x89\x00" in await dead.rest()
+        assert "does not answer any more" in caplog.text
+
+
+async def test_whatever_a_peer_says_counts_as_life() -> None:
+    async with housed(Terms(ping_seconds=PING)) as house:
+        client = await house.websocket()
+        for _ in range(6):
+            while (await client.hear()).opcode is not Opcode.PING:
+                pass
+            client.send(text("no pong, but here"))
+        assert house.site.peers[0].ends == []
+
+
+async def test_who_takes_what_waits_for_it_is_alive_however_slowly() -> None:
+    async with housed(Terms(ping_seconds=3_600)) as house:
+        client = await house.websocket()
+        for _ in range(40):
+            house.site.peers[0].websocket.send(b"x" * 1_000_000)
+        [connection] = house.door.connections
+        for _ in range(5):
+            connection.ping_or_cut()
+            assert house.site.peers[0].ends == []
+            before = connection._unsent
+            while unsent(connection) >= before:
+                assert await client.reader.read(1_000_000)
+        connection.ping_or_cut()
+        connection.ping_or_cut()  # nothing has left since
+        await until(lambda: house.site.peers[0].ends == [1006])
+
+
+def unsent(connection: Any) -> int:
+    size: int = connection._transport.get_write_buffer_size()
+    return size
+
+
+async def test_the_bridges_peers_are_never_pinged() -> None:
+    async with housed(Terms()) as house:
+        client = await house.websocket()
+        assert house.door._pinging is None
+        client.send(text("hello"))
+        assert await client.hear_text() == "hello"
+
+
+# limits
+
+
+async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> None:
+    async with housed(Terms(message_bytes=1_000)) as house:
+        for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
+            client = await house.websocket()
+            client.send(data)
+            assert await client.hear_close() == 1009
+        whole = await house.websocket()
+        whole.send(text("x" * 1_000))
+        assert await whole.hear_text() == "x" * 1_000
+
+
+@pytest.mark.parametrize("fin", [True, False])
+async def test_a_binary_message_ends_with_1003_and_what_follows_is_not_heard(fin: bool) -> None:
+    async with housed(Terms(binary_as_text=False)) as house:
+        client = await house.websocket()
+        client.send(text("before"))
+        assert await client.hear_text() == "before"
+        client.send(frame(Opcode.BINARY, b"x", fin=fin))
+        assert await client.hear_close() == 1003
+        client.send(close(1003))
+        await client.rest()
+        assert house.site.peers[0].heard == ["before"]
+        assert house.site.peers[0].ends == [1003]
+
+
+async def test_as_many_connections_as_wanted() -> None:
+    async with housed(Terms(connections=100)) as house:
+        clients = [await house.websocket() for _ in range(100)]
+        refused = await house.raw(handshake())
+        assert await refused.rest() == b""
+        clients[0].send(text("hello"))
+        assert await clients[0].hear_text() == "hello"
+
+
+async def test_the_farewell_is_the_jobs_own() -> None:
+    house = House(Terms(farewell="see you"))
+    async with house.door:
+        client = await house.websocket()
+        closing = asyncio.create_task(client.hear())
+        await asyncio.sleep(0)
+        leaving = asyncio.create_task(house.door.__aexit__())
+        heard = await closing
+        client.send(close(1001))
+        await leaving
+    assert bytes(heard.data) == b"\x03\xe9see you"
+    await house.leave()
+
+
+# writing and reading
+
+
+async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -> None:
+    async with housed(Terms()) as house:
+        client = await house.websocket()
+        websocket = house.site.peers[0].websocket
+        websocket.send_framed(framed(b"one") + framed("zwölf".encode()) + framed(b"x" * 70_000))
+        assert [await client.hear_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
+        websocket.close(1000)
+        websocket.send_framed(framed(b"late"))
+        assert await client.hear_close() == 1000
+        client.send(close())
+        assert await client.rest() == b""
+        websocket.send_framed(framed(b"later still"))
+
+
+async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
+    async with housed(Terms()) as house:
+        client = await house.websocket()
+        peer = house.site.peers[0]
+        peer.websocket.hold_reading(True)
+        client.send(text("wait"))
+        other = await house.websocket()
+        other.send(text("go"))
+        assert await other.hear_text() == "go"
+        assert peer.heard == []
+        peer.websocket.hold_reading(False)
+        assert await client.hear_text() == "wait"
+        client.cut()
+        await until(lambda: peer.ends)
+        peer.websocket.hold_reading(True)
+        peer.websocket.hold_reading(False)
+
+
+async def test_who_is_congested_early_is_still_read_from_until_much_more_waits() -> None:
+    async with housed(Terms(congested_bytes=10_000, kernel_bytes=10_000)) as house:
+        client = await house.websocket()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        peer = house.site.peers[0]
+        while not peer.websocket.congested:
+            peer.websocket.send(b"x" * 10_000)
+        client.send(text("still heard"))
+        await until(lambda: peer.heard == ["still heard"])
+        while sum(map(unsent, house.door.connections)) < HIGH_WATER:
+            peer.websocket.send(b"x" * 100_000)
+        client.send(text("too much now"))
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        await until(lambda: peer.drains)
+        await until(lambda: peer.heard == ["still heard", "too much now"])
+        client.cut()
+
+
+async def test_the_peers_address_is_known() -> None:
+    async with housed(Terms()) as house:
+        await house.websocket()
+        assert house.site.peers[0].websocket.address == "127.0.0.1"

@@ -1,0 +1,41 @@
+"""The socket of a server's own programs is the user's alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from drawbridge.transport import private_socket
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Short: a socket's path has room for about a hundred bytes."""
+    short = Path(os.environ["TMPDIR"]) / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(short))
+    return short / "drawbridge" / "serve"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_socket_and_directory_are_for_the_user_alone(place: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with private_socket.listening():
+            [address] = private_socket.addresses()
+            assert stat.S_ISSOCK(os.stat(address).st_mode)
+            assert stat.S_IMODE(os.stat(address).st_mode) == 0o600
+            assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+    assert private_socket.addresses() == []
+
+
+def test_nothing_is_looked_for_where_others_may_write(place: Path) -> None:
+    with private_socket.listening():
+        assert len(private_socket.addresses()) == 1
+        place.chmod(0o770)
+        assert private_socket.addresses() == []
+        place.chmod(0o700)

@@ -1,0 +1,58 @@
+"""One server for all tests of a process; for each test a project of its own with the demo agent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.tui import approval_view
+from tests.page.agent import COMMAND
+from tests.server import processes
+from tests.server.processes import Server
+
+
+@pytest.fixture(autouse=True)
+def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody here presses a key that was meant for something else, but where a test says so."""
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="session")
+def lasting() -> Iterator[Server]:
+    with processes.lasting("db-attach-", "--max-runs", "50", "--continue-limited", command=COMMAND) as server:
+        yield server
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def directory(lasting: Server) -> Path:
+    """Of the project. Its own is the name, too."""
+    return make_directory(lasting.data.parent / "work" / f"blog{next(_numbers)}")
+
+
+def make_directory(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
+    return path
+
+
+@pytest.fixture
+async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
+    """There is a project in ``directory``; all of them are gone afterwards."""
+    await make_project(lasting, directory)
+    yield lasting
+    async with lasting.client() as client:
+        for project in (await client.ask("project_list"))["data"]["projects"]:
+            await client.ask("agent_kill", project_id=project["id"])
+            await client.ask("project_delete", project_id=project["id"])
+
+
+async def make_project(server: Server, directory: Path) -> str:
+    async with server.client() as client:
+        await client.tell("project_create", {"path": str(directory), "agent": "demo"})
+        return str((await client.hear("update", "project_state"))["project_id"])

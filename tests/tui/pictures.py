@@ -1,0 +1,83 @@
+"""Makes the picture of the terminal that the documentation shows: ``python -m tests.tui.pictures docs/images``.
+
+The server is a real one, the agent the demo agent with the lines that the pictures of the page have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from drawbridge.tui.bar import Bar
+from drawbridge.tui.colours import LIGHT
+from tests.page.pictures import PYTHON, Agent
+from tests.server.processes import Server, serving
+from tests.tui.rig import Person, attached
+
+from .conftest import make_project
+
+
+async def take(target: Path, *, all_of_them: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="db-") as scratch, tempfile.TemporaryDirectory(prefix="ada-") as home:
+        root = Path(home)
+        directory = root / "toll-house"
+        directory.mkdir()
+        (directory / "bridge.py").write_text(PYTHON)
+        (root / "blog").mkdir()
+        agent = Agent(Path(scratch), directory)
+        (Path(scratch) / "sitecustomize.py").write_text(
+            "from drawbridge.server.agents import demo\nimport sys\n"
+            f"command = (sys.executable, {str(agent.script)!r})\n"
+            "demo.Demo.__init__.__defaults__ = (command, *demo.Demo.__init__.__defaults__[1:])\n"
+        )
+        path = f"{scratch}:{Path.cwd() / 'src'}"
+        async with serving(Path(scratch) / "data", "--no-tls", "--allow", root, PYTHONPATH=path) as server:
+            await make_project(server, root / "blog")
+            await make_project(server, directory)
+            await scenes(server, target, all_of_them=all_of_them)
+
+
+async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
+    async with attached(server, "toll-house", size=(100, 38)) as person:
+        await person.prompts("The tests of bridge.py fail at ten at night. Why?")
+        await person.is_asked()
+        shoot(person, target / "attach.svg")
+        if not all_of_them:
+            return
+        async with attached(server, "toll-house", size=(100, 38), palette=LIGHT) as day:
+            await day.is_asked()
+            shoot(day, target / "attach-light.svg")
+        for size in ((80, 24), (40, 24)):
+            async with attached(server, "toll-house", size=size) as other:
+                await other.is_asked()
+                shoot(other, target / f"attach-{size[0]}.svg")
+        async with attached(server, None, size=(80, 24)) as other:
+            await other.sees("toll-house")
+            shoot(other, target / "attach-projects.svg")
+        await person.presses("e")
+        shoot(person, target / "attach-edit.svg")
+        await person.presses("escape", "r")
+        shoot(person, target / "attach-reject.svg")
+        await person.presses("escape", "a")
+        await person.hears("Finished")
+        await person.prompts("/ask")
+        await person.is_asked()
+        shoot(person, target / "attach-ask.svg")
+        await person.presses("escape", "question_mark")
+        shoot(person, target / "attach-help.svg")
+
+
+def shoot(person: Person, file: Path) -> None:
+    """Without the fonts that Textual would have a reader's browser fetch from elsewhere."""
+    for bar in person.app.screen.query(Bar):
+        bar.show("toll-house", "demo · /home/ada/toll-house", person.app.client.connection)
+    person.app.screen.refresh()
+    picture = person.app.export_screenshot(title="drawbridge attach toll-house")
+    file.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    asyncio.run(take(Path(sys.argv[1]).resolve(), all_of_them="--all" in sys.argv))

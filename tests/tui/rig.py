@@ -1,0 +1,175 @@
+"""A person at a terminal with ``drawbridge attach``: Textual's own pilot presses the keys and looks at the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.pilot import Pilot
+
+from drawbridge.tui import approval_view
+from drawbridge.tui.app import AttachApp
+from drawbridge.tui.approval_view import Answer, ApprovalView
+from drawbridge.tui.approval_words import Standing
+from drawbridge.tui.client import Client
+from drawbridge.tui.colours import DARK, Palette, theme
+from drawbridge.tui.command import begin
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.fields import PromptBox
+from drawbridge.tui.history import History
+from drawbridge.tui.place import Finder
+from drawbridge.tui.screen_conversation import ConversationScreen
+from tests.server.processes import Server
+from tests.waiting import PATIENCE
+
+
+class Person:
+    """What a person sees and does."""
+
+    def __init__(self, app: AttachApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def screen(self) -> str:
+        """All that is on the screen now."""
+        return "\n".join(line.rstrip() for line in shown(self.app))
+
+    @property
+    def history(self) -> str:
+        """All of the conversation that is here, on the screen or not."""
+        return self.app.screen.query_one(History).text() if self.in_project else ""
+
+    @property
+    def in_project(self) -> bool:
+        return isinstance(self.app.screen, ConversationScreen)
+
+    @property
+    def card(self) -> ApprovalView | None:
+        return self.app.screen.card if isinstance(self.app.screen, ConversationScreen) else None
+
+    @property
+    def prompt(self) -> PromptBox:
+        return self.app.screen.query_one(PromptBox)
+
+    async def comes(self, condition: Callable[[], Any], what: str) -> None:
+        """Looks as often as a person would: to read a whole screen takes its time."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while not condition():
+            assert asyncio.get_running_loop().time() < end, (
+                f"{what} did not happen within {PATIENCE:g} s:\n{self.screen}"
+            )
+            await asyncio.sleep(0.03)
+
+    async def sees(self, *words: str) -> None:
+        await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
+
+    async def loses(self, *words: str) -> None:
+        await self.comes(lambda: not any(word in self.screen for word in words), f"{words} going")
+
+    async def hears(self, *words: str) -> None:
+        """It is in the conversation."""
+        await self.comes(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
+
+    async def hears_times(self, count: int, words: str) -> None:
+        """So often it is in the conversation."""
+        await self.comes(lambda: self.history.count(words) == count, f"{words} {count} times")
+
+    async def presses(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def types(self, text: str) -> None:
+        names = {" ": "space", "\n": "enter"}
+        await self.pilot.press(*(names.get(one, one) for one in text))
+
+    async def prompts(self, text: str) -> None:
+        self.prompt.focus()
+        self.prompt.text = text
+        await self.pilot.press("enter")
+
+    async def is_asked(self, words: str = "") -> ApprovalView:
+        """A question is there, and a key would answer it."""
+        await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
+        card = self.card
+        assert card is not None
+        if self.prompt.has_focus:
+            await self.pilot.press("escape")
+        return card
+
+
+def shown(app: App[None]) -> list[str]:
+    compositor = app.screen._compositor
+    return [strip.text for strip in compositor.render_strips()]
+
+
+@contextlib.asynccontextmanager
+async def attached(
+    server: Server,
+    project: str | Path | None,
+    *,
+    name: str = "Ada",
+    size: tuple[int, int] = (100, 30),
+    palette: Palette = DARK,
+    **how: Any,
+) -> AsyncIterator[Person]:
+    """In front of ``server``, as the command would be with its flags."""
+    ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
+    finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
+    client = Client(finder.find, name)
+    first = await begin(client, None if project is None else str(project), str(project))
+    app = AttachApp(client, palette, first)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        person = Person(app, pilot)
+        await person.sees("Connected")
+        if first.project is not None:
+            await person.comes(
+                lambda: (shown := client.conversation) and shown.joined and person.in_project, "the project"
+            )
+        yield person
+
+
+class Alone(App[None]):
+    """One approval and nothing else. ``given``: the answers that the person gave."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("a", "accept", "as the conversation has it")]
+    CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
+
+    def __init__(self, request: dict[str, Any], agent: str = "Claude", **standing: Any) -> None:
+        super().__init__()
+        self.register_theme(theme(DARK))
+        self.theme = theme(DARK).name
+        self.given: list[Answer] = []
+        self.whole_wanted = 0
+        self.view = ApprovalView({"approval_id": "a", **request}, agent, Painter(DARK), Standing(**standing))
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    def on_approval_view_given(self, event: ApprovalView.Given) -> None:
+        self.given.append(event.answer)
+
+    def on_approval_view_whole_wanted(self) -> None:
+        self.whole_wanted += 1
+
+    def action_accept(self) -> None:
+        self.view.accept()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in shown(self))
+
+
+@contextlib.asynccontextmanager
+async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[Pilot[None]]:
+    """``app`` on a screen of that size, of which the approval may use all; it has the focus."""
+    async with app.run_test(size=(width, height)) as pilot:
+        app.view.fit(height)
+        app.view.look()
+        await pilot.pause()
+        await pilot.pause()
+        yield pilot

@@ -1,0 +1,130 @@
+"""What a person decides, as the server takes it; what is shown, as it will be written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.widgets.text_area import Document
+
+from drawbridge.tui import answers, wording
+from drawbridge.tui.code import DiffLines
+from drawbridge.tui.colours import DARK, LIGHT, background_brightness, theme
+from drawbridge.tui.difference import difference
+
+
+def asked(tool: str, old: str, new: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
+    proposal = {"path": "/x/a.py", "old_text": old, "new_text": new}
+    return {"tool_name": tool, "input": given or {"file_path": "/x/a.py"}, "proposal": proposal}
+
+
+def test_an_edited_write_is_the_text_with_the_file_s_line_ends_and_mark() -> None:
+    request = asked("Write", "", "\ufeffone\r\ntwo\r\n")
+    assert answers.draft(request) == "one\ntwo\n"
+    assert answers.edited_input(request, "mine\ntwo\n") == {"file_path": "/x/a.py", "content": "\ufeffmine\r\ntwo\r\n"}
+    assert answers.edited_text(request, answers.draft(request)) == request["proposal"]["new_text"]
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit"])
+def test_an_edited_edit_replaces_the_whole_file(tool: str) -> None:
+    given = {"file_path": "/x/a.py", "old_string": "b", "new_string": "c", "replace_all": True}
+    request = asked(tool, "a\r\nb\r\n", "a\r\nc\r\n", given)
+    found = answers.edited_input(request, "mine\n")
+    change = found if tool == "Edit" else found["edits"][0]
+    assert (change["old_string"], change["new_string"], change["replace_all"]) == ("a\nb\n", "mine\n", False)
+    assert given["new_string"] == "c", "the request itself stays as it was"
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"tool_name": "Bash", "input": {"command": "ls"}}, "can't be edited"),
+        (asked("NotebookEdit", "a", "b"), "can't be edited"),
+        (asked("Write", "", "x\x1b[31m"), "characters that a terminal can't show"),
+        (asked("Write", "", "x\u2028y"), "characters that a terminal can't show"),
+        (asked("Write", "", "a\r\nb\n"), "characters that a terminal can't show"),
+        (asked("Write", "", "x") | {"truncated": {"blob_id": "b", "bytes": 5}}, "This is cut"),
+        (asked("Write", "", "x") | {"changeable": False}, "takes no other text"),
+        (asked("Write", "", "x\ty\r\nz é 漢\r\n"), ""),
+    ],
+)
+def test_what_a_text_field_would_change_or_hide_is_not_edited_here(request_: dict[str, Any], words: str) -> None:
+    assert words in answers.why_not_edited(request_)
+    assert bool(answers.why_not_edited(request_)) == bool(words)
+
+
+@given(st.text())
+def test_a_text_that_may_be_edited_is_the_same_after_it_was_in_the_field(text: str) -> None:
+    request = asked("Write", "", text)
+    if not answers.why_not_edited(request):
+        field = Document(answers.draft(request))
+        assert answers.edited_text(request, field.text) == text
+
+
+def test_always_is_said_in_words() -> None:
+    accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
+    assert wording.always_words([accept]) == "accept all edits for this session"
+    lasting = rule | {"destination": "localSettings"}
+    assert wording.always_words([rule, lasting]) == "allow Bash(ls *) and allow Bash(ls *) from now on"
+    assert wording.always_words([accept, lasting]) == "allow Bash(ls *) from now on", "the mode is not remembered"
+    assert (
+        wording.always_words([accept | {"destination": "localSettings"}, rule]) == "allow Bash(ls *) for this session"
+    )
+    unknown = {"type": "removeRules", "rules": []}
+    assert wording.always_words([accept, unknown]) == 'apply {"type": "removeRules", "rules": []} for this session'
+    for odd in (None, "x", [], [5], [5, rule], [{"optionId": "once", "kind": "allow_once"}]):
+        assert wording.always_words(odd) == ""
+
+
+def test_a_difference_has_its_numbers_its_marks_and_what_is_left_out() -> None:
+    old = "".join(f"line {number}\n" for number in range(1, 21))
+    found = difference(old, old.replace("line 10\n", "line ten\n").replace("line 20\n", "line 20"))
+    shown = [(line.kind, line.number, line.text) for line in found.lines]
+    assert shown[0] == ("skipped", 6, "")
+    assert shown[4:6] == [("removed", 10, "line 10"), ("added", 10, "line ten")]
+    assert [line.marks for line in found.lines[4:6]] == [((5, 7),), ((5, 8),)]
+    assert shown[-1] == ("skipped", 7, "")
+    assert (found.added, found.removed, found.notes) == (1, 1, ["the last line loses its newline"])
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
+def test_a_difference_tells_all_of_both_texts(old: list[str], new: list[str]) -> None:
+    found = difference("".join(f"{one}\n" for one in old), "".join(f"{one}\n" for one in new))
+    assert [line.text for line in found.lines if line.kind == "removed"] == [
+        old[line.number - 1] for line in found.lines if line.kind == "removed"
+    ]
+    assert all(new[line.number - 1] == line.text for line in found.lines if line.kind == "added")
+    context = sum(line.kind == "context" for line in found.lines)
+    skipped = sum(line.number for line in found.lines if line.kind == "skipped")
+    if found.lines:
+        assert context + skipped + found.removed == len(old)
+        assert context + skipped + found.added == len(new)
+
+
+@pytest.mark.parametrize("width", [24, 60])
+def test_a_long_line_of_a_difference_is_folded_and_nothing_of_it_is_lost(width: int) -> None:
+    texts = "/x/a.py", "", 'name = "' + "漢字 and more " * 12 + '"\n\treturn 1\n'
+    lines = DiffLines(difference(*texts[1:]), texts, DARK, width)
+    shown = [lines[at] for at in range(len(lines))]
+    assert all(strip.cell_length == width for strip in shown)
+    assert "".join(strip.text[5:] for strip in shown).replace(" ", "") == texts[2].replace(" ", "").expandtabs(
+        0
+    ).replace("\n", "")
+
+
+def test_the_terminal_s_own_background_says_which_colours() -> None:
+    assert background_brightness(b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?62;c") == pytest.approx(1.0)
+    assert background_brightness(b"\x1b]11;rgb:14/18/1b\x07") == pytest.approx(0.09, abs=0.01)
+    assert background_brightness(b"\x1b[?62;c") is None
+    assert (theme(DARK).dark, theme(LIGHT).dark) == (True, False)
+
+
+def test_a_blocked_project_shows_why() -> None:
+    """Not while a run is at work in it, or waits for an answer; whatever the server writes stays harmless."""
+    project = {"state": "IDLE", "problem": "It is outside\x1b[2J of --allow."}
+    assert wording.project_state(project) == "It is outside\\x1b[2J of --allow."
+    assert "outside" not in wording.project_state(project | {"state": "EXECUTING"})
+    assert wording.project_state(project | {"approvals": [{}]}) == "Waits for you"

@@ -1,0 +1,52 @@
+"""What the terminal client makes of the server's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drawbridge.tui.client import Client
+from drawbridge.tui.connection import Message, RequestError
+from drawbridge.tui.conversation import Conversation
+from drawbridge.tui.place import Place
+
+
+def _nowhere() -> Place:
+    raise AssertionError("nothing connects here")
+
+
+async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client that was client_1 and, after a break, is client_2. Every answer comes too late: ``details`` is what the
+    server reports about the first one."""
+    client = Client(_nowhere, "Ada")
+    ids = iter(("client_1", "client_2"))
+
+    async def ask(type: str, *args: Any, **options: Any) -> Message:
+        if type == "permission_response":
+            raise RequestError("APPROVAL_RESOLVED", "It is already answered.", details)
+        device = {"name": "Ada"}
+        return {
+            "data": {"client_id": next(ids), "device": device, "features": [], "agents": []} if type == "hello" else {}
+        }
+
+    monkeypatch.setattr(client.connection, "ask", ask)
+    await client.begin()
+    await client.begin()
+    client.conversation = Conversation("p")
+    return client
+
+
+async def test_a_namesake_s_answer_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    namesake = {"by": "Ada", "decision": "allow", "client_id": "client_9"}
+    client = await _answering(namesake, monkeypatch)
+    with pytest.raises(RequestError, match="already answered"):
+        await client.answer("a", allow=True, input={"content": "my version"})
+
+
+async def test_an_answer_sent_twice_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reached the server before the connection broke, and is sent again on the next one."""
+    client = await _answering({"by": "Ada", "decision": "allow", "client_id": "client_1"}, monkeypatch)
+    await client.answer("a", allow=True)
+    with pytest.raises(RequestError, match="already answered"):
+        await client.answer("a", allow=False)

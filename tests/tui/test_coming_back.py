@@ -1,0 +1,107 @@
+"""The network goes, the server dies: the terminal says so, comes back, and nothing that was typed is lost."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from drawbridge.tui.fields import PlainTextArea
+from tests.server.processes import serving
+
+from .conftest import make_directory, make_project
+from .rig import attached
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Of a server of the test's own: it is killed."""
+    return make_directory(tmp_path / "work" / "blog")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tmp_path: Path, directory: Path) -> None:
+    arguments = (tmp_path / "data", "--no-tls", "--allow", directory.parent, "--port", str(free_port()))
+    async with serving(*arguments) as first:
+        await make_project(first, directory)
+        async with attached(first, directory) as person:
+            await person.prompts("Something")
+            card = await person.is_asked("Something")
+            await person.presses("e", *"Mine ")
+            await first.end(signal.SIGKILL)
+            await person.sees("No connection to the server. Trying again… What you write is kept.")
+            await person.presses("ctrl+s")
+            await person.prompts("/quick meanwhile")
+            await person.sees("Waits for the server  /quick meanwhile")
+            person.prompt.text = "half a thought"
+            async with serving(*arguments):
+                person.app.client.connection.hurry()
+                await person.sees("Connected")
+                await person.hears("/quick meanwhile", "Done.", "Finished")
+                await person.sees("The question was withdrawn")
+                assert "Mine" in card.query_one(PlainTextArea).text, "what was written for it stays in sight"
+                assert person.prompt.text == "half a thought"
+                assert person.history.count("Something") == 2, "nothing is shown twice"
+                assert person.history.count("/quick meanwhile") == 1
+    assert "Mine" not in (directory / "notes.md").read_text()
+
+
+async def test_a_lost_connection_is_taken_up_at_the_cursor(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        project = await make_project(server, directory)
+        async with attached(server, directory) as person, server.client() as other:
+            await person.prompts("/quick one")
+            await person.hears("Finished")
+            conversation = person.app.client.conversation
+            assert conversation is not None
+            known = list(conversation.items)
+            socket = person.app.client.connection._socket
+            assert socket is not None
+            socket.transport.abort()
+            await person.loses("Connected")
+            await other.tell("project_join", project_id=project)
+            await other.tell("execute", {"prompt": "/quick two"}, project)
+            await other.hear("update", "run_finished")
+            person.app.client.connection.hurry()
+            await person.hears("/quick two")
+            await person.hears_times(2, "Finished")
+            assert person.history.count("Done.") == 2
+            assert conversation.items[: len(known)] == known, "what was here was not asked for again"
+
+
+async def test_an_answer_that_was_on_its_way_is_given_once(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        async with attached(server, directory) as person:
+            await person.prompts("Something")
+            await person.is_asked("Something")
+            socket = person.app.client.connection._socket
+            assert socket is not None
+            await person.presses("a")
+            socket.transport.abort()
+            await person.hears("✓ Accepted by Ada", "Finished")
+            assert person.card is None
+    assert (directory / "notes.md").read_text().count("Something") == 1
+
+
+async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        token = tmp_path / "token"
+        token.write_text(server.token)
+        async with attached(server, directory, token_file=str(token)) as person:
+            await person.types("half a thought")
+            token.write_text("x" * 43)
+            socket = person.app.client.connection._socket
+            assert socket is not None
+            socket.transport.abort()
+            await person.sees("The server does not take the token any more: ", "half a thought")
+            assert person.app.client.connection.state == "refused"

@@ -1,0 +1,243 @@
+"""What is known of a conversation follows from the messages alone, in whatever order and however often they come."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawbridge.tui.conversation import KEPT, Conversation, Record, record_of, result_text
+from drawbridge.tui.store import Projects
+
+TRANSCRIPTS = sorted((Path(__file__).resolve().parent.parent / "transcripts" / "server").glob("*.jsonl"))
+SNAPSHOT: dict[str, Any] = {"last_seq": 0, "run": None, "queue": [], "open_approvals": []}
+
+
+def said(seq: int, *blocks: dict[str, Any], type: str = "assistant") -> Record:
+    return Record(seq, "2026-11-21T09:00:00Z", "claude", {"type": type, "message": {"content": list(blocks)}})
+
+
+def text(seq: int, words: str = "") -> Record:
+    return said(seq, {"type": "text", "text": words or f"words {seq}"})
+
+
+def event(seq: int, subtype: str, **data: Any) -> Record:
+    return Record(seq, "2026-11-21T09:00:00Z", "server", {"type": "system", "subtype": subtype, "message": data})
+
+
+def joined(last_seq: int = 0, **more: Any) -> Conversation:
+    conversation = Conversation("p")
+    conversation.join(SNAPSHOT | {"last_seq": last_seq} | more, anew=True)
+    return conversation
+
+
+def texts(conversation: Conversation) -> list[str]:
+    return [item.data["text"] for item in conversation.items if item.kind == "text"]
+
+
+@given(st.lists(st.integers(min_value=1, max_value=12)))
+def test_records_are_shown_once_and_in_order_however_they_come(order: list[int]) -> None:
+    conversation = joined()
+    for seq in order:
+        conversation.take(text(seq))
+    there = set(order)
+    end = next(seq for seq in range(1, 14) if seq not in there)
+    assert texts(conversation) == [f"words {seq}" for seq in range(1, end)]
+    assert conversation.cursor == end - 1
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(["older", "newer", "live"]), max_size=40))
+def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
+    conversation, newest = joined(5 * KEPT), 5 * KEPT
+    for step in steps:
+        if step == "live":
+            newest += 1
+            conversation.take(text(newest))
+        elif step == "older":
+            first = conversation.first
+            conversation.prepend([text(seq) for seq in range(max(1, first - 120), first)])
+        else:
+            last = conversation.last
+            conversation.append([text(seq) for seq in range(last + 1, min(newest, last + 120) + 1)])
+        assert [item.seq for item in conversation.items] == list(range(conversation.first, conversation.last + 1))
+        assert len(conversation.items) <= KEPT
+        assert conversation.cursor == newest
+
+
+def test_what_came_before_the_snapshot_does_not_open_a_question_again() -> None:
+    asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
+    conversation = Conversation("p")
+    conversation.join(SNAPSHOT, anew=True)
+    conversation.joined = False
+    conversation.take(event(1, "permission_request", **asked))
+    conversation.take(event(2, "permission_withdrawn", approval_id="a", reason="the server began anew"))
+    conversation.join(SNAPSHOT | {"last_seq": 2}, anew=False)
+    assert conversation.open == {}
+    (question,) = conversation.items
+    assert question.data["answer"]["reason"] == "the server began anew"
+
+
+def test_a_question_is_open_until_somebody_has_settled_it() -> None:
+    conversation = joined()
+    asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
+    conversation.take(event(1, "permission_request", **asked))
+    assert list(conversation.open) == ["a"]
+    conversation.take(event(2, "permission_resolved", approval_id="a", by="Bob", decision="deny"))
+    assert conversation.open == {}
+    assert conversation.answers["a"]["by"] == "Bob"
+    assert conversation.items[0].version == 1
+
+
+def test_a_result_finds_its_call_also_from_the_page_before() -> None:
+    conversation = joined(2)
+    conversation.take(said(3, {"type": "tool_result", "tool_use_id": "t", "content": "late"}, type="user"))
+    conversation.prepend([text(1), said(2, {"type": "tool_use", "id": "t", "name": "Bash", "input": {}})])
+    (tool,) = (item for item in conversation.items if item.kind == "tool")
+    assert tool.data["result"].text == "late"
+
+
+def test_partial_text_grows_and_gives_way_to_what_is_kept() -> None:
+    conversation = joined()
+    conversation.hear(
+        {"type": "stream_event", "event": {"type": "content_block_start", "content_block": {"type": "text"}}}
+    )
+    for word in ("Hel", "lo"):
+        delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": word}}
+        conversation.hear({"type": "stream_event", "event": delta})
+    assert conversation.live == "Hello"
+    conversation.take(text(1, "Hello"))
+    assert (conversation.live, texts(conversation)) == ("", ["Hello"])
+
+
+def test_a_run_and_its_cost_are_followed_and_the_queue_grows_shorter() -> None:
+    conversation = joined(queue=[{"run_id": "r", "position": 1, "prompt": "x"}])
+    conversation.take(event(1, "run_started", run_id="r"))
+    began = conversation.run
+    assert began is not None
+    assert began["run_id"] == "r"
+    assert conversation.queue == []
+    conversation.take(event(2, "run_finished", run_id="r", outcome="completed", cost_usd=0.25))
+    assert (conversation.run is None, conversation.cost) == (True, 0.25)
+
+
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path) -> None:
+    conversation, seq, spoken, calls = joined(), 0, [], []
+    for line in map(json.loads, transcript.read_text().splitlines()[1:]):
+        if line["from"] != "claude":
+            continue
+        message = line["line"]
+        told = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
+        if message["type"] == "stream_event":
+            conversation.hear(message)
+            continue
+        seq += 1
+        record = record_of(told | {"seq": seq})
+        assert record is not None
+        conversation.take(record)
+        if message["type"] == "assistant":
+            blocks = message["message"]["content"]
+            spoken += [block["text"] for block in blocks if block["type"] == "text" and block["text"]]
+            calls += [block["name"] for block in blocks if block["type"] == "tool_use"]
+    assert texts(conversation) == spoken
+    assert [item.data["name"] for item in conversation.items if item.kind == "tool"] == calls
+    assert conversation.cursor == seq
+    assert conversation.live == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("plain", "plain"),
+        ([{"type": "text", "text": "a"}, {"type": "image"}, "odd"], "a\n[image]\n[something]"),
+        (None, ""),
+        ({"odd": 1}, ""),
+    ],
+)
+def test_a_result_has_its_text_in_whichever_shape(content: Any, words: str) -> None:
+    assert result_text(content) == words
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "message", "content", "text", "id", "name", "input"]), inner, max_size=4
+        )
+    ),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(JSON, max_size=6))
+def test_no_line_of_an_agent_is_too_strange(lines: list[Any]) -> None:
+    conversation = joined()
+    for seq, line in enumerate(lines, 1):
+        conversation.take(Record(seq, "", "claude", line))
+    assert conversation.cursor == len(lines)
+
+
+# All projects.
+
+
+def project(id: str, path: str, last_active: str = "1", approvals: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    waiting = [{"approval_id": one, "tool_name": "Edit", "created_at": ""} for one in approvals]
+    return {
+        "id": id,
+        "path": path,
+        "last_active": last_active,
+        "approvals": waiting,
+        "last_seq": 0,
+        "state": "IDLE",
+        **more,
+    }
+
+
+def known(*projects: dict[str, Any]) -> Projects:
+    found = Projects()
+    found.take({"type": "project_list", "data": {"projects": list(projects)}})
+    return found
+
+
+def test_projects_that_wait_come_first_and_then_the_latest() -> None:
+    found = known(project("a", "/a", "1"), project("b", "/b", "3"), project("c", "/c", "2", ("x",)))
+    assert [one["id"] for one in found.sorted()] == ["c", "b", "a"]
+    assert found.waiting == 1
+
+
+def test_what_waits_is_counted_once_and_until_it_is_settled() -> None:
+    found = known(project("a", "/a"))
+    asked = {"approval_id": "x", "tool_name": "Edit", "created_at": ""}
+    for _ in range(2):
+        found.take({"type": "permission_request", "project_id": "a", "seq": 4, "data": asked})
+    assert found.waiting == 1
+    assert found.all["a"]["last_seq"] == 4
+    settled = {"update_type": "permission_resolved", "data": {"approval_id": "x"}}
+    found.take({"type": "update", "project_id": "a", "data": settled})
+    assert found.waiting == 0
+
+
+def test_a_project_s_state_replaces_the_one_before_and_a_deleted_one_goes() -> None:
+    found = known(project("a", "/a", desk={"state": "working"}))
+    found.take(
+        {"type": "update", "project_id": "a", "data": {"update_type": "project_state", "data": project("a", "/a")}}
+    )
+    assert "desk" not in found.all["a"]
+    gone = {"update_type": "project_deleted", "data": {"project_id": "a"}}
+    found.take({"type": "update", "project_id": "a", "data": gone})
+    assert found.all == {}
+
+
+def test_a_project_is_named_by_id_by_path_or_by_the_end_of_it() -> None:
+    found = known(project("a", "/x/blog"), project("b", "/y/blog"), project("c", "/y/shop"))
+    assert [one["id"] for one in found.named("c", "/")] == ["c"]
+    assert [one["id"] for one in found.named(".", "/y/blog")] == ["b"]
+    assert [one["id"] for one in found.named("shop", "/nowhere")] == ["c"]
+    assert sorted(one["id"] for one in found.named("blog", "/nowhere")) == ["a", "b"]
+    assert found.named("nothing", "/nowhere") == []

@@ -1,0 +1,174 @@
+"""A person decides in the terminal about what the demo agent proposes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from drawbridge.tui import approval_view
+from drawbridge.tui.fields import PlainTextArea
+from tests.server.processes import Server
+
+from .rig import attached
+
+
+async def test_a_person_accepts_a_change(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        await person.prompts("Say that it rains")
+        await person.is_asked("The demo agent wants to change notes.md")
+        assert "+ > You said: Say that it rains" in person.screen
+        assert "Waits for you" in person.screen
+        assert "rains" not in (directory / "notes.md").read_text()
+        await person.presses("a")
+        await person.hears("Done: notes.md has the new line.", "✓ Accepted by Ada  notes.md", "Finished")
+        assert person.card is None
+    assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
+
+
+async def test_what_a_person_edits_is_what_is_shown_and_what_is_written(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        await person.prompts("Something")
+        card = await person.is_asked("Something")
+        await person.presses("e")
+        area = card.query_one(PlainTextArea)
+        assert area.text == "# Notes\n\nThe bridge is up.\n> You said: Something\n"
+        await person.presses("ctrl+a", "backspace", *"Mine alone.")
+        wanted = area.text
+        await person.presses("escape")
+        await person.sees("Accept with my edits", "Mine alone.")
+        await person.presses("e")
+        assert area.text == wanted
+        await person.presses("ctrl+s")
+        await person.hears("Done: notes.md has your version of it.")
+    assert (directory / "notes.md").read_text() == wanted
+
+
+@pytest.mark.thorough
+async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Server, directory: Path) -> None:
+    before = (directory / "notes.md").read_bytes()
+    async with attached(server, directory) as person:
+        await person.prompts("Something")
+        await person.is_asked("Something")
+        await person.presses("r")
+        await person.types("not in this file")
+        await person.presses("enter")
+        await person.hears("You told me: “not in this file”", "✗ Rejected by Ada: “not in this file”", "✗ rejected")
+        assert "failed" not in person.history
+    assert (directory / "notes.md").read_bytes() == before
+
+
+@pytest.mark.thorough
+async def test_always_is_not_asked_again(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        await person.prompts("one")
+        await person.is_asked("w Always: accept all edits for this session")
+        await person.presses("w")
+        await person.hears("Finished")
+        await person.prompts("two")
+        await person.hears_times(2, "Finished")
+        assert person.card is None
+    assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
+
+
+async def test_a_question_with_choices_is_answered(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        await person.prompts("/ask")
+        await person.is_asked("What shall the drawbridge be painted with?")
+        await person.presses("ctrl+s")
+        await person.sees("Choose an answer to")
+        await person.presses("down", "enter", "ctrl+s")
+        await person.hears("Oak it is.")
+
+
+async def test_a_question_is_answered_in_ones_own_words(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        await person.prompts("/ask")
+        card = await person.is_asked("What shall the drawbridge be painted with?")
+        card.query_one(".own", Input).focus()
+        await person.types("tar")
+        await person.presses("enter")
+        await person.hears("tar it is.")
+
+
+@pytest.mark.thorough
+async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(server: Server, directory: Path) -> None:
+    async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
+        await ada.prompts("Something")
+        await ada.is_asked("Something")
+        card = await bob.is_asked("Something")
+        await bob.presses("e", *"Bobs ")
+        await ada.presses("a")
+        await bob.sees("Ada accepted this first.", "Bobs")
+        await bob.hears("✓ Accepted by Ada")
+        assert "Bobs" in card.query_one(PlainTextArea).text
+        await bob.presses("escape")
+        await bob.loses("Bobs")
+        await ada.hears("Finished")
+    assert (directory / "notes.md").read_text().endswith("> You said: Something\n")
+    assert "Bobs" not in (directory / "notes.md").read_text()
+
+
+async def test_of_two_answers_at_the_same_time_one_counts(server: Server, directory: Path) -> None:
+    async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
+        await ada.prompts("Something")
+        await ada.is_asked("Something")
+        card = await bob.is_asked("Something")
+        await bob.presses("r")
+        await bob.types("no")
+        card.reject()  # both are on their way before either has an answer
+        ada_card = ada.card
+        assert ada_card is not None
+        ada_card.accept()
+        await ada.hears("Finished")
+        await bob.hears("Finished")
+        accepted = "✓ Accepted by Ada" in bob.history
+        assert accepted != ("✗ Rejected by Bob" in bob.history)
+        if accepted:
+            await bob.sees("Ada accepted this first.")
+    assert ("Something" in (directory / "notes.md").read_text()) == accepted
+
+
+async def test_a_key_meant_for_something_else_answers_nothing(
+    server: Server, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 3600.0)
+    before = (directory / "notes.md").read_bytes()
+    async with attached(server, directory) as person:
+        await person.types("are")
+        await person.app.client.execute("Something")
+        await person.comes(lambda: person.card is not None, "the question")
+        await person.types(" we ")
+        assert person.prompt.text == "are we "
+        assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
+        await person.presses("escape", "a", "w", "e", "r")
+        await person.sees("Waits for you", "e Edit")
+        assert "Accepted" not in person.history
+    assert (directory / "notes.md").read_bytes() == before
+
+
+async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
+    server: Server, directory: Path, tmp_path: Path
+) -> None:
+    async with server.client() as owner:
+        project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
+        await owner.tell("execute", {"prompt": "Something"}, project)
+        await owner.hear("accepted")
+        token = tmp_path / "token"
+        token.write_text(await device_token(server, "view"))
+        async with attached(server, directory, token_file=str(token)) as person:
+            await person.comes(lambda: person.card is not None and "wants to change" in person.screen, "the question")
+            await person.presses("escape", "a", "s")
+            assert "Accept" not in person.screen
+            assert not person.prompt.display
+            assert "Waits for you" in person.screen
+
+
+async def device_token(server: Server, scope: str) -> str:
+    """As the owner would give one out."""
+    from tests.ide.processes import run
+
+    code, output, errors = await run("token", "new", "watcher", "--scope", scope, "--data-dir", server.data)
+    assert code == 0, errors
+    return next(word for word in output.split() if word.startswith("drawbridge_"))

@@ -1,0 +1,223 @@
+"""The command finds the server by itself, and says clearly where it can't."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from drawbridge.core.errors import BadSetting, NoServer
+from drawbridge.tui.client import Client
+from drawbridge.tui.command import begin
+from drawbridge.tui.place import Finder, fingerprint_of
+from tests import programs
+from tests.e2e.tmux import Pane, Tmux, wait_until
+from tests.ide.processes import run
+from tests.server.processes import Server, serving
+from tests.waiting import until
+
+from .conftest import make_directory, make_project
+
+
+async def connects(finder: Finder, project: str | None = None, directory: str = "") -> Client:
+    """Raises what the person is told."""
+    client = Client(finder.find, "Ada")
+    try:
+        await begin(client, project, directory)
+    finally:
+        await client.connection.close()
+    return client
+
+
+@pytest.fixture
+async def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    """With TLS, and in the place where the settings of this user say."""
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
+    directory = make_directory(tmp_path / "work" / "blog")
+    async with serving(tmp_path / "data", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        yield server
+
+
+async def test_the_server_of_this_machine_is_found_without_a_word(secured: Server, tmp_path: Path) -> None:
+    client = await connects(Finder(), "blog")
+    assert [one["path"] for one in client.projects.all.values()] == [str(tmp_path / "work" / "blog")]
+
+
+async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
+    secured: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (secured.data / "server.json").unlink()
+    with pytest.raises(NoServer, match=r"No server answers at wss://127.0.0.1:8443/ws"):
+        await connects(Finder())
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", secured.url.split(":")[2].removesuffix("/ws"))
+    await connects(Finder(), "blog")
+
+
+async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
+    directory = str(tmp_path / "work" / "blog")
+    client = await connects(Finder(), "blog")
+    (id,) = client.projects.all
+    await connects(Finder(), id)
+    await connects(Finder(), directory)
+    await connects(Finder(), ".", directory)
+    with pytest.raises(BadSetting, match=f"no project nowhere. Its projects are {directory}"):
+        await connects(Finder(), "nowhere")
+
+
+async def test_the_page_s_address_is_as_good_and_a_fingerprint_is_enough(secured: Server) -> None:
+    page = secured.url.replace("wss:", "https:").removesuffix("ws")
+    token = str(secured.data / "token")
+    await connects(Finder(page))
+    await connects(Finder(page, token, fingerprint=secured.ready["fingerprint"].lower().replace(":", "")))
+    await connects(Finder(page, token, ca=str(secured.data / "tls" / "cert.pem")))
+
+
+async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server, tmp_path: Path) -> None:
+    with pytest.raises(NoServer, match="can't prove that it is the right one: its fingerprint is") as refusal:
+        await connects(Finder(secured.url, fingerprint="AB:" * 31 + "CD"))
+    assert secured.ready["fingerprint"] in str(refusal.value)
+    assert "The token was not sent" in str(refusal.value)
+    async with serving(tmp_path / "other", "--allow", tmp_path / "work") as other:
+        with pytest.raises(NoServer, match="can't prove that it is the right one"):
+            await connects(Finder(other.url, ca=str(secured.data / "tls" / "cert.pem")))
+    assert "auth" not in secured.errors
+
+
+async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
+    """Not a byte of it goes to a server with another certificate."""
+    heard = bytearray()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1024):
+            heard.extend(data)
+        writer.close()
+
+    async with serving(tmp_path / "data") as server:
+        files = server.data / "tls"
+        shown = (files / "cert.pem").read_text()
+        token = str(server.data / "token")
+        secret = server.token.encode()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(files / "cert.pem", files / "key.pem")
+        false = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=context)
+        async with false:
+            port = false.sockets[0].getsockname()[1]
+            connecting = asyncio.ensure_future(
+                connects(Finder(f"wss://127.0.0.1:{port}", token, fingerprint="AB:" * 31 + "CD"))
+            )
+            await until(lambda: b"\r\n\r\n" in heard, "the request")
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+            assert heard.startswith(b"GET /ws")
+            assert secret not in heard
+        own = shown[: shown.index("-----END") + 26]  # behind it is the one that has signed it
+        assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
+
+
+async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path) -> None:
+    (tmp_path / "wrong").write_text("x" * 43)
+    with pytest.raises(BadSetting, match=r"The server at wss://.* says: .*token"):
+        await connects(Finder(secured.url, str(tmp_path / "wrong")))
+    (secured.data / "token").unlink()
+    with pytest.raises(BadSetting, match="There is no token in"):
+        await connects(Finder())
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"url": "ftp://x"}, "is no address of a server"),
+        ({"url": "wss://host:99999"}, "is no address of a server"),
+        ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network as it is"),
+        ({"url": "wss://example.net:1"}, "its token is needed"),
+        ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
+        ({"fingerprint": "AB" * 32, "ca": "x"}, "exclude each other"),
+        ({"token_file": "/nowhere/token"}, "There is no file /nowhere/token"),
+        ({"token_file": "/"}, "The token can't be read from /"),
+        ({"ca": "/nowhere.pem"}, "/nowhere.pem holds no certificate"),
+    ],
+)
+def test_flags_that_can_t_be_right_are_said_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
+    with pytest.raises(BadSetting, match=words) as refusal:
+        Finder(**flags).find()
+    assert "Nothing was sent" in str(refusal.value)
+
+
+async def test_where_nothing_or_something_else_listens_one_line_says_so() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(
+            NoServer, match=r"nothing listens there\. Nothing was done; start one with `drawbridge serve`"
+        ):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as web:
+        port = web.sockets[0].getsockname()[1]
+        with pytest.raises(NoServer, match="is no server of Drawbridge"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("words", ["not JSON", '{"type": 5}', "[]", '{"type": "error"}'])
+async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> None:
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(words)
+
+    async with serve(answer, "127.0.0.1", 0) as other:
+        port = next(iter(other.sockets)).getsockname()[1]
+        with pytest.raises(NoServer, match="is no server of Drawbridge"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+async def test_no_other_command_waits_for_textual() -> None:
+    look = "import sys, drawbridge.cli as cli; cli.parser(); sys.exit('textual' in sys.modules)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", look)
+    assert await process.wait() == 0
+
+
+async def test_without_a_terminal_nothing_is_drawn() -> None:
+    code, output, errors = await run("attach", "blog")
+    assert (code, output) == (2, "")
+    assert errors == "drawbridge attach: attach needs a terminal, at its input and its output.\n"
+
+
+async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -> None:
+    programs.tmux()
+    await asyncio.to_thread(at_a_terminal, tmp_path / "work" / "blog")
+    assert "It rains" in (tmp_path / "work" / "blog" / "notes.md").read_text()
+
+
+def at_a_terminal(directory: Path) -> None:
+    """In the project's directory; every key goes through a real terminal, and so does every colour."""
+    command = [sys.executable, "-m", "drawbridge", "attach", "."]
+    with Tmux.server(columns=80, rows=24) as tmux:
+        pane = tmux.start("attach", command, cwd=directory, environment=os.environ)
+        pane.wait_for("blog +Connected", "Tell the agent what to do")
+        pane.type("It rains")
+        pane.press("Enter")
+        pane.wait_for("wants to change notes.md", r"\+ > You said: It rains", "a Accept")
+        pane.press("Escape")
+        pane.wait_for("m mode")
+        wait_until(lambda: is_accepted(pane))  # a key counts once the question has been there for a moment
+        pane.wait_for("Finished")
+        pane.press("C-q")
+        assert pane.wait_for_exit() == 0
+
+
+def is_accepted(pane: Pane) -> bool | None:
+    pane.press("a")
+    return "✓ Accepted by" in pane.screen or None

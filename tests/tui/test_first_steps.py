@@ -1,0 +1,144 @@
+"""The screen shows the keys to a person without a project, without a browser, or in a terminal session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from textual.widgets import Input
+
+from drawbridge.tui.dialogs import HelpDialog, ModeDialog, ProjectDialog
+from drawbridge.tui.history import History
+from tests.server.processes import Server
+
+from .rig import Person, attached
+
+
+async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) -> None:
+    async with attached(lasting, None) as person:
+        await person.sees("No project yet", "Press n to add one", "n new project", "? help", "q leave")
+        await person.presses("question_mark")
+        await person.sees("Keys, outside of text fields")
+        await person.presses("escape", "q")
+        await person.comes(lambda: not person.app.is_running, "the end")
+
+
+async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) -> None:
+    async with attached(lasting, None) as person:
+        await person.sees("Press n to add one")
+        await person.presses("n")
+        await person.comes(lambda: isinstance(person.app.screen, ProjectDialog), "the dialog")
+        person.app.screen.query_one(Input).value = str(directory / "missing")
+        await person.presses("enter")
+        await person.sees("There is no such directory", "Add a project")
+        field = person.app.screen.query_one(Input)
+        assert field.value == str(directory / "missing"), "what was typed is kept"
+        field.value = str(directory)
+        await person.presses("tab", "end", "enter")
+        await person.comes(lambda: person.in_project, "the project")
+        await person.sees(directory.name, "demo", "Ready")
+    await forget(lasting)
+
+
+async def test_attach_offers_to_add_the_directory(lasting: Server, directory: Path) -> None:
+    async with attached(lasting, directory) as person:
+        await person.sees("The server has no project in this directory yet.", str(directory))
+        await person.presses("escape")
+        await person.sees("No project yet")
+        async with lasting.client() as client:
+            assert (await client.ask("project_list"))["data"]["projects"] == []
+
+
+async def test_only_modes_that_the_server_accepts_are_offered(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        await person.presses("escape", "m")
+        await person.comes(lambda: isinstance(person.app.screen, ModeDialog), "the dialog")
+        await person.sees("Ask before changes", "Plan only")
+        assert "Never ask" not in person.screen
+
+
+async def test_every_mode_that_is_allowed_is_offered(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        modes = person.app.client.modes
+        assert modes is not None
+        person.app.client.modes = modes | {"bypassPermissions"}
+        await person.presses("escape", "m")
+        await person.sees("Never ask")
+
+
+async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) -> None:
+    """A terminal session that does not accept prompts."""
+    async with attached(server, directory) as person:
+        await in_a_terminal(person, directory)
+        await person.loses("Tell the agent what to do")
+        assert isinstance(person.app.screen.focused, History)
+        await person.sees("in a terminal", "p projects", "? help", "q leave")
+        await person.types("abc")
+        assert person.prompt.text == ""
+        await person.presses("question_mark")
+        await person.comes(lambda: isinstance(person.app.screen, HelpDialog), "the keys")
+        await person.presses("escape", "p")
+        await person.comes(lambda: not person.in_project, "the list")
+        await person.sees("demo · in a terminal")
+
+
+async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, directory: Path) -> None:
+    async with server.client() as owner, attached(server, directory) as person:
+        id = await in_a_terminal(person, directory)
+        await person.loses("Tell the agent what to do")
+        await owner.tell("execute", {"prompt": "Something"}, id)
+        await person.is_asked("wants to change notes.md")
+        await person.comes(lambda: person.card is not None and person.card.has_focus_within, "the focus")
+        await person.presses("a")
+        await person.hears("Accepted by Ada")
+        assert not person.prompt.has_focus
+
+
+async def test_the_status_is_that_of_the_list(server: Server, directory: Path) -> None:
+    """Of a session in a terminal."""
+    async with attached(server, directory) as person:
+        desk: dict[str, Any] = {"state": "waiting", "in_terminal": True}
+        await in_a_terminal(person, directory, desk)
+        await person.sees("● Waits in its terminal")
+        for told, words in (
+            ({"state": "working"}, "● Working"),
+            ({"state": "working", "background_tasks": {"agent": 1}}, "● Works in the background"),
+            ({"state": "ended", "continued_in": "desk_2"}, "● Continued in the background"),
+            ({"state": "ended"}, "● Ended"),
+        ):
+            desk.clear()
+            desk.update(told)
+            person.app.client.on_change()
+            await person.sees(f"{words} · in a terminal")
+
+
+async def test_the_status_tells_of_a_problem(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        (project,) = person.app.client.projects.named(str(directory), "")
+        project["problem"] = "The directory of this project does not exist."
+        person.app.client.on_change()
+        await person.sees("● The directory of this project does not exist.")
+
+
+async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | None = None) -> str:
+    """As the server reports an agent that a person has started. ``told``: the fields of the session."""
+    projects = person.app.client.projects
+    project = projects.named(str(directory), "")[0]
+    desk = {"state": "finished", "prompts": False, "permission_mode": "default"} if told is None else told
+    take = projects.take
+
+    def take_as_desk(message: Any) -> None:
+        take(message)
+        if project["id"] in projects.all:
+            projects.all[project["id"]]["desk"] = desk
+
+    projects.take = take_as_desk  # type: ignore[method-assign]
+    take_as_desk({"type": "nothing", "data": {}})
+    person.app.client.on_change()
+    return str(project["id"])
+
+
+async def forget(server: Server) -> None:
+    async with server.client() as client:
+        for project in (await client.ask("project_list"))["data"]["projects"]:
+            await client.ask("project_delete", project_id=project["id"])

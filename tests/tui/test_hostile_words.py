@@ -1,0 +1,139 @@
+"""Whatever an agent, a file or another person says is text: no markup, nothing that drives a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawbridge.core.terminal_text import harmless
+from drawbridge.tui.colours import DARK, LIGHT
+from drawbridge.tui.conversation import Item, Kind, Result
+from drawbridge.tui.drawing import Painter
+from drawbridge.tui.fields import pasted
+from tests.server.processes import Server
+
+from .conftest import make_directory, make_project
+from .rig import Alone, attached, shown
+
+EVIL = "[red]x[/red][/] [@click=app.quit]y[/] $ink \x1b[2J\x1b]52;c;AAAA\x07 \x9b31m \u202egnp.\u202c \0\b\r &#27; &#x202e;"
+"""Markup of Rich and of Textual, sequences that terminals obey, controls, references that become such in Markdown."""
+
+EDITED = {"by": EVIL, "decision": "allow", "edited": True, "updated_input": {EVIL: EVIL, "answers": {"": EVIL}}}
+
+SHAPES: list[tuple[Kind, dict[str, Any]]] = [
+    ("prompt", {"text": EVIL, "by": EVIL}),
+    ("text", {"text": EVIL}),
+    ("text", {"text": f"# {EVIL}\n\n- {EVIL}\n\n> {EVIL}\n\n```{EVIL}\n{EVIL}\n```\n\n[{EVIL}](http://{EVIL})\n\n`{EVIL}`"}),
+    ("text", {"text": f"|{EVIL}|b|\n|-|-|\n|{EVIL}|![{EVIL}](x)|"}),
+    ("aside", {"text": EVIL}),
+    ("tool", {"name": EVIL, "input": {"command": EVIL, EVIL: EVIL}, "result": Result(EVIL, True, None)}),
+    ("tool", {"name": "Bash", "input": {"command": EVIL}, "result": None}),
+    ("tool", {"name": "Write", "input": {"file_path": EVIL, "content": EVIL}, "result": Result(EVIL, False, None)}),
+    ("tool", {"name": "Edit", "input": {"old_string": EVIL, "new_string": f"{EVIL}\n\t{EVIL}"}, "result": None}),
+    ("question", {"request": {"tool_name": EVIL, "input": EVIL}, "answer": {"by": EVIL, "message": EVIL}}),
+    ("question", {"request": {"tool_name": EVIL, "input": {}}, "answer": {"reason": EVIL}}),
+    ("question", {"request": {"tool_name": "Bash", "input": {}}, "answer": EDITED}),
+    ("question", {"request": {"tool_name": "AskUserQuestion", "input": {}}, "answer": EDITED}),
+    ("finished", {"outcome": EVIL, "error": EVIL}),
+    ("notice", {"text": EVIL}),
+]  # fmt: skip
+
+
+def is_harmless(line: str) -> bool:
+    return harmless(line) == line
+
+
+@pytest.mark.parametrize(("kind", "data"), SHAPES)
+@pytest.mark.parametrize("width", [100, 12])
+def test_nothing_that_is_drawn_drives_the_terminal(kind: Kind, data: dict[str, Any], width: int) -> None:
+    item = Item(1, 1, "2026-11-21T09:00:00Z", kind, data)
+    painter = Painter(DARK)
+    for folded in (True, False):
+        strips = painter.item(item, width, folded=folded, whole=EVIL)
+        assert strips
+        assert [strip.text for strip in strips if not is_harmless(strip.text)] == []
+
+
+def test_markup_is_shown_as_it_is() -> None:
+    strips = Painter(LIGHT).item(Item(1, 1, "", "text", {"text": "[red]a[/red] [/] $ink"}), 60, folded=True, whole=None)
+    assert strips[0].text.rstrip() == "[red]a[/red] [/] $ink"
+
+
+def questions() -> Iterator[dict[str, Any]]:
+    suggestions = [{"type": "setMode", "mode": EVIL}, {"type": "addRules", "rules": [{"toolName": EVIL}]}]
+    same: dict[str, Any] = {"approval_id": "a", "suggestions": suggestions}
+    yield same | {"tool_name": EVIL, "input": {EVIL: EVIL, "file_path": EVIL}}
+    yield same | {"tool_name": "Bash", "input": {"command": EVIL, "description": EVIL}}
+    yield same | {"tool_name": "Bash", "input": EVIL}
+    proposal = {"path": f"/{EVIL}/x.py", "old_text": EVIL, "new_text": f"{EVIL}\n# {EVIL}"}
+    yield same | {"tool_name": "Write", "input": {}, "proposal": proposal}
+    option = {"label": EVIL, "description": EVIL}
+    asked = {"question": EVIL, "header": EVIL, "options": [option, option]}
+    yield same | {"tool_name": "AskUserQuestion", "input": {"questions": [asked, asked | {"multiSelect": True}]}}
+
+
+@pytest.mark.parametrize("request_", list(questions()), ids=lambda one: one["tool_name"][:5])
+async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]) -> None:
+    app = Alone(request_, EVIL)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.view.fit(40)
+        await pilot.pause()
+        app.view.edit()
+        app.view.reject()
+        app.view.settle({"by": EVIL, "decision": "allow"})
+        await pilot.pause()
+        lines = shown(app)
+        assert any("[red]x[/red]" in line for line in lines)
+        assert [line for line in lines if not is_harmless(line)] == []
+        assert app.is_running
+
+
+@pytest.mark.thorough
+async def test_a_whole_conversation_of_such_words(server: Server, directory: Path) -> None:
+    async with server.client() as owner, attached(server, directory, name=EVIL.replace("\x00", "")) as person:
+        project = person.app.client.projects.named(str(directory), "")[0]["id"]
+        await owner.tell("execute", {"prompt": EVIL, "options": {"partial_messages": True}}, project)
+        await person.is_asked("You said: [red]x[/red]")
+        await person.sees("\\x1b[2J")
+        assert [line for line in person.screen.splitlines() if not is_harmless(line)] == []
+        await person.presses("e")
+        await person.sees("The text holds characters that a terminal can't show")
+        await person.presses("a")
+        await person.hears("✓ Accepted by")
+        assert [line for line in person.screen.splitlines() if not is_harmless(line)] == []
+
+
+async def test_a_project_in_a_directory_of_such_a_name(server: Server, directory: Path) -> None:
+    evil = make_directory(directory.parent / f"{directory.name} [red]x[/red] $ink")
+    await make_project(server, evil)
+    async with attached(server, None) as person:
+        await person.sees(f"{evil.name}  ● Ready")
+    async with attached(server, evil) as person:
+        await person.sees(f"{evil.name}  Connected")
+
+
+def test_a_line_of_megabytes_takes_no_time_and_loses_nothing() -> None:
+    text = "word " * 200_000 + "漢" * 1_000
+    strips = Painter(DARK).plain(text, 90, DARK.ink)
+    assert "".join(strip.text for strip in strips) == text
+    assert max(strip.cell_length for strip in strips) <= 90
+
+
+@settings(max_examples=30)
+@given(st.text())
+def test_what_is_pasted_is_what_is_seen(text: str) -> None:
+    assert all(is_harmless(line) for line in pasted(text).replace("\t", "").split("\n"))
+
+
+@settings(max_examples=30)
+@given(st.text(), st.integers(min_value=4, max_value=60))
+def test_any_text_is_drawn_harmlessly(text: str, width: int) -> None:
+    painter = Painter(DARK)
+    proposal = {"path": "/x/a.py", "old_text": text[::-1], "new_text": text}
+    for strips in (painter.markdown(text, width), painter.plain(text, width, "#ffffff"), painter.diff(proposal, width)):
+        assert [strip.text for strip in strips if not is_harmless(strip.text)] == []

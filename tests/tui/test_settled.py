@@ -1,0 +1,71 @@
+"""How the terminal client shows that a question has ended, and what a person made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drawbridge.tui.colours import DARK
+from drawbridge.tui.conversation import Item
+from drawbridge.tui.drawing import Painter
+
+BASH: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "make"}}
+WRITE: dict[str, Any] = {
+    "tool_name": "Write",
+    "input": {"file_path": "/p/a.txt", "content": "agent\n"},
+    "proposal": {"path": "/p/a.txt", "old_text": "", "new_text": "agent\n"},
+}
+EDITED: dict[str, Any] = {"decision": "allow", "by": "phone", "edited": True, "client_id": "client_1"}
+
+
+def _drawn(request: dict[str, Any], answer: dict[str, Any], *, folded: bool, mine: bool = False) -> str:
+    painter = Painter(DARK)
+    painter.is_mine = lambda answer: mine
+    item = Item(1, 1, "", "question", {"request": request, "answer": answer})
+    return "\n".join(strip.text.rstrip() for strip in painter.item(item, 80, folded=folded, whole=None))
+
+
+def test_an_edited_change_says_so() -> None:
+    answer = {**EDITED, "new_text": "person\n"}
+    assert _drawn(WRITE, answer, folded=True).startswith("✓ Accepted with edits by phone")
+    assert _drawn(WRITE, answer, folded=True, mine=True).startswith("✓ Accepted with your edits")
+
+
+def test_an_edited_change_unfolds_to_both_texts() -> None:
+    accepted, _, proposed = _drawn(WRITE, {**EDITED, "new_text": "person\n"}, folded=False).partition(
+        "As it was proposed:"
+    )
+    assert "As it was accepted:" in accepted
+    assert "person" in accepted
+    assert "agent" not in accepted
+    assert "agent" in proposed
+    assert "person" not in proposed
+
+
+def test_an_edited_input_unfolds() -> None:
+    shown = _drawn(BASH, {**EDITED, "updated_input": {"command": "make check"}}, folded=False)
+    assert "As it was accepted:" in shown
+    assert "make check" in shown
+    assert "Too large to show." in _drawn(BASH, EDITED, folded=False)
+
+
+def test_an_answer_to_a_question_is_not_an_edit() -> None:
+    asked = {"tool_name": "AskUserQuestion", "input": {"questions": []}}
+    shown = _drawn(asked, {**EDITED, "updated_input": {"answers": {"Which?": "oak"}}}, folded=False)
+    assert shown.startswith("✓ Answered by phone: oak")
+    assert "edits" not in shown
+    assert "As it was accepted" not in shown
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("overruled: it was allowed at the desk in the same moment", "Overruled: it was allowed at the desk"),
+        ("asked in the terminal: it can only be answered there now", "Asked in the terminal: it can only"),
+        ("answered elsewhere", "Answered elsewhere"),
+        ("the run has ended", "Withdrawn: the run has ended"),
+    ],
+)
+def test_what_the_desk_settled_is_not_withdrawn(reason: str, words: str) -> None:
+    assert _drawn(BASH, {"reason": reason}, folded=True).startswith(f"↩ {words}")

@@ -1,0 +1,56 @@
+"""Every size of a terminal shows what is asked and each way to answer it; the colours are the terminal's light or dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+
+from drawbridge.tui.colours import LIGHT
+from drawbridge.tui.fields import PlainTextArea
+from tests.server.processes import Server
+
+from .rig import attached
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [(80, 24), (40, 16)], ids=lambda size: "x".join(map(str, size)))
+async def test_a_question_fits(server: Server, directory: Path, size: tuple[int, int]) -> None:
+    (directory / "notes.md").write_text("".join(f"Line {number} of what is there.\n" for number in range(200)))
+    async with attached(server, directory, size=size) as person:
+        await person.app.client.execute("A word " * 8)
+        card = await person.is_asked("wants to change")
+        await person.sees("a Accept", "e Edit", "r Reject", "w Always: accept all edits", "session")
+        await person.sees("lines unchanged", "Waits for you")
+        assert all(len(line) <= size[0] for line in person.screen.splitlines())
+        await person.presses("e")
+        await person.sees("Accept with my edits", "Esc Back", "You said: A word")
+        assert card.query_one(PlainTextArea).size.height >= 3
+        await person.presses("escape", "r")
+        await person.sees("Enter Reject", "What should it do instead?")
+        await person.presses("escape")
+        for _ in range(10):
+            if "more line" in person.screen:
+                await person.presses("space")
+        await person.loses("more line")
+        await person.presses("a")
+        await person.hears("Accepted by", "Finished")
+
+
+@pytest.mark.thorough
+async def test_a_window_that_changes_its_size_keeps_the_reader_at_the_end(server: Server, directory: Path) -> None:
+    async with attached(server, directory, size=(100, 40)) as person:
+        await person.prompts("/lines 50")
+        await person.sees("Line 50", "Ready")
+        for width, height in ((40, 12), (120, 30), (80, 24)):
+            await person.pilot.resize_terminal(width, height)
+            await person.sees("Line 50", "Finished")
+            assert "G: latest" not in person.screen
+
+
+@pytest.mark.thorough
+async def test_a_light_terminal_has_a_light_screen(server: Server, directory: Path) -> None:
+    async with attached(server, directory, palette=LIGHT) as person:
+        assert person.app.screen.styles.background == Color.parse(LIGHT.paper)
+        assert not person.app.current_theme.dark

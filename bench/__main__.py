@@ -1,4 +1,4 @@
-"""``make bench``: every number of docs/benchmarks.md, measured here and now; ``make bench ARGS=server`` a part of them."""
+"""``make bench``: every number of docs/internals/benchmarks.md, measured here and now; ``make bench ARGS=server`` a part of them."""
 
 from __future__ import annotations
 

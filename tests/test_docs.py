@@ -28,13 +28,13 @@ def test_every_command_has_its_place_on_the_page() -> None:
 
 @pytest.mark.parametrize(("name", "tools"), [("claude-ide", TOOLS), ("gemini-ide", gemini.TOOLS)])
 def test_every_tool_is_described(name: str, tools: tuple[Tool, ...]) -> None:
-    page = (cli_reference.PAGE.parent / "protocols" / f"{name}.md").read_text()
+    page = (cli_reference.PAGE.parent / "internals" / "protocols" / f"{name}.md").read_text()
     assert [tool.name for tool in tools if f"`{tool.name}`" not in page] == []
 
 
 def test_every_test_that_the_pages_name_is_there() -> None:
     root = cli_reference.PAGE.parent.parent
-    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", (root / "docs" / "departures.md").read_text())
+    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", (root / "docs" / "internals" / "departures.md").read_text())
     assert named
     assert [path for path, _ in named if not (root / path).exists()] == []
     assert [name for path, name in named if name and f"def {name}(" not in (root / path).read_text()] == []

@@ -1,4 +1,4 @@
-"""The rules of docs/design.md, read off the tree: which modules may import which, and what is never written down."""
+"""The rules of docs/internals/design.md, read off the tree: which modules may import which, and what is never written down."""
 
 from __future__ import annotations
 

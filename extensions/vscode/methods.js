@@ -1,4 +1,4 @@
-// The guard's questions and what answers them; docs/protocols/guard.md describes each.
+// The guard's questions and what answers them; docs/internals/protocols/guard.md describes each.
 'use strict';
 
 const { isAbsolute } = require('node:path');

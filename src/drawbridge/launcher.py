@@ -1,6 +1,6 @@
 """``drawbridge nvim``: Neovim on a socket whose name says where it was started, and with the plugin.
 
-The socket is ``/tmp/<blake3(directory)>-<pid>.sock`` (docs/protocols/guard.md). This process becomes Neovim: the pid
+The socket is ``/tmp/<blake3(directory)>-<pid>.sock`` (docs/internals/protocols/guard.md). This process becomes Neovim: the pid
 in the name, the exit code, signals and the terminal are Neovim's own. What the person gives goes to Neovim untouched; our two
 options come before it, and where ``--listen`` is given twice Neovim takes the last (0.7.2 to 0.12.4).
 """

@@ -106,6 +106,6 @@ def test_the_conformance_suite_finds_what_we_know(discovery: Path, tmp_path: Pat
 
 
 def test_the_page_gives_a_reason_for_each_scenario_that_does_not_pass() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "mcp-conformance.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "internals" / "mcp-conformance.md"
     table = page.read_text().partition("|---|---|")[2]
     assert set(re.findall(r"`([a-z][\w-]+-[\w-]+)`", table)) == set(EXPECTED_FAILURES)

@@ -1,7 +1,7 @@
 """One question to one Neovim, as bytes: msgpack-RPC, with a JSON text inside. Pure; nothing but what this needs.
 
 ``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which
-it answers as soon as it can. The Lua is in ``lua/``; docs/protocols/guard.md has the methods.
+it answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md has the methods.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``$XDG_STATE_HOME/drawbridge`` (else ``~/.local/state/drawbridge``)::
 
     guard.log            one line for each thing worth a line; guard.log.1 is the one before
-    guard/copies/        what a reload replaced (docs/protocols/guard.md, refresh_buffer)
+    guard/copies/        what a reload replaced (docs/internals/protocols/guard.md, refresh_buffer)
     guard/bases/         what a file held before an edit that will be merged
 """
 

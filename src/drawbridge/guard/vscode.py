@@ -1,4 +1,4 @@
-"""One question to one VS Code, as bytes: a JSON object a line, as docs/protocols/guard.md has it. Pure."""
+"""One question to one VS Code, as bytes: a JSON object a line, as docs/internals/protocols/guard.md has it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini CLI's dialect: one session's conversation, and what it is told. Facts: docs/protocols/gemini-ide.md."""
+"""Gemini CLI's dialect: one session's conversation, and what it is told. Facts: docs/internals/protocols/gemini-ide.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/requirements.md: no requirement is forgotten, and none stands without its proof."""
+"""docs/internals/requirements.md: no requirement is forgotten, and none stands without its proof."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "requirements.md"
+PAGE = ROOT / "docs" / "internals" / "requirements.md"
 
 REQUIREMENTS = 77
 """How often the specification's "Implementation Requirements" say MUST."""
@@ -36,7 +36,7 @@ def test_every_requirement_has_a_row_with_its_proof() -> None:
 
 
 def test_what_proves_it_is_there() -> None:
-    departures = (ROOT / "docs" / "departures.md").read_text()
+    departures = (ROOT / "docs" / "internals" / "departures.md").read_text()
     server = departures[departures.index("## The agent server") :]
     missing = []
     for name, (_, proof) in rows().items():

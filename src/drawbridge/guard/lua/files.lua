@@ -1,5 +1,5 @@
 --- What each question of the guard to a Neovim begins with: this text and that of the method's own file run as one chunk, with the
---- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/protocols/guard.md has the methods.
+--- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md has the methods.
 --- From Neovim 0.7 on, with nothing of ours installed. On the way of every edit of an agent: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop

@@ -7,7 +7,7 @@ what the policies are about:
 - ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
 - ``off``: when the kernel likes, usually within half a minute.
 
-docs/benchmarks.md has what each costs.
+docs/internals/benchmarks.md has what each costs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of docs/internals/design.md, read off the tree: which modules may import which, and what is never written down."""
+"""The rules of docs/internals/architecture.md: which modules may import which, and what is never written down."""
 
 from __future__ import annotations
 
@@ -176,7 +176,82 @@ def test_no_file_names_this_machine_or_a_package_registry() -> None:
         assert found == [], file.relative_to(ROOT)
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], ids=lambda page: page.name)
-def test_every_link_to_a_page_of_ours_leads_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def tree_of_the_architecture() -> set[str]:
+    """The names of the folders in the tree of docs/internals/architecture.md."""
+    page = (ROOT / "docs" / "internals" / "architecture.md").read_text()
+    tree = page.split("\nsrc/drawbridge/\n")[1].split("\n```")[0]
+    return set(re.findall(r"^ +(\w+)/ ", tree, re.MULTILINE))
+
+
+def test_every_folder_is_in_the_tree_of_the_architecture() -> None:
+    """Those of the package and of the server; what is below them is the folder's own matter."""
+    package = SRC / "drawbridge"
+    folders = {child.name for child in [*package.iterdir(), *(package / "server").iterdir()] if child.is_dir()}
+    assert folders - {"__pycache__"} - tree_of_the_architecture() == set()
+
+
+def test_the_tree_of_the_architecture_names_only_what_exists() -> None:
+    """A folder, or a part of one module, as ``cli``."""
+    parts = {part for name in modules() for part in name.split(".")}
+    folders = {folder.name for folder in (SRC / "drawbridge").rglob("*") if folder.is_dir()}
+    assert tree_of_the_architecture() - parts - folders == set()
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def without_code(page: Path) -> str:
+    """What is between the fences of a page is not Markdown."""
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[tuple[str, str]]:
+    """Links and pictures of the page that lead into this repository: path ("" for the page itself) and anchor."""
+    targets = re.findall(r"""(?:\]\(|(?:src|href)=")(?!https?:|mailto:)([^)\s"]+)""", without_code(page))
+    return [(path, anchor) for path, _, anchor in (target.partition("#") for target in targets)]
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors that a code host makes of the page's headings; a repeated heading gets a number."""
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,6} (.+)$", without_code(page), re.MULTILINE):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    assert [path for path, _ in links(page) if path and not (page.parent / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_anchor_of_a_link_is_a_heading(page: Path) -> None:
+    named = [((page.parent / path) if path else page, anchor) for path, anchor in links(page) if anchor]
+    assert [f"{to.name}#{anchor}" for to, anchor in named if anchor not in anchors(to.resolve())] == []
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    found, ahead = set(), [ROOT / "docs" / "index.md"]
+    while ahead:
+        page = ahead.pop().resolve()
+        if page not in found and page.suffix == ".md":
+            found.add(page)
+            ahead += [page.parent / path for path, _ in links(page) if path]
+    assert {page for page in PAGES if "docs" in page.relative_to(ROOT).parts} - found == set()
+
+
+def test_every_page_that_code_and_help_name_exists() -> None:
+    """Comments, error texts, the help of the plugin and of the extension name pages as ``docs/….md``.
+
+    ``docs/hooks`` is a folder of Gemini CLI's own documentation.
+    """
+    missing = {}
+    for file in written_files():
+        if file.suffix in {".py", ".lua", ".js", ".ts", ".txt", ".vim", ".sh"}:
+            named = re.findall(r"(?<![\w./])docs/(?!hooks/)[\w/.-]+?\.(?:md|json)\b", file.read_text(errors="replace"))
+            if gone := [name for name in named if not (ROOT / name).exists()]:
+                missing[str(file.relative_to(ROOT))] = gone
+    assert missing == {}

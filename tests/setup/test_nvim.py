@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge import plugin
+from drawbridge.core import plugin
 from drawbridge.setup import nvim as setup_nvim
 from tests import programs
 from tests.nvim.plugin_rig import ROOT

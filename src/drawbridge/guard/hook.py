@@ -15,10 +15,9 @@ from drawbridge.guard import agents, find
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-    Settings = Mapping[str, Any]
-    """``settings.HOOK`` by name, as ``setup`` writes them into the installed form."""
+    from drawbridge.guard.settings import Settings
 
 LARGEST_INPUT = 8 * 1024 * 1024
 """Bytes. An agent's own limit for a file that it edits is far below."""

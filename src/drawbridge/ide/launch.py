@@ -8,28 +8,28 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from typing import Any
 
 from drawbridge.core.errors import BadSetting, EditorGone
 from drawbridge.ide.discovery import gemini_directory, lock_directory, sweep
 from drawbridge.ide.launched import SIGNALS, Launched
+from drawbridge.settings.ide import IdeSettings
 
 
-def launch(values: dict[str, Any]) -> int:
+def launch(settings: IdeSettings) -> int:
     """Run a bridge until its editor or a signal ends it; the exit code."""
     for number in SIGNALS:
         signal.signal(number, _leave)
-    folder = _folder(values)
-    address = values["nvim"]
+    folder = _folder(settings)
+    address = settings.nvim
     if address and address != "stdio":
         _check_address(address)
-    launched = Launched(values)
+    launched = Launched(settings)
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
         # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
-        folders = [os.path.realpath(path) for path in values["workspace"]] or [folder or os.getcwd()]
+        folders = [os.path.realpath(path) for path in settings.workspace] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
         launched.announce()
 
@@ -41,21 +41,21 @@ def launch(values: dict[str, Any]) -> int:
         launched.listener.close()
 
 
-def _folder(values: dict[str, Any]) -> str | None:
+def _folder(settings: IdeSettings) -> str | None:
     """The real path of ``--folder``, once all paths among the settings were looked at."""
     problems = [
         f"{path} is not a directory"
-        for path in [*values["workspace"], values["folder"]]
+        for path in [*settings.workspace, settings.folder]
         if path and not os.path.isdir(path)
     ]
-    if values["log_file"]:
+    if settings.log_file:
         try:
-            open(values["log_file"], "a").close()
+            open(settings.log_file, "a").close()
         except OSError as error:
-            problems.append(f"{values['log_file']} can't be written: {(error.strerror or str(error)).lower()}")
+            problems.append(f"{settings.log_file} can't be written: {(error.strerror or str(error)).lower()}")
     if problems:
         raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
-    return os.path.realpath(values["folder"]) if values["folder"] else None
+    return os.path.realpath(settings.folder) if settings.folder else None
 
 
 def _check_address(address: str) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from drawbridge.core.errors import BadSetting, NoPort, NotPrivate
 from drawbridge.ide.discovery import (
@@ -19,6 +19,7 @@ from drawbridge.ide.discovery import (
     lock_directory,
     unsayable_folders,
 )
+from drawbridge.settings.ide import IdeSettings
 
 PORTS: Final = range(10_000, 65_536)
 """Where a free port is looked for (CON-02 of the connection spec)."""
@@ -35,15 +36,15 @@ TOKEN_LENGTH: Final = 32
 class Launched:
     """What the bridge starts from: a listening socket, a lock file on disk, the settings."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
+    def __init__(self, settings: IdeSettings) -> None:
+        self.settings = settings
         self.token = _token()
-        self.listener = listen(values["port"])
+        self.listener = listen(settings.port)
         self.port: int = self.listener.getsockname()[1]
         self.files: dict[str, DiscoveryFile] = {}
-        if "claude" in values["agent"]:
+        if "claude" in settings.agent:
             self.files["lock_file"] = LockFile(lock_directory(), self.port, self.token)
-        if "gemini" in values["agent"]:
+        if "gemini" in settings.agent:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
@@ -71,9 +72,9 @@ class Launched:
         """The ready line: stdout, or stderr where stdout carries RPC."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
-        if self.values["folder"] is not None and sys.stdout.isatty() and not self.values["json"]:
+        if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:
             return  # a person reads the words that follow
-        print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
+        print(json.dumps(line), file=sys.stderr if self.settings.nvim == "stdio" else sys.stdout, flush=True)
 
 
 def listen(wanted: int | None) -> socket.socket:

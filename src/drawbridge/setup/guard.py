@@ -6,12 +6,12 @@ import codecs
 import contextlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from drawbridge.core.errors import UnusableFile
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import files, hooks, installed, jsonc, notes, record
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.files import Change, Step
@@ -71,7 +71,7 @@ def load(agent: Agent, path: Path) -> Loaded:
     return Loaded(path, content, document, prefix)
 
 
-def plan_setup(name: str, project: Path | None, settings: Mapping[str, Any], ask_mode: bool | None) -> Plan:
+def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
     """``ask_mode``: whether Claude Code is to ask before it writes (None: as it is)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))

@@ -18,15 +18,14 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import drawbridge
 from drawbridge.core.errors import WorldError
 from drawbridge.core.private_files import write_private
 from drawbridge.guard.agents import BEFORE, EVENTS, NAMES
-from drawbridge.settings import HOOK
+from drawbridge.settings import of as settings_of
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
@@ -113,7 +112,7 @@ def fast_command(agent: str, project: Path | None = None) -> list[str]:
     return [choose().path, "-I", "-S", "-c", LOADER, str(stub_path(agent, project))]
 
 
-def install(agent: str, settings: Mapping[str, Any], project: Path | None = None) -> list[str]:
+def install(agent: str, settings: HookSettings, project: Path | None = None) -> list[str]:
     """Makes sure that the guard is installed for ``agent`` with these settings; the words that start it."""
     copy = install_copy()
     stub = stub_path(agent, project)
@@ -122,9 +121,9 @@ def install(agent: str, settings: Mapping[str, Any], project: Path | None = None
     return fast_command(agent, project)
 
 
-def print_command(settings: Mapping[str, Any]) -> int:
+def print_command(settings: HookSettings) -> int:
     """``drawbridge hook --print-command``. A guard that is installed keeps its settings: this is to look, not to change."""
-    agent = settings["agent"]
+    agent = settings.agent
     stub = stub_path(agent)
     if not stub.exists():
         install(agent, settings)
@@ -142,10 +141,11 @@ def copy_path() -> Path:
     return directory() / copies.digest(_package(), PARTS)
 
 
-def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
+def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
     """Paths in the settings are written from the root: a hook starts anywhere."""
-    values = dict(settings)
-    for name in (setting.name for setting in HOOK if setting.metavar in ("DIR", "FILE") and values.get(setting.name)):
+    values = settings._asdict()
+    paths = (setting.name for setting in settings_of(HookSettings) if setting.spec.metavar in ("DIR", "FILE"))
+    for name in (name for name in paths if values[name]):
         value = values[name]
         values[name] = tuple(map(_absolute, value)) if isinstance(value, tuple) else _absolute(value)
     lines = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())

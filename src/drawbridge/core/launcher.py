@@ -20,7 +20,7 @@ from typing import Final
 
 from blake3 import blake3
 
-from drawbridge import plugin
+from drawbridge.core import plugin
 from drawbridge.core.errors import BadSetting, NoProgram, NotPrivate, Refused
 
 PROGRAM: Final = "DRAWBRIDGE_NVIM_PROGRAM"

@@ -52,7 +52,7 @@ async def test_what_it_does_not_know_is_said_with_its_usage(arguments: list[str]
 async def test_an_editor_or_a_folder_and_not_both(tmp_path: Path) -> None:
     assert "either --nvim ADDRESS or --folder DIR" in await refused()
     assert "either --nvim ADDRESS or --folder DIR" in await refused("--nvim", "/nowhere.sock", "--folder", tmp_path)
-    assert "--decide goes with --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
+    assert "--decide requires --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
 
 
 async def test_a_folder_that_is_none_is_said_with_all_others(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_help_describes_a_command() -> None:
     for about, words in {
         "info": "--sweep",
         "serve": "examples:",
-        "nvim": "Start Neovim where the guard finds it",
+        "nvim": "Start Neovim with the plugin, where the guard can find it",
     }.items():
         code, output, _ = await run("help", about)
         assert code == 0
@@ -172,7 +172,7 @@ def test_a_hook_typed_by_hand_is_explained() -> None:
         os.close(ours)
         os.close(theirs)
     assert said.returncode == 2
-    assert "The hook is started by an agent, with JSON at its input." in said.stderr
+    assert "An agent runs this hook, with JSON on stdin." in said.stderr
 
 
 async def test_a_hook_without_input_is_not_a_failure() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from drawbridge import launcher, plugin
+from drawbridge.core import launcher, plugin
 from drawbridge.core.errors import NotPrivate, Refused
 from drawbridge.editors import neovim_rpc
 from tests import programs
@@ -238,7 +238,7 @@ def test_on_a_terminal_it_is_neovim(nvim: Path, folder: Path) -> None:
 
 BIND_THEN_LAUNCH = """
 import os, socket, sys
-from drawbridge.launcher import launch, socket_path
+from drawbridge.core.launcher import launch, socket_path
 socket.socket(socket.AF_UNIX).bind(socket_path(os.getcwd(), os.getpid()))
 launch(sys.argv[1:])
 """

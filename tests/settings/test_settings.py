@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import platformdirs
 import pytest
 
 from drawbridge.core.errors import BadSetting
-from drawbridge.settings import Setting, Spec, add_flags, config_file, load, of
+from drawbridge.guard.settings import Settings
+from drawbridge.settings import Setting, Spec, _checked, add_flags, config_file, load, of
+from drawbridge.settings.attach import AttachSettings
+from drawbridge.settings.hook import HookSettings
 from drawbridge.settings.ide import IdeSettings
 from drawbridge.settings.serve import ServeSettings
 
@@ -38,7 +41,7 @@ def settings(file: Path | None = None, *flags: str, **variables: str) -> IdeSett
 def problems(file: Path | None = None, *flags: str, **variables: str) -> str:
     with pytest.raises(BadSetting) as error:
         settings(file, *flags, **variables)
-    assert str(error.value).startswith("Nothing was started. ")
+    assert str(error.value).startswith("Nothing was started: ")
     return str(error.value)
 
 
@@ -262,3 +265,29 @@ def test_help_shows_choices_defaults_and_percent_signs(capsys: pytest.CaptureFix
     assert "(default: recent)" in shown
     assert "how much, in % (default: 50%)" in shown
     assert "--no-context" in shown
+
+
+def test_the_guard_knows_the_same_settings() -> None:
+    ours = get_type_hints(HookSettings)
+    assert get_type_hints(Settings) == ours
+    assert set(HookSettings()._asdict()) == set(ours)
+
+
+@pytest.mark.parametrize("settings", [IdeSettings, ServeSettings, HookSettings, AttachSettings])
+def test_every_default_is_a_value_that_its_setting_accepts(settings: type[NamedTuple]) -> None:
+    for setting in of(settings):
+        assert setting.spec.help, setting.name
+        if setting.default is not None:
+            problems: list[str] = []
+            assert _checked(setting, setting.default, setting.name, problems) == setting.default
+            assert problems == []
+
+
+def test_spec_variables_are_read_on_demand_only(file: Path) -> None:
+    file.write_text("")
+    environ = {"DRAWBRIDGE_CONFIG": str(file), "PORT": "4000", "DATA_DIR": "/data", "CERT_FILE": "/c", "KEY_FILE": "/k"}
+    assert load("serve", ServeSettings, {}, environ) == ServeSettings()
+    loaded = load("serve", ServeSettings, {}, {**environ, "DRAWBRIDGE_SERVE_SPEC_ENV": "1"})
+    assert (loaded.port, loaded.data_dir, loaded.cert, loaded.key) == (4000, "/data", "/c", "/k")
+    loaded = load("serve", ServeSettings, {"spec_env": True}, {**environ, "DRAWBRIDGE_SERVE_PORT": "5000"})
+    assert (loaded.port, loaded.data_dir) == (5000, "/data")

@@ -9,7 +9,7 @@ from drawbridge import settings
 from drawbridge.core.errors import BadSetting
 from drawbridge.settings.ide import IdeSettings
 
-SUMMARY: Final = "make a running editor an IDE that coding agents connect to"
+SUMMARY: Final = "turn a running editor into an IDE that coding agents connect to"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     ours = settings.load("ide", IdeSettings, vars(chosen))
     if (ours.nvim is None) == (ours.folder is None):
-        raise BadSetting("Give either --nvim ADDRESS or --folder DIR.")
+        raise BadSetting("Nothing was started: give either --nvim ADDRESS or --folder DIR.")
     if ours.decide and ours.folder is None:
-        raise BadSetting("--decide requires --folder.")
+        raise BadSetting("Nothing was started: --decide requires --folder.")
     from drawbridge.ide.launch import launch
 
     return launch(ours)

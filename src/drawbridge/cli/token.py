@@ -58,7 +58,9 @@ def data_directory(chosen: argparse.Namespace) -> Path:
 
 
 def add_rights(parser: argparse.ArgumentParser) -> None:
-    text = "what the device may do: read; also answer approvals; also run agents; also manage projects (default: run)"
+    text = (
+        "what the device may do, from least to most: read, answer approvals, run agents, manage projects (default: run)"
+    )
     parser.add_argument("--scope", choices=("view", "approve", "run", "admin"), default="run", help=text)
     text = "a directory whose projects the device may see (default: all projects); repeatable"
     parser.add_argument("--project", action="append", metavar="DIR", default=[], help=text)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 CLOSED = (
-    "Drawbridge could not check whether this would hit unsaved work ({}), and is set to let nothing through then "
+    "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny edits then "
     '(fail = "closed"). Nothing was written. The person can see why in `drawbridge info` and in guard.log.'
 )
 

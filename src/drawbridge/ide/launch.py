@@ -42,7 +42,7 @@ def launch(settings: IdeSettings) -> int:
 
 
 def _folder(settings: IdeSettings) -> str | None:
-    """The real path of ``--folder``, once all paths among the settings were looked at."""
+    """The real path of ``--folder``. Raises ``BadSetting`` with the problems of all paths among the settings."""
     problems = [
         f"{path} is not a directory"
         for path in [*settings.workspace, settings.folder]
@@ -54,12 +54,12 @@ def _folder(settings: IdeSettings) -> str | None:
         except OSError as error:
             problems.append(f"{settings.log_file} can't be written: {(error.strerror or str(error)).lower()}")
     if problems:
-        raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
+        raise BadSetting("Nothing was started: " + "; ".join(problems) + ".")
     return os.path.realpath(settings.folder) if settings.folder else None
 
 
 def _check_address(address: str) -> None:
-    """Say at once that nobody is there, before anything is announced."""
+    """Raises ``EditorGone`` if no Neovim listens there, before the bridge is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():
@@ -68,9 +68,11 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the latter two: no name of a host, no number of a port
+    except (OSError, ValueError, OverflowError) as error:  # the latter two: not a host name, not a port number
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise EditorGone(f"No Neovim answers at {address}: {reason}. Start it with --listen {address}.") from None
+        raise EditorGone(
+            f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."
+        ) from None
 
 
 def _leave(number: int, frame: object) -> None:

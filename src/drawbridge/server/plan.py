@@ -1,4 +1,4 @@
-"""What a server is started with: its settings, looked at in the light of this machine. All problems are found at once."""
+"""The settings of a server, checked against this machine, as what the server works with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from drawbridge.settings.serve import ServeSettings
 
 
 class Plan:
-    """Settings that ``problems`` has found nothing in, as what the server works with."""
+    """Made from settings in which ``problems`` has found nothing."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.host: str = settings.host
@@ -88,25 +88,25 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """Everything that keeps a server from starting with these settings, but what is found out by trying."""
+    """Everything that keeps a server from starting with these settings, except what only trying shows."""
     return [
         *_address(settings),
         *_certificate(settings),
-        *(f"--allow: {path} is no directory" for path in settings.allow or () if not os.path.isdir(path)),
+        *(f"--allow: {path} is not a directory" for path in settings.allow or () if not os.path.isdir(path)),
         *registry.problems(_named(settings)),
         *(
-            f"--public-host: {name} is no name of a machine and no address"
+            f"--public-host: {name} is not a valid host name or address"
             for name in settings.public_host
             if not re.fullmatch(HOST_NAME, name) and not _is_address(name)
         ),
         *(
-            f"--trusted-proxy: {given} is neither an address nor a network"
+            f"--trusted-proxy: {given} is not an address or a network"
             for given in settings.trusted_proxy
             if not _is_network(given)
         ),
         *_keys(settings),
         *_log_file(settings),
-        *_never(settings),
+        *_empty_hours(settings),
     ]
 
 
@@ -115,23 +115,23 @@ def _address(settings: ServeSettings) -> list[str]:
     try:
         socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
-        found.append(f"--host: {host} is no address of this machine")
+        found.append(f"--host: {host} is not an address of this machine")
     if not is_loopback(host):
         if not settings.tls:
-            found.append(f"--no-tls goes with a loopback address only, not with {host}")
+            found.append(f"--no-tls requires a loopback address, not {host}")
         if settings.insecure_no_auth:
-            found.append(f"--insecure-no-auth goes with a loopback address only, not with {host}")
+            found.append(f"--insecure-no-auth requires a loopback address, not {host}")
     return found
 
 
 def _certificate(settings: ServeSettings) -> list[str]:
     cert, key = settings.cert, settings.key
     if (cert is None) != (key is None):
-        return ["--cert and --key go together"]
+        return ["--cert and --key must be given together"]
     if cert is None or key is None:
         return []
     if not settings.tls:
-        return ["--cert and --no-tls exclude each other"]
+        return ["--cert and --no-tls can't be combined"]
     try:
         Certificate(Path(cert), Path(key)).context()
     except BadSetting as error:
@@ -182,8 +182,8 @@ def _hours(text: str | None) -> tuple[int, int] | None:
     return (int(first), int(last)) if first else None
 
 
-def _never(settings: ServeSettings) -> list[str]:
+def _empty_hours(settings: ServeSettings) -> list[str]:
     hours = _hours(settings.hours)
     if hours is None or any(is_open(hours, hour) for hour in range(24)):
         return []
-    return [f"--hours: from {hours[0]} to {hours[1]} is never"]
+    return [f"--hours: {hours[0]}-{hours[1]} contains no hour"]

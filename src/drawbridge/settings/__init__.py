@@ -147,7 +147,7 @@ def load(
     loaded = settings._make(values.values())
     problems += check(loaded) if check is not None else []
     if problems:
-        nothing = "Nothing was started. " if command in STARTING else ""
+        nothing = "Nothing was started: " if command in STARTING else ""
         raise BadSetting(f"{nothing}{'; '.join(problems)}.")
     return loaded
 
@@ -237,4 +237,5 @@ def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> A
 
 def _help(setting: Setting) -> str:
     default = f" (default: {setting.shown_default})" if setting.shown_default else ""
-    return (setting.spec.help + default).replace("%", "%%")  # argparse formats it
+    often = "; repeatable" if setting.kind == "list" else ""
+    return f"{setting.spec.help}{default}{often}".replace("%", "%%")  # argparse formats it

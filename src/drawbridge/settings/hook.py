@@ -13,7 +13,9 @@ class HookSettings(NamedTuple):
     agent: Annotated[Literal["claude", "gemini", "codex"], Spec("the agent that runs the hook")] = "claude"
     policy: Annotated[
         Literal["current", "visible", "any"],
-        Spec("which unsaved files are protected: the one that you are editing, those on the screen, or all"),
+        Spec(
+            "which files with unsaved changes are protected: the one that you are editing, those on the screen, or all"
+        ),
     ] = "current"
     policy_for: Annotated[
         tuple[str, ...],
@@ -31,7 +33,7 @@ class HookSettings(NamedTuple):
         ),
     ] = "deny"
     wait: Annotated[
-        int, Spec("with answer = wait: how many seconds to wait until you save", metavar="SECONDS", range=(1, 300))
+        int, Spec("with answer = wait: how long to wait for you to save, in seconds", metavar="SECONDS", range=(1, 300))
     ] = 30
     unknown: Annotated[
         Literal["allow", "ask", "deny"],
@@ -41,7 +43,7 @@ class HookSettings(NamedTuple):
         Literal["open", "closed"], Spec("the answer if the guard itself fails: allow the edit, or deny it")
     ] = "open"
     deadline: Annotated[
-        int, Spec("how many milliseconds all editors together have to respond", metavar="MS", range=(20, 5_000))
+        int, Spec("how long all editors together may take to respond, in milliseconds", metavar="MS", range=(20, 5_000))
     ] = 300
     socket_dir: Annotated[
         tuple[str, ...] | None,

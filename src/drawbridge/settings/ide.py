@@ -49,6 +49,6 @@ class IdeSettings(NamedTuple):
         Spec("a pattern of files to hide from agents, instead of the built-in patterns", metavar="PATTERN"),
     ] = None
     execute_code: Annotated[bool, Spec("offer the executeCode tool; each call asks you first")] = False
-    json: Annotated[bool, Spec("print the ready line as JSON, on a terminal too")] = False
+    json: Annotated[bool, Spec("print the ready line as JSON even on a terminal")] = False
     log_level: Annotated[Level, Spec("the least severe messages to log")] = "warning"
     log_file: Annotated[str | None, Spec("log to this file instead of stderr", metavar="FILE")] = None

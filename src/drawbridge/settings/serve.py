@@ -80,17 +80,21 @@ class ServeSettings(NamedTuple):
         Spec("a directory that may contain projects (default: your home, without hidden folders)", metavar="DIR"),
     ] = None
     max_history: Annotated[
-        int, Spec("the most megabytes that a project's history may take up", metavar="MB", range=MEGABYTES)
+        int, Spec("maximum size of a project's history, in megabytes", metavar="MB", range=MEGABYTES)
     ] = 2_000
     max_data: Annotated[
-        int, Spec("the most megabytes that all data of the server may take up", metavar="MB", range=MEGABYTES)
+        int, Spec("maximum size of all of the server's data, in megabytes", metavar="MB", range=MEGABYTES)
     ] = 20_000
     keep_days: Annotated[
-        int | None, Spec("delete history that is older than this (default: never)", metavar="DAYS", range=(1, 36_500))
+        int | None, Spec("delete history older than this many days (default: never)", metavar="DAYS", range=(1, 36_500))
     ] = None
     keep_mb: Annotated[
         int | None,
-        Spec("delete a project's oldest history beyond this size (default: never)", metavar="MB", range=MEGABYTES),
+        Spec(
+            "delete a project's oldest history beyond this many megabytes (default: never)",
+            metavar="MB",
+            range=MEGABYTES,
+        ),
     ] = None
     checkpoints: Annotated[bool, Spec("keep no checkpoints of git work trees", flag="--no-checkpoints")] = True
     fsync: Annotated[
@@ -123,7 +127,7 @@ class ServeSettings(NamedTuple):
         ),
     ] = ()
     warm: Annotated[
-        int, Spec("how many idle agent processes to keep ready for the next prompt", metavar="N", range=(0, 100))
+        int, Spec("number of idle agent processes to keep ready for the next prompt", metavar="N", range=(0, 100))
     ] = 4
 
     mode: Annotated[
@@ -150,17 +154,17 @@ class ServeSettings(NamedTuple):
         ),
     ] = ()
     max_turns: Annotated[
-        int | None, Spec("the most turns that an agent may take in one run", metavar="N", range=(1, 100_000))
+        int | None, Spec("maximum number of turns that an agent may take in one run", metavar="N", range=(1, 100_000))
     ] = None
     max_budget: Annotated[
-        float | None, Spec("the most US dollars that one run may cost", metavar="USD", range=DOLLARS)
+        float | None, Spec("maximum cost of one run, in US dollars", metavar="USD", range=DOLLARS)
     ] = None
     max_budget_project: Annotated[
-        float | None, Spec("the most US dollars that one project may cost in total", metavar="USD", range=DOLLARS)
+        float | None, Spec("maximum total cost of one project, in US dollars", metavar="USD", range=DOLLARS)
     ] = None
     max_budget_day: Annotated[
         float | None,
-        Spec("the most US dollars that all runs of a day may cost, from local midnight", metavar="USD", range=DOLLARS),
+        Spec("maximum cost of all runs of a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
     ] = None
     restricted: Annotated[bool, Spec("run every agent without shell, code tools and the repository's own settings")] = (
         False
@@ -174,32 +178,38 @@ class ServeSettings(NamedTuple):
         ),
     ] = None
 
-    max_projects: Annotated[int, Spec("the most projects", metavar="N", range=(1, 10_000), heading="limits")] = 100
-    max_runs: Annotated[int, Spec("the most runs at once, over all projects", metavar="N", range=(1, 1_000))] = 4
-    max_queue: Annotated[int, Spec("the most prompts queued in one project", metavar="N", range=(1, 1_000))] = 20
-    max_clients: Annotated[int, Spec("the most clients at once", metavar="N", range=(1, 10_000))] = 256
+    max_projects: Annotated[
+        int, Spec("maximum number of projects", metavar="N", range=(1, 10_000), heading="limits")
+    ] = 100
+    max_runs: Annotated[
+        int, Spec("maximum number of runs at once, over all projects", metavar="N", range=(1, 1_000))
+    ] = 4
+    max_queue: Annotated[
+        int, Spec("maximum number of queued prompts in one project", metavar="N", range=(1, 1_000))
+    ] = 20
+    max_clients: Annotated[int, Spec("maximum number of clients at once", metavar="N", range=(1, 10_000))] = 256
     max_per_address: Annotated[
-        int, Spec("the most clients at once from one remote address", metavar="N", range=(1, 10_000))
+        int, Spec("maximum number of clients at once from one remote address", metavar="N", range=(1, 10_000))
     ] = 64
-    max_prompts: Annotated[int, Spec("the most prompts per minute from one device", metavar="N", range=(1, 10_000))] = (
-        120
-    )
+    max_prompts: Annotated[
+        int, Spec("maximum number of prompts in a minute from one device", metavar="N", range=(1, 10_000))
+    ] = 120
     idle_timeout: Annotated[
         int,
         Spec(
-            "end a run that has printed nothing for this long, unless it waits for an approval",
+            "end a run after this many seconds without output, unless it is waiting for an approval",
             metavar="SECONDS",
             range=(1, 86_400),
         ),
     ] = 300
     run_timeout: Annotated[
         int | None,
-        Spec("end a run that takes longer than this (default: never)", metavar="SECONDS", range=(1, 864_000)),
+        Spec("end a run after this many seconds (default: never)", metavar="SECONDS", range=(1, 864_000)),
     ] = None
     max_memory: Annotated[
         int | None,
         Spec(
-            "the most megabytes for an agent and everything that it starts (default: three quarters of the machine's)",
+            "maximum memory of an agent and everything that it starts, in megabytes (default: three quarters of the machine's)",
             metavar="MB",
             range=(64, 100_000_000),
         ),
@@ -207,12 +217,12 @@ class ServeSettings(NamedTuple):
     max_open_files: Annotated[
         int | None,
         Spec(
-            "the most open files for each process of an agent (default: the server's own limit)",
+            "maximum number of open files for each process of an agent (default: the server's own limit)",
             metavar="N",
             range=(64, 10_000_000),
         ),
     ] = None
-    nice: Annotated[int, Spec("the nice level of agent processes, from 0 to 19", metavar="N", range=(0, 19))] = 0
+    nice: Annotated[int, Spec("nice level of agent processes, from 0 to 19", metavar="N", range=(0, 19))] = 0
     confined: Annotated[bool, Spec("let agents use sudo and other setuid programs", flag="--unconfined")] = True
     continue_limited: Annotated[bool, Spec("resume runs automatically after an account's usage limit resets")] = False
 

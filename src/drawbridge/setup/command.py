@@ -76,7 +76,9 @@ def _plan(chosen: SetupSettings) -> Plan:
         try:
             here = Path.cwd()
         except FileNotFoundError:
-            raise BadSetting("The current directory was removed. Nothing was changed; go to another one.") from None
+            raise BadSetting(
+                "Nothing was changed: the current directory was deleted. Change to another directory."
+            ) from None
         project = here if chosen.project else None
         if chosen.guard is None:
             return guard.plan_removal(chosen.target, project)
@@ -154,7 +156,7 @@ def _show_lines(lines: list[str]) -> None:
 
 def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
-        _say("Nothing was changed: there is no terminal to ask at. Run this again with --yes.", sys.stderr)
+        _say("Nothing was changed: there is no terminal to ask on. Run this again with --yes.", sys.stderr)
     if chosen.json:
         _say(json.dumps(said))
         return

@@ -192,4 +192,4 @@ def _record(name: str, loaded: Loaded, document: Document, made: Record | None, 
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:
-    return UnusableFile(f"{path}: {problem}. It was left untouched; mend it there and run this again.")
+    return UnusableFile(f"{path}: {problem}. It was not changed; correct it there and run this again.")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.guard.payloads import edit, edited
 from tests.guard.processes import as_json
 
-from drawbridge import settings
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import installed
 
 ROUNDS = 41
@@ -57,7 +57,7 @@ def rows(binary: Path, row: Row) -> None:
 
 def _installed(directory: Path) -> list[str]:
     places = [directory / place for place in ("s", "1", "2", "3")]  # as many as there are by default
-    return installed.install("claude", settings.defaults(settings.HOOK) | {"socket_dir": tuple(map(str, places))})
+    return installed.install("claude", HookSettings(socket_dir=tuple(map(str, places))))
 
 
 def _without(ours: list[str], directory: Path) -> tuple[str, str]:

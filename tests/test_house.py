@@ -107,6 +107,12 @@ def test_the_floor_knows_no_job(name: str) -> None:
     assert [other for other in reached(name) if belongs(other, JOBS)] == []
 
 
+def test_only_commands_know_commands() -> None:
+    """The typed settings are below the jobs, so that nothing has to import the command that it belongs to."""
+    others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]
+    assert [name for name in others if any(belongs(other, ("cli",)) for other in known(name))] == []
+
+
 @pytest.mark.parametrize("name", those_in(("protocols",)))
 def test_a_protocol_knows_only_protocols_and_errors(name: str) -> None:
     assert [other for other in known(name) if not belongs(other, ("protocols", "core.errors"))] == []

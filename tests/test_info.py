@@ -19,16 +19,17 @@ from typing import Any
 import pytest
 
 import cli_reference
-from drawbridge import info, launcher
+from drawbridge import info
+from drawbridge.core import launcher
 from drawbridge.info import bridges, editors, guards
 from drawbridge.info.screen import columns
 from drawbridge.transport import running
 from tests import programs
+from tests.core.test_launcher import started
 from tests.e2e.tmux import Tmux
 from tests.ide.processes import bridge, run
 from tests.nvim.rig import Person, headless
 from tests.server.processes import serving
-from tests.test_launcher import started
 
 COMMAND = [sys.executable, "-P", "-m", "drawbridge", "info"]
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from drawbridge.cli.hook import for_guard
 from drawbridge.guard import failure, state
-from drawbridge.settings import HOOK, defaults
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import installed
 from tests.ide.processes import run
 from tests.test_info import report, screen, section
@@ -243,7 +244,7 @@ class TestFailures:
     async def test_they_are_a_thing_to_mend_for_a_day(self, folder: Path) -> None:
         log = state_directory() / "guard.log"
         for number in range(3):
-            failure.answer(b"{", None, ValueError(f"fault {number}"), defaults(HOOK), os.environb)
+            failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
         assert problem.startswith("The guard failed 3 times within a day. Last, at ")
         assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has all.")
@@ -251,8 +252,8 @@ class TestFailures:
         assert (await report(folder))["problems"] == []
 
     async def test_other_lines_of_the_log_are_none(self, folder: Path) -> None:
-        state.log(defaults(HOOK), os.environb, "Edit: kept /ws/a.py (deny)")
-        state.log(defaults(HOOK), os.environb, "Edit: /s.sock waits at a prompt (unknown = allow)")
+        state.log(for_guard(HookSettings()), os.environb, "Edit: kept /ws/a.py (deny)")
+        state.log(for_guard(HookSettings()), os.environb, "Edit: /s.sock waits at a prompt (unknown = allow)")
         assert (await report(folder))["problems"] == []
 
     async def test_the_log_is_looked_for_where_the_settings_have_it(

@@ -1,14 +1,15 @@
 """Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands themselves;
 a test compares the two.
 
-A table stands between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting comes with its name
-in the settings file and its environment variable; one that only some targets of ``setup`` have, with their names. Between
-``<!-- settings of COMMAND -->`` and ``<!-- /settings -->`` stands what the settings file may hold.
+A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting comes with its name in the
+settings file and its environment variable; one that only some targets of ``setup`` have, with their names. Between
+``<!-- settings of COMMAND -->`` and ``<!-- /settings -->`` is what the settings file may contain.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ def page(path: Path = PAGE) -> str:
 def table(command: str) -> Iterator[str]:
     parser = commands(cli.parser())[command]
     targets = commands(parser)
-    known: tuple[Setting, ...] = getattr(settings, command.upper(), ())
+    known = settings_of(command)
     if known:
         yield "| flag | file, environment | what |\n|---|---|---|\n"
         yield from (setting_row(command, setting) for setting in known)
@@ -49,13 +50,19 @@ def table(command: str) -> Iterator[str]:
 
 def file_table(command: str) -> Iterator[str]:
     yield "| setting | values | what |\n|---|---|---|\n"
-    known: tuple[Setting, ...] = getattr(settings, command.upper())
-    for setting in known:
-        values = {"number": f"`{setting.default}`", "switch": "`true`", "list": f'`["{setting.metavar}"]`'}.get(
-            setting.kind, " ".join(f'`"{choice}"`' for choice in setting.choices) or f'`"{setting.metavar}"`'
+    for setting in settings_of(command):
+        values = {"number": f"`{setting.default}`", "switch": "`true`", "list": f'`["{setting.spec.metavar}"]`'}.get(
+            setting.kind, " ".join(f'`"{choice}"`' for choice in setting.choices) or f'`"{setting.spec.metavar}"`'
         )
-        text = f"`false`: {setting.help}" if setting.kind == "switch" else setting.help
+        text = f"`false`: {setting.spec.help}" if setting.kind == "switch" else setting.spec.help
         yield f"| `{setting.name}` | {values} | {text} |\n"
+
+
+def settings_of(command: str) -> tuple[Setting, ...]:
+    """Those of ``drawbridge.settings.COMMAND``; empty where the command has none."""
+    if importlib.util.find_spec(f"drawbridge.settings.{command}") is None:
+        return ()
+    return settings.of(getattr(importlib.import_module(f"drawbridge.settings.{command}"), f"{command.title()}Settings"))
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -70,17 +77,16 @@ def flags(parser: argparse.ArgumentParser, besides: tuple[Setting, ...]) -> list
 
 
 def setting_row(command: str, setting: Setting) -> str:
-    flag = setting.flag or f"--{setting.name.replace('_', '-')}"
-    value = "\\|".join(setting.choices) or setting.metavar or {"number": "N"}.get(setting.kind, "")
+    value = "\\|".join(setting.choices) or setting.spec.metavar
     often = "; repeatable" if setting.kind == "list" else ""
-    default = f"; default {setting.default}" if isinstance(setting.default, str) else ""
-    variable = f"{settings._prefix(command)}{setting.name.upper()}"
-    return f"| `{f'{flag} {value}'.strip()}` | `{setting.name}`, `{variable}` | {setting.help}{often}{default} |\n"
+    default = f"; default {setting.shown_default}" if setting.shown_default else ""
+    variable, text = settings.variable_name(command, setting), f"{setting.spec.help}{often}{default}"
+    return f"| `{f'{setting.flag} {value}'.strip()}` | `{setting.name}`, `{variable}` | {text} |\n"
 
 
 def target_rows(targets: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
     """Flags that all targets have come first; those of the hook are in its own table."""
-    seen = {flag.dest: flag for parser in targets.values() for flag in flags(parser, settings.HOOK)}
+    seen = {flag.dest: flag for parser in targets.values() for flag in flags(parser, settings_of("hook"))}
     of = {dest: [name for name, parser in targets.items() if dest in map(_dest, flags(parser, ()))] for dest in seen}
     for dest in sorted(seen, key=lambda dest: -len(of[dest])):
         which = "all" if len(of[dest]) == len(targets) else ", ".join(f"`{name}`" for name in of[dest])

@@ -89,7 +89,7 @@ local function read_line(line)
     log.add(line)
     -- Without what only a log needs: the time, the level and the logger, or the command's name.
     line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
-    state.last_line = line:gsub('^Nothing was started%. ', '')
+    state.last_line = line:gsub('^Nothing was started: ', '')
   end
 end
 

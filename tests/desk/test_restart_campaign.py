@@ -13,7 +13,8 @@ from random import Random
 
 import pytest
 
-from drawbridge.settings import HOOK, defaults
+from drawbridge.cli.hook import for_guard
+from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
 from tests.guard.payloads import recorded
 from tests.server.processes import serving
@@ -32,7 +33,7 @@ async def asking(home: Path, command: str) -> AsyncIterator[Process]:
     """A hook with its question; it does not wait for anybody to listen."""
     payload = recorded("claude", "PermissionRequest", "Bash")
     payload |= {"session_id": SESSION, "tool_input": {"command": command}, "transcript_path": ""}
-    words = processes.fast_form(home, defaults(HOOK))
+    words = processes.fast_form(home, for_guard(HookSettings()))
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
     try:
         assert process.stdin is not None

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.cli.hook import for_guard
 from drawbridge.server.terminal_sessions import carried as desk_carried
 from drawbridge.server.terminal_sessions import desk as desk_module
 from drawbridge.server.terminal_sessions import session as session_module
-from drawbridge.settings import HOOK, defaults
+from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
 from tests.guard.payloads import recorded as payload_of
 from tests.server.processes import serving
@@ -255,7 +256,7 @@ async def test_a_refused_question_is_not_said_again_and_again(tmp_path: Path, kn
 
 async def test_a_real_hook_outlives_servers_that_are_killed(home: Path) -> None:
     payload = payload_of("claude", "PermissionRequest", "Bash")
-    words = processes.fast_form(home, defaults(HOOK))
+    words = processes.fast_form(home, for_guard(HookSettings()))
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     try:

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from drawbridge.launcher import socket_prefix
+from drawbridge.core.launcher import socket_prefix
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.claude_rig import Claude

@@ -27,7 +27,7 @@ BUSY = ":lua vim.loop.sleep(500)<CR>"
 async def test_nobody_at_the_address_is_one_clear_line(tmp_path: Path, address: str) -> None:
     with pytest.raises(EditorGone) as caught:
         await Neovim.connect(address.format(folder=tmp_path))
-    assert str(caught.value).startswith("No Neovim answers at ")
+    assert str(caught.value).startswith("Can't connect to Neovim at ")
     assert "\n" not in str(caught.value)
 
 

@@ -7,12 +7,13 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from drawbridge.guard import hook, kept
-from drawbridge.settings import HOOK, defaults
+from drawbridge.guard.settings import Settings
+from drawbridge.settings.hook import HookSettings
 
 from .editors import Editor, File
 
@@ -27,7 +28,7 @@ class Guard(contextlib.ExitStack):
     def __init__(self, sockets: Path) -> None:
         super().__init__()
         self.sockets = sockets
-        self.settings = defaults(HOOK) | {"socket_dir": (str(sockets),), "deadline": PATIENCE}
+        self.settings = HookSettings(socket_dir=(str(sockets),), deadline=PATIENCE)._asdict()
         self._editors = 0
 
     def neovim(self, files: dict[str, File] | None = None, **options: Any) -> Editor:
@@ -44,7 +45,7 @@ class Guard(contextlib.ExitStack):
     def say(self, payload: dict[str, Any] | bytes, **settings: Any) -> dict[str, Any]:
         """What the agent is told."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-        answer: dict[str, Any] = json.loads(hook.answer(data, self.settings | settings, os.environb))
+        answer: dict[str, Any] = json.loads(hook.answer(data, cast("Settings", self.settings | settings), os.environb))
         return answer
 
     def denial(self, payload: dict[str, Any] | bytes, **settings: Any) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Ended(NamedTuple):
         return json.loads(self.output)
 
 
-def fast_form(directory: Path, settings: dict[str, Any]) -> list[str]:
+def fast_form(directory: Path, settings: Mapping[str, object]) -> list[str]:
     """An isolated interpreter without ``site``, and a few lines that import what is cached."""
     stub = directory / "claude.py"
     stub.write_text(STUB.format(source=SOURCE, settings=settings))

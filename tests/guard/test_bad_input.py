@@ -85,7 +85,7 @@ def test_with_fail_closed_it_is_denied_where_there_may_be_something_to_deny(
         assert answer == {}
     else:
         reason = decision(answer, "deny")
-        assert "could not check whether this would hit unsaved work" in reason
+        assert "could not check whether this would overwrite unsaved changes" in reason
         assert 'fail = "closed"' in reason
     assert guard.log[0].startswith("claude: failed (closed): ")
 
@@ -113,7 +113,7 @@ def test_a_word_in_a_files_text_does_not_open_what_is_closed(guard: Guard) -> No
 @pytest.mark.parametrize("path", ["/ws/a\0.py", "/ws/a\n.py", "a\0.py", "\n", "/ws/\ud800.py"])
 def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) -> None:
     neovim = guard.neovim({A: KEPT})
-    assert "half a character. Nothing was written; name the file without it" in guard.denial(edit(path))
+    assert "half a character. Nothing was written; use a path without it" in guard.denial(edit(path))
     assert guard.say(edited(path)) == {}
     assert neovim.asked == []
 
@@ -289,7 +289,7 @@ WRONG_FLAGS = {
     "too much": (["extra"], "wrong arguments: extra"),
     "a bad value": (["--deadline", "soon"], "--deadline must be a whole number"),
     "another agent": (["--agent", "other"], "--agent must be one of claude, gemini, codex, not other"),
-    "a bad policy": (["--policy-for", "Write=all"], "--policy-for must look like TOOL="),
+    "a bad policy": (["--policy-for", "Write=all"], "--policy-for must have the form TOOL="),
 }
 
 

@@ -19,6 +19,7 @@ from drawbridge import settings
 from drawbridge.editors.memory import Memory
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
+from drawbridge.settings.ide import IdeSettings
 from drawbridge.transport.http_server import Door
 from tests.waiting import PATIENCE, until
 
@@ -32,7 +33,7 @@ class House:
     def __init__(self, folder: Path, editor: Memory, flags: dict[str, Any]) -> None:
         self.folder = folder
         self.editor = editor
-        self.launched = Launched(settings.load("ide", settings.IDE, {"folder": str(folder), **flags}))
+        self.launched = Launched(settings.load("ide", IdeSettings, {"folder": str(folder), **flags}))
         self.bridge = Bridge(self.launched, editor, [str(folder)], asyncio.Event())
 
     @property

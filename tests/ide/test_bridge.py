@@ -20,6 +20,7 @@ from drawbridge.editors.port import Accepted, BridgeState, Position, Range
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.launched import Launched
+from drawbridge.settings.ide import IdeSettings
 from drawbridge.transport.http_server import Door
 from tests.waiting import PATIENCE, until
 
@@ -29,9 +30,9 @@ class House:
 
     def __init__(self, folder: Path, editor: Memory, flags: dict[str, Any]) -> None:
         self.editor = editor
-        self.launched = Launched(settings.load("ide", settings.IDE, {"folder": str(folder), **flags}))
+        self.launched = Launched(settings.load("ide", IdeSettings, {"folder": str(folder), **flags}))
         self.stop = asyncio.Event()
-        folders = [os.path.realpath(path) for path in self.launched.values["workspace"]] or [str(folder)]
+        folders = [os.path.realpath(path) for path in self.launched.settings.workspace] or [str(folder)]
         self.bridge = Bridge(self.launched, editor, folders, self.stop)
 
     @property

@@ -22,6 +22,7 @@ from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
 from drawbridge.ide import claude
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
+from drawbridge.settings.ide import IdeSettings
 from drawbridge.transport.http_server import Door
 from tests.waiting import PATIENCE, until
 
@@ -101,7 +102,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
-    launched = Launched(settings.load("ide", settings.IDE, {"folder": str(project)}))
+    launched = Launched(settings.load("ide", IdeSettings, {"folder": str(project)}))
     editor = Memory([str(project)])
     bridge = Bridge(launched, editor, [str(project)], asyncio.Event())
     await bridge.open()

@@ -164,7 +164,7 @@ class TestWithoutThePythonSide:
 
     def test_a_bridge_that_is_asked_for_the_impossible_is_not_tried_again(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: no bridge: --port must lie")
+        editor.says("drawbridge: no bridge: --port must be")
         assert editor.status()["state"] == "failed"
         assert len(starts()) == 1
 
@@ -200,7 +200,7 @@ class TestDying:
         editor.command("DrawbridgeLog")
         editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
         shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
-        assert "drawbridge ide: Nothing was started. --port must lie between 1 and 65535." in shown
+        assert "drawbridge ide: Nothing was started: --port must be between 1 and 65535." in shown
         editor.keys("q")
         editor.wait("return #vim.api.nvim_list_wins() == 1")
 

@@ -266,7 +266,7 @@ def test_settings_that_are_not_right_are_untouched_and_the_place_is_said(
     assert said.output == ""
     assert (
         said.errors
-        == f"drawbridge setup: {path}: {problem}. It was left untouched; mend it there and run this again.\n"
+        == f"drawbridge setup: {path}: {problem}. It was not changed; correct it there and run this again.\n"
     )
     assert everything_below(Path.home()) == before
 
@@ -401,7 +401,7 @@ def test_where_the_directory_is_gone_that_is_said(setup: Setup) -> None:
     Path.cwd().rmdir()
     said = setup("claude")
     assert (said.code, said.output) == (2, "")
-    assert "The current directory was removed. Nothing was changed" in said.errors
+    assert "Nothing was changed: the current directory was deleted." in said.errors
     assert not stub("claude").exists()
 
 

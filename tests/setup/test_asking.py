@@ -185,7 +185,7 @@ def test_without_a_terminal_nothing_is_changed(
     said = setup(target, *flags, yes=False)
     assert everything_below(home) == before
     assert said.code == 2
-    assert said.errors.startswith("Nothing was changed: there is no terminal to ask at. Run this again with --yes.\n")
+    assert said.errors.startswith("Nothing was changed: there is no terminal to ask on. Run this again with --yes.\n")
     if flags:
         assert (said.facts["changed"], said.facts["applied"]) == (True, False)
     else:
@@ -247,7 +247,7 @@ def test_permissions_of_another_kind_are_untouched_and_said(setup: Setup, user: 
     put(user, {"permissions": ["Bash"]})
     said = setup("claude", "--ask-mode")
     assert said.code == 2
-    assert f"{user}: permissions is a list, not an object. It was left untouched" in said.errors
+    assert f"{user}: permissions is a list, not an object. It was not changed" in said.errors
     assert json.loads(user.read_text()) == {"permissions": ["Bash"]}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge import plugin
+from drawbridge.core import plugin
 from drawbridge.setup import nvim as setup_nvim
 from tests import programs
 from tests.nvim.plugin_rig import ROOT
@@ -213,5 +213,5 @@ def test_without_a_neovim_nothing_is_done(setup: Setup, home: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(home))
     said = setup("nvim")
     assert said.code == 3
-    assert "There is no nvim on PATH" in said.errors
+    assert "there is no nvim on PATH" in said.errors
     assert ours(home) == set()

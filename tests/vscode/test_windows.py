@@ -13,7 +13,7 @@ from typing import Any
 import blake3
 import pytest
 
-from drawbridge import launcher
+from drawbridge.core import launcher
 from drawbridge.guard import find
 
 from .desk import Desk

@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawbridge import plugin, text
+from drawbridge import text
+from drawbridge.core import plugin
 from drawbridge.core.errors import DrawbridgeError, Refused, UnusableFile
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim_reviews import NeovimReviews

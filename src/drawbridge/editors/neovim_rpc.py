@@ -159,7 +159,7 @@ async def connect(address: str) -> Session:
     except (OSError, ValueError) as error:
         # TimeoutError is an OSError; a path longer than a socket's may be is an OSError too, one with NUL a ValueError.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "no answer"
-        raise EditorGone(f"No Neovim answers at {address}: {reason}.") from None
+        raise EditorGone(f"Can't connect to Neovim at {address}: {reason}.") from None
     return session
 
 

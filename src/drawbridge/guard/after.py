@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Sockets = list[tuple[str, str]]
+    from drawbridge.guard.settings import Settings
 
 REFRESH_PATIENCE = 2_000
 """Milliseconds for an editor at work: the write has happened already, nobody waits for this but the agent's next step."""
@@ -26,7 +27,7 @@ MOST_DIAGNOSTICS = 40
 MOST_ANCESTORS = 6
 
 
-def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> bytes:
+def answer(call: agents.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     """What an edit has written is read anew; else whatever open file has changed on disk, which is told only once."""
     copies = _copies(environ)
     backups = {"backups": copies} if copies else {}
@@ -56,7 +57,7 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 
 
 def _about_kept(
-    call: agents.Call, left: list[Kept], settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
+    call: agents.Call, left: list[Kept], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
     """Of files whose buffers could not be read anew: the person is told, and of unsaved changes the agent too."""
     if not left:
@@ -96,7 +97,7 @@ def _about_kept(
             merging.forget(call, one.name, environ)
 
 
-def _difference(one: Kept, settings: Mapping[str, Any], why: str) -> str:
+def _difference(one: Kept, settings: Settings, why: str) -> str:
     """Both texts, for who has to bring them together."""
     if not why:
         return ""
@@ -106,7 +107,7 @@ def _difference(one: Kept, settings: Mapping[str, Any], why: str) -> str:
     return f"\n\n{shown}" if shown else ""
 
 
-def _about_diagnostics(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> list[str]:
+def _about_diagnostics(call: agents.Call, sockets: Sockets, settings: Settings) -> list[str]:
     until = time.monotonic() + DIAGNOSTICS_SECONDS
     lines: list[str] = []
     for path in call.paths:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from drawbridge.guard.settings import Settings
+
 MARK = b"DRAWBRIDGE_AGENT"
 """In the environment of whatever an agent of a server starts: the server hears of that from the agent itself."""
 
@@ -44,7 +46,7 @@ STANDARD_OUTPUT = 1
 
 
 def report(
-    call: agents.Call, servers: Iterable[str], settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
+    call: agents.Call, servers: Iterable[str], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> bytes | None:
     """The answer of a client to a question. None: there is none, and the guard goes on. Never raises."""
     if MARK in environ or not _attended(environ):

@@ -9,12 +9,13 @@ from drawbridge.guard import agents, rule
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from drawbridge.guard.settings import Settings
 
     Sockets = list[tuple[str, str]]
 
 
-def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> bytes:
+def answer(call: agents.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     """The JSON text for the agent; ``sockets`` are the editors there may be."""
     if call.event == agents.BEFORE:
         if call.kind == agents.READ:
@@ -33,7 +34,7 @@ def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], env
     return prompt.start(call, sockets, settings)
 
 
-def _before_read(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
+def _before_read(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
     for found in rule.snapshot(sockets, call.paths, settings):
         for file in rule.files(found):
             if file.get("modified"):
@@ -47,9 +48,7 @@ def _before_read(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any
     return agents.NO_OPINION
 
 
-def _before_shell(
-    call: agents.Call, sockets: Sockets, settings: Mapping[str, Any], environ: Mapping[bytes, bytes]
-) -> bytes:
+def _before_shell(call: agents.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     answers = rule.snapshot(sockets, [], settings, want=["unsaved"])
     if any(found.result is None for found in answers):
         from drawbridge.guard import verdict

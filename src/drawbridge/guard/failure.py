@@ -9,10 +9,11 @@ from drawbridge.guard import agents, json_text, state
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from drawbridge.guard.settings import Settings
 
 CLOSED = (
-    "Drawbridge could not check whether this would hit unsaved work ({}), and is set to let nothing through then "
+    "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny edits then "
     '(fail = "closed"). Nothing was written. The person can see why in `drawbridge info` and in guard.log.'
 )
 
@@ -24,7 +25,7 @@ def answer(
     data: bytes,
     call: agents.Call | None,
     error: Exception,
-    settings: Mapping[str, Any],
+    settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> bytes:
     """``call`` is None where the input could not be read."""
@@ -40,7 +41,7 @@ def answer(
     return agents.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else agents.NO_OPINION
 
 
-def _tell_editors(settings: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> None:
+def _tell_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
     """What has failed may fail here too, and the agent's answer matters more."""
     try:
         from drawbridge.guard import find

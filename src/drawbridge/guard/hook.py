@@ -15,26 +15,25 @@ from drawbridge.guard import agents, find
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-    Settings = Mapping[str, Any]
-    """``settings.HOOK`` by name, as ``setup`` writes them into the installed form."""
+    from drawbridge.guard.settings import Settings
 
 LARGEST_INPUT = 8 * 1024 * 1024
 """Bytes. An agent's own limit for a file that it edits is far below."""
 
 PORTION = 1_048_576
 
-KEPT = "The file has unsaved changes in an editor, of which no more can be said here. Nothing was written."
+KEPT = "The file has unsaved changes in an editor; the details are not available. Nothing was written."
 UNCHECKED = (
-    "Drawbridge could not check whether this would hit unsaved work, and is set to let nothing through then. Nothing was "
-    "written. `drawbridge info` says what is wrong."
+    "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny edits then. Nothing was "
+    "written. `drawbridge info` shows the problem."
 )
-BAD_PATH = "The path holds a line break, a NUL byte or half a character. Nothing was written; name the file without it."
+BAD_PATH = "The path contains a line break, a NUL byte or half a character. Nothing was written; use a path without it."
 
 
 def run(settings: Settings) -> NoReturn:
-    """Answers what stands at standard input, and ends the process without its tidying up, which would cost a millisecond."""
+    """Answers the call on stdin, and ends the process without the interpreter's clean-up, which would take a millisecond."""
     try:
         _say(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
@@ -42,7 +41,7 @@ def run(settings: Settings) -> NoReturn:
 
 
 def refuse_settings(problem: str, settings: Settings) -> NoReturn:
-    """For settings that can't be used, which is no reason to stop the agent: ``settings`` are those to go on with."""
+    """Answers where the settings can't be used, which must not stop the agent: ``settings`` are used instead."""
     _say(_failed(_read(), None, agents.Unusable(problem), settings, posix.environ))
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drawbridge.core.privacy import Privacy
+    from drawbridge.guard.settings import Settings
 
 LARGEST_FILE = 4 * 1024 * 1024
 # Milliseconds.
@@ -43,7 +44,7 @@ def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
 
-def privacy(settings: Mapping[str, Any]) -> Privacy:
+def privacy(settings: Settings) -> Privacy:
     from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
 
     return Privacy(DEFAULT_PATTERNS if settings["ignore"] is None else settings["ignore"])

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
+    from drawbridge.guard.settings import Settings
+
     Sockets = list[tuple[str, str]]
 
 LARGEST_SELECTION = 8_000
@@ -25,7 +27,7 @@ MOST_FILES = 20
 MOST_WATCHED = 100
 
 
-def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
+def answer(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
     """The selection and the files with unsaved changes, as context of the prompt."""
     want = ["unsaved", "open", "connected", *(["selection"] if settings["selection"] else [])]
     answers = _snapshots(call, sockets, want, settings)
@@ -33,7 +35,7 @@ def answer(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> 
     return agents.tell(call, "\n\n".join(texts))
 
 
-def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> bytes:
+def start(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
     """The files with unsaved changes, and all that are open, for the agent to watch."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
@@ -43,7 +45,7 @@ def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> b
     return agents.tell(call, "\n\n".join(texts), watch[:MOST_WATCHED])
 
 
-def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Mapping[str, Any]) -> list[ask.Answer]:
+def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Settings) -> list[ask.Answer]:
     answers = rule.snapshot(sockets, [], settings, want=want, session=call.session)
     return [found for found in answers if found.result is not None]
 
@@ -67,7 +69,7 @@ def _names(found: ask.Answer, key: str) -> list[str]:
     return [name for name in found.result.get(key, ()) if isinstance(name, str)]
 
 
-def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:
+def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
     project, hidden = _project(call), privacy(settings)
     places: dict[str, list[str]] = {}
     for found in answers:
@@ -84,7 +86,7 @@ def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str
         )
 
 
-def _selections(call: agents.Call, answers: list[ask.Answer], settings: Mapping[str, Any]) -> Iterator[str]:
+def _selections(call: agents.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
     """Of editors that work in this project; an agent that is connected to one as an IDE has its selection from there."""
     project, hidden = _project(call), privacy(settings)
     told = connected_to(answers)

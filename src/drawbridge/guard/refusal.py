@@ -11,11 +11,11 @@ from drawbridge.guard.kept import base_names, buffer_text, disk_text, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from drawbridge.guard.agents import Call
     from drawbridge.guard.kept import Kept
+    from drawbridge.guard.settings import Settings
 
 LARGEST_DIFFERENCE = 4_000
 """Characters; Claude Code moves what has more than 10,000 in all to a file."""
@@ -78,7 +78,7 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
     return f"{NAMES[call.agent]} may not change {what}: another editor does not answer"
 
 
-def shown_difference(kept: Sequence[Kept], settings: Mapping[str, Any]) -> str:
+def shown_difference(kept: Sequence[Kept], settings: Settings) -> str:
     """The unsaved changes as unified diffs of ``LARGEST_DIFFERENCE`` characters; "" if there is nothing to show."""
     hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS
     for one in kept:

@@ -16,13 +16,12 @@ from drawbridge.guard.kept import kept_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from drawbridge.guard.settings import Settings
 
 MOST_SHOWN = 30
 
 
-def run(which: str, settings: Mapping[str, Any]) -> int:
+def run(which: str, settings: Settings) -> int:
     """``which``: "" lists; a number of that list or a file's path restores. The exit code."""
     try:
         directory = state.directory(posix.environ, "guard", "copies")
@@ -58,7 +57,7 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
     )
 
 
-def _restore(copy: copies.Copy, directory: str, settings: Mapping[str, Any]) -> bool:
+def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
     """Writes the file, after a copy of what it holds, and has the editors show it. Whether there was something to copy."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in kept_by(rule.snapshot(sockets, [copy.path], settings), "any"):

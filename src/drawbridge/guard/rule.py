@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from drawbridge.guard.settings import Settings
+
 LISTS = ("unsaved", "open", "folders", "connected", "agents")
 
 
-def snapshot(
-    sockets: Iterable[tuple[str, str]], paths: list[str], settings: Mapping[str, Any], **more: Any
-) -> list[ask.Answer]:
+def snapshot(sockets: Iterable[tuple[str, str]], paths: list[str], settings: Settings, **more: Any) -> list[ask.Answer]:
     """What each editor says to ``snapshot``. Who says something of another shape has not answered."""
     answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
     for found in answers:
@@ -49,7 +49,7 @@ def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
     return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 
-def policy_for(tool: str, settings: Mapping[str, Any]) -> str:
+def policy_for(tool: str, settings: Settings) -> str:
     """ "current", "visible" or "any": the tool's own, else the general one."""
     for entry in settings["policy_for"]:
         name, _, policy = entry.partition("=")

@@ -13,11 +13,9 @@ from drawbridge.guard.kept import base_names, kept_by, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from drawbridge.guard.agents import Call
     from drawbridge.guard.kept import Kept
+    from drawbridge.guard.settings import Settings
 
 LOOK_EVERY = 0.1
 """Seconds."""
@@ -26,7 +24,7 @@ SAVE_DEADLINE = 2_500
 """Milliseconds for all files together, since the agent does not wait for ever; a save may format the file first."""
 
 
-def first(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[str, str]:
+def first(call: Call, kept: list[Kept], settings: Settings) -> tuple[str, str]:
     """What the agent should know now that it is saved, else "" and why it is not."""
     if settings["answer"] == "save":
         return _save(kept)
@@ -45,7 +43,7 @@ def _save(kept: list[Kept]) -> tuple[str, str]:
     return _news(kept), ""
 
 
-def _wait(call: Call, kept: list[Kept], settings: Mapping[str, Any]) -> tuple[str, str]:
+def _wait(call: Call, kept: list[Kept], settings: Settings) -> tuple[str, str]:
     seconds = settings["wait"]
     notice = f"{NAMES[call.agent]} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
     sockets, names = list(dict.fromkeys(one.socket for one in kept)), list(dict.fromkeys(one.name for one in kept))

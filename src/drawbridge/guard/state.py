@@ -15,7 +15,8 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from drawbridge.guard.settings import Settings
 
 LARGEST_LOG = 1024 * 1024
 
@@ -43,7 +44,7 @@ def make_directory(path: str) -> None:
         os.umask(before)
 
 
-def log(settings: Mapping[str, Any], environ: Mapping[bytes, bytes], text: str) -> None:
+def log(settings: Settings, environ: Mapping[bytes, bytes], text: str) -> None:
     """One line, whatever ``text`` holds. A log that can't be written is no reason to fail."""
     shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
     try:

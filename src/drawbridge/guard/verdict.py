@@ -10,14 +10,15 @@ from drawbridge.guard.kept import Kept, kept_by, notify, process
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from drawbridge.guard.settings import Settings
 
 
 def give(
     call: agents.Call,
     answers: list[ask.Answer],
     policy: str,
-    settings: Mapping[str, Any],
+    settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> bytes:
     """The answer to the agent. ``answers`` are those to ``snapshot``."""
@@ -40,7 +41,7 @@ def _keep(
     call: agents.Call,
     answers: list[ask.Answer],
     kept: list[Kept],
-    settings: Mapping[str, Any],
+    settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> tuple[bytes, bool]:
     """The answer, and whether it lets the call go on."""
@@ -78,7 +79,7 @@ def log_silent(
     call: agents.Call,
     answers: list[ask.Answer],
     then: str,
-    settings: Mapping[str, Any],
+    settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> int:
     """How many editors have not answered; why each has not is logged, and what happens ``then``."""

@@ -8,7 +8,6 @@ import os
 import sys
 from collections import deque
 from importlib.metadata import version
-from typing import Any
 
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.log_text import HarmlessFormatter
@@ -37,6 +36,7 @@ from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.protocols.gate import LOOPBACK_HOSTS
+from drawbridge.settings.ide import IdeSettings
 from drawbridge.transport.http_server import Door
 
 logger = logging.getLogger("drawbridge.bridge")
@@ -44,16 +44,16 @@ logger = logging.getLogger("drawbridge.bridge")
 
 def run(launched: Launched, folders: list[str], folder: str | None) -> int:
     """Blocks until the editor or a signal ends the bridge."""
-    values = launched.values
-    log = logging.FileHandler(values["log_file"]) if values["log_file"] else logging.StreamHandler(sys.stderr)
+    settings = launched.settings
+    log = logging.FileHandler(settings.log_file) if settings.log_file else logging.StreamHandler(sys.stderr)
     log.setFormatter(HarmlessFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=values["log_level"].upper(), handlers=[log])
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[log])
     return asyncio.run(_serve(launched, folders, folder))
 
 
 async def _serve(launched: Launched, folders: list[str], folder: str | None) -> int:
     stop = asyncio.Event()
-    editor = await _editor(launched.values, folder)
+    editor = await _editor(launched.settings, folder)
     bridge = Bridge(launched, editor, folders, stop)
     try:
         await bridge.open()
@@ -69,45 +69,47 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         await bridge.close()
 
 
-async def _editor(values: dict[str, Any], folder: str | None) -> Editor:
+async def _editor(settings: IdeSettings, folder: str | None) -> Editor:
     if folder is not None:
         from drawbridge.editors.folder import Folder
 
-        return Folder(folder, decide=values["decide"])
+        return Folder(folder, decide=settings.decide)
     from drawbridge.editors.neovim import Neovim
 
-    return await (Neovim.stdio() if values["nvim"] == "stdio" else Neovim.connect(values["nvim"]))
+    assert settings.nvim is not None, "the command requires an address or a folder"
+
+    return await (Neovim.stdio() if settings.nvim == "stdio" else Neovim.connect(settings.nvim))
 
 
 class Bridge:
     """Passes on what the editor reports: to the agents, to discovery, to the reviews."""
 
     def __init__(self, launched: Launched, editor: Editor, folders: list[str], stop: asyncio.Event) -> None:
-        values = launched.values
+        settings = launched.settings
         self._launched = launched
         self._editor = editor
         self._stop = stop
         self._ide_name = editor.name
-        self._fixed_folders = bool(values["workspace"])
+        self._fixed_folders = bool(settings.workspace)
         self._terminals: tuple[int, ...] = ()
-        patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
-        self.workspace = Workspace(editor, folders, Privacy(patterns, context=values["context"]))
-        hosts = LOOPBACK_HOSTS.union(name.lower() for name in values["host"])
+        patterns = DEFAULT_PATTERNS if settings.ignore is None else settings.ignore
+        self.workspace = Workspace(editor, folders, Privacy(patterns, context=settings.context))
+        hosts = LOOPBACK_HOSTS.union(name.lower() for name in settings.host)
         self.claude = ClaudeClients(
             self.workspace,
-            Toolbox(execute_code=values["execute_code"]),
+            Toolbox(execute_code=settings.execute_code),
             launched.token,
             version("drawbridge"),
             hosts=hosts,
-            single_client=values["single_client"],
-            mention=values["mention"],
-            reject=values["reject"],
+            single_client=settings.single_client,
+            mention=settings.mention,
+            reject=settings.reject,
         )
         self.gemini = GeminiSessions(self.workspace, launched.token, version("drawbridge"), self._tell, hosts=hosts)
-        self.agents = Agents(self.claude, self.gemini, tuple(values["agent"]))
+        self.agents = Agents(self.claude, self.gemini, settings.agent)
         self.claude.on_change = self.gemini.on_change = self._agents_changed
         # Who decides every proposal of itself would decide those of other agents too.
-        folders_offered = values["decide"] is None
+        folders_offered = settings.decide is None
         self._reviewer = Reviewer(
             self.workspace.reviews,
             lambda: wire.Bridge(

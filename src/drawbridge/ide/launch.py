@@ -8,28 +8,28 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from typing import Any
 
 from drawbridge.core.errors import BadSetting, EditorGone
 from drawbridge.ide.discovery import gemini_directory, lock_directory, sweep
 from drawbridge.ide.launched import SIGNALS, Launched
+from drawbridge.settings.ide import IdeSettings
 
 
-def launch(values: dict[str, Any]) -> int:
+def launch(settings: IdeSettings) -> int:
     """Run a bridge until its editor or a signal ends it; the exit code."""
     for number in SIGNALS:
         signal.signal(number, _leave)
-    folder = _folder(values)
-    address = values["nvim"]
+    folder = _folder(settings)
+    address = settings.nvim
     if address and address != "stdio":
         _check_address(address)
-    launched = Launched(values)
+    launched = Launched(settings)
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
         # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
-        folders = [os.path.realpath(path) for path in values["workspace"]] or [folder or os.getcwd()]
+        folders = [os.path.realpath(path) for path in settings.workspace] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
         launched.announce()
 
@@ -41,25 +41,25 @@ def launch(values: dict[str, Any]) -> int:
         launched.listener.close()
 
 
-def _folder(values: dict[str, Any]) -> str | None:
-    """The real path of ``--folder``, once all paths among the settings were looked at."""
+def _folder(settings: IdeSettings) -> str | None:
+    """The real path of ``--folder``. Raises ``BadSetting`` with the problems of all paths among the settings."""
     problems = [
         f"{path} is not a directory"
-        for path in [*values["workspace"], values["folder"]]
+        for path in [*settings.workspace, settings.folder]
         if path and not os.path.isdir(path)
     ]
-    if values["log_file"]:
+    if settings.log_file:
         try:
-            open(values["log_file"], "a").close()
+            open(settings.log_file, "a").close()
         except OSError as error:
-            problems.append(f"{values['log_file']} can't be written: {(error.strerror or str(error)).lower()}")
+            problems.append(f"{settings.log_file} can't be written: {(error.strerror or str(error)).lower()}")
     if problems:
-        raise BadSetting("Nothing was started. " + "; ".join(problems) + ".")
-    return os.path.realpath(values["folder"]) if values["folder"] else None
+        raise BadSetting("Nothing was started: " + "; ".join(problems) + ".")
+    return os.path.realpath(settings.folder) if settings.folder else None
 
 
 def _check_address(address: str) -> None:
-    """Say at once that nobody is there, before anything is announced."""
+    """Raises ``EditorGone`` if no Neovim listens there, before the bridge is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():
@@ -68,9 +68,11 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the latter two: no name of a host, no number of a port
+    except (OSError, ValueError, OverflowError) as error:  # the latter two: not a host name, not a port number
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise EditorGone(f"No Neovim answers at {address}: {reason}. Start it with --listen {address}.") from None
+        raise EditorGone(
+            f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."
+        ) from None
 
 
 def _leave(number: int, frame: object) -> None:

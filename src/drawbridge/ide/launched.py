@@ -1,4 +1,4 @@
-"""What a bridge starts from: it listens, and agents find it. Loaded first: it is there in milliseconds."""
+"""What a bridge starts with: it listens, and agents can find it. Loaded first, within milliseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from drawbridge.core.errors import BadSetting, NoPort, NotPrivate
 from drawbridge.ide.discovery import (
@@ -19,38 +19,41 @@ from drawbridge.ide.discovery import (
     lock_directory,
     unsayable_folders,
 )
+from drawbridge.settings.ide import IdeSettings
 
 PORTS: Final = range(10_000, 65_536)
-"""Where a free port is looked for (CON-02 of the connection spec)."""
+"""The range in which a free port is chosen (CON-02 of the connection specification)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Those that end a bridge in good order."""
 
-UNSAYABLE: Final = 'Gemini CLI does not find the editor from {}: to it a ":" in the name begins another folder.'
+UNSAYABLE: Final = (
+    'Gemini CLI can\'t find the editor from {}: to it, the ":" in the path separates two folders. Rename the folder.'
+)
 
 TOKEN_LENGTH: Final = 32
-"""Least characters of a token that is handed over by ``DRAWBRIDGE_TOKEN``."""
+"""Minimum number of characters in ``DRAWBRIDGE_TOKEN``."""
 
 
 class Launched:
-    """What the bridge starts from: a listening socket, a lock file on disk, the settings."""
+    """A listening socket, the discovery files on disk, and the settings."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
+    def __init__(self, settings: IdeSettings) -> None:
+        self.settings = settings
         self.token = _token()
-        self.listener = listen(values["port"])
+        self.listener = listen(settings.port)
         self.port: int = self.listener.getsockname()[1]
         self.files: dict[str, DiscoveryFile] = {}
-        if "claude" in values["agent"]:
+        if "claude" in settings.agent:
             self.files["lock_file"] = LockFile(lock_directory(), self.port, self.token)
-        if "gemini" in values["agent"]:
+        if "gemini" in settings.agent:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
-        """Every agent's discovery file; what people must know of one that could not be written.
+        """Writes every agent's discovery file; returns the problems that the person should know about.
 
-        Gemini's lies where all users of a machine have theirs, and the place may be somebody else's: that must not keep
-        Claude away. Without Claude's, or without any, ``NotPrivate`` is raised.
+        Gemini's is in a directory that all users of a machine share and another user may own: that must not keep Claude
+        from connecting. Raises ``NotPrivate`` if Claude's, or none, could be written.
         """
         problems = {}
         for name, file in self.files.items():
@@ -71,9 +74,9 @@ class Launched:
         """The ready line: stdout, or stderr where stdout carries RPC."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
-        if self.values["folder"] is not None and sys.stdout.isatty() and not self.values["json"]:
-            return  # a person reads the words that follow
-        print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
+        if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:
+            return  # the text for people follows
+        print(json.dumps(line), file=sys.stderr if self.settings.nvim == "stdio" else sys.stdout, flush=True)
 
 
 def listen(wanted: int | None) -> socket.socket:
@@ -94,16 +97,18 @@ def listen(wanted: int | None) -> socket.socket:
             continue
         listener.setblocking(False)
         return listener
-    raise NoPort("No port of 127.0.0.1 between 10000 and 65535 is free. Nothing was started; end what holds them.")
+    raise NoPort("Nothing was started: no port of 127.0.0.1 between 10000 and 65535 is free. Free one of them.")
 
 
 def _token() -> str:
-    """A new one for each session (AUTH-03), a random UUID; or the one that the editor's session had before."""
+    """A new random UUID (AUTH-03), or the token of the bridge that this editor session had before."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid
 
         return str(uuid.uuid4())
     if len(given) < TOKEN_LENGTH or not all(33 <= ord(character) < 127 for character in given):
-        raise BadSetting(f"DRAWBRIDGE_TOKEN must be {TOKEN_LENGTH} or more visible ASCII characters.")
+        raise BadSetting(
+            f"Nothing was started: DRAWBRIDGE_TOKEN must be at least {TOKEN_LENGTH} visible ASCII characters."
+        )
     return given

@@ -11,13 +11,15 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 
-from drawbridge import launcher, settings
+from drawbridge import settings
+from drawbridge.core import launcher
 from drawbridge.core.errors import BadSetting
 from drawbridge.guard.agents import NAMES
 from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
+from drawbridge.settings.hook import HookSettings
 from drawbridge.transport import running
 from drawbridge.transport.running import Server
 
@@ -57,10 +59,10 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
         raise BadSetting(f"{directory} is not a directory. Name one that exists.")
-    values = settings.load("hook", settings.HOOK, {})
-    places = values["socket_dir"]
+    guard_settings = settings.load("hook", HookSettings, {})
+    places = guard_settings.socket_dir
     unseen = editors.unseen(places)
-    sockets, there = editors.look(here, places, values["deadline"])
+    sockets, there = editors.look(here, places, guard_settings.deadline)
     found = bridges.look()
     swept = [*editors.sweep(sockets), *bridges.sweep()] if sweep else []
     installed = guards.look(here)
@@ -74,7 +76,7 @@ def report(directory: str | None, *, sweep: bool) -> Report:
         servers=running.servers(),
         guard=installed,
         permissions=guards.permissions(here),
-        problems=[*_guard_problems(installed), *failures.problems(values), *_unseen_problems(unseen)],
+        problems=[*_guard_problems(installed), *failures.problems(guard_settings.log_file), *_unseen_problems(unseen)],
         swept=swept,
     )
 

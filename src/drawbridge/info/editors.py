@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from drawbridge import launcher
+from drawbridge.core import launcher
 from drawbridge.core.private_files import process_alive, remove_quietly
 from drawbridge.guard import ask, find
 

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 SECONDS: Final = 24 * 60 * 60
 
@@ -19,9 +19,9 @@ FAILED: Final = re.compile(
 """As ``guard.failure`` writes it."""
 
 
-def problems(values: dict[str, Any]) -> list[str]:
-    """A sentence where it failed within a day; ``values`` are the settings in force."""
-    path = values["log_file"] or log_file()
+def problems(named: str | None) -> list[str]:
+    """A sentence if it failed within a day. ``named``: the log file that the settings name."""
+    path = named or log_file()
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LATEST))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.auth import pairing
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices
-from drawbridge.server.tokens import rights
+from drawbridge.server.tokens import Rights
 from drawbridge.transport import running
 from drawbridge.transport.running import Running
 
@@ -29,15 +28,14 @@ ALONE: Final = (
 )
 
 
-def run(chosen: argparse.Namespace, data: Path) -> int:
-    """Raises ``NoServer`` where none runs; nothing is written then."""
+def run(data: Path, name: str | None, rights: Rights) -> int:
+    """``name``: the device's, None for what it calls itself. Raises ``NoServer`` where none runs; nothing is written then."""
     server = running.find(data)
     if server is None:
-        raise NoServer(f"No server works with the data in {data}. Nothing was done; start `drawbridge serve` first.")
-    given = rights(chosen)
-    code = pairing.new_code(Devices(data), name=chosen.name, **given)
-    Audit(data).write("pairing_code_made", device=chosen.name, scope=given["scope"])
-    _show(Terminal(sys.stdout), server, code, given["scope"])
+        raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
+    code = pairing.new_code(Devices(data), rights.scope, name, rights.projects, rights.lifetime)
+    Audit(data).write("pairing_code_made", device=name, scope=rights.scope)
+    _show(Terminal(sys.stdout), server, code, rights.scope)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a server is started with: its settings, looked at in the light of this machine. All problems are found at once."""
+"""The settings of a server, checked against this machine, as what the server works with."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 import psutil
@@ -25,57 +23,59 @@ from drawbridge.server.sessions.disk import Sizes
 from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.memory import MB
 from drawbridge.server.sessions.upkeep import Retention
+from drawbridge.settings.serve import ServeSettings
 
 
 class Plan:
-    """Settings that ``problems`` has found nothing in, as what the server works with."""
+    """Made from settings in which ``problems`` has found nothing."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.host: str = values["host"]
-        self.port: int = values["port"]
-        self.data = data_directory(values)
-        self.roots = tuple(Path(path).resolve() for path in values["allow"] or [Path.home()])
-        self.agents = _named(values)
-        self.public_hosts: tuple[str, ...] = values["public_host"]
-        self.tls: bool = values["tls"]
-        self.certificate = Certificate(Path(values["cert"]), Path(values["key"])) if values["cert"] else None
-        self.token_wanted: bool = not values["insecure_no_auth"]
-        self.clients: int = values["max_clients"]
-        self.crowd = Crowd(values["max_clients"], values["max_per_address"], values["max_prompts"])
-        self.origins: tuple[str, ...] = values["allow_origin"]
-        self.proxies: tuple[str, ...] = values["trusted_proxy"]
-        self.keys = Keys(Path(values["authorized_keys"]).expanduser()) if values["authorized_keys"] else None
-        self.fsync = values["fsync"]
-        self.json: bool = values["json"]
-        self.webhook: str | None = values["webhook"]
-        self.metrics_port: int | None = values["metrics_port"]
-        self.ceilings = Ceilings(
-            modes=values["mode"],
-            skip_permissions=values["allow_skip_permissions"],
-            mcp_config=values["allow_mcp_config"],
-            tools=values["allow_tool"],
-            models=values["allow_model"],
-            max_turns=values["max_turns"],
-            max_budget_usd=_dollars(values["max_budget"]),
-            project_budget_usd=_dollars(values["max_budget_project"]),
-            day_budget_usd=_dollars(values["max_budget_day"]),
-            restricted=values["restricted"],
-            hours=_hours(values["hours"]),
+    def __init__(self, settings: ServeSettings) -> None:
+        self.host: str = settings.host
+        self.port: int = settings.port
+        self.data = data_directory(settings)
+        self.roots = tuple(Path(path).resolve() for path in settings.allow or [Path.home()])
+        self.agents = _named(settings)
+        self.public_hosts: tuple[str, ...] = settings.public_host
+        self.tls: bool = settings.tls
+        self.certificate = (
+            Certificate(Path(settings.cert), Path(settings.key)) if settings.cert and settings.key else None
         )
-        self.retention = Retention(values["keep_days"], values["keep_mb"] * MB if values["keep_mb"] else None)
+        self.token_wanted: bool = not settings.insecure_no_auth
+        self.clients: int = settings.max_clients
+        self.crowd = Crowd(settings.max_clients, settings.max_per_address, settings.max_prompts)
+        self.origins: tuple[str, ...] = settings.allow_origin
+        self.proxies: tuple[str, ...] = settings.trusted_proxy
+        self.keys = Keys(Path(settings.authorized_keys).expanduser()) if settings.authorized_keys else None
+        self.fsync = settings.fsync
+        self.json: bool = settings.json
+        self.webhook: str | None = settings.webhook
+        self.metrics_port: int | None = settings.metrics_port
+        self.ceilings = Ceilings(
+            modes=settings.mode,
+            skip_permissions=settings.allow_skip_permissions,
+            mcp_config=settings.allow_mcp_config,
+            tools=settings.allow_tool,
+            models=settings.allow_model,
+            max_turns=settings.max_turns,
+            max_budget_usd=settings.max_budget,
+            project_budget_usd=settings.max_budget_project,
+            day_budget_usd=settings.max_budget_day,
+            restricted=settings.restricted,
+            hours=_hours(settings.hours),
+        )
+        self.retention = Retention(settings.keep_days, settings.keep_mb * MB if settings.keep_mb else None)
         self.limits = Limits(
-            projects=values["max_projects"],
-            runs_at_once=values["max_runs"],
-            queue=values["max_queue"],
-            idle_seconds=float(values["idle_timeout"]),
-            total_seconds=None if values["run_timeout"] is None else float(values["run_timeout"]),
-            warm_processes=values["warm"],
-            checkpoints=values["checkpoints"],
-            continue_limited=values["continue_limited"],
-            warm_seconds=float(values["warm_time"]),
-            memory_bytes=values["max_memory"] * MB if values["max_memory"] else psutil.virtual_memory().total * 3 // 4,
-            sizes=Sizes(values["max_history"] * MB, values["max_data"] * MB),
-            confinement=Confinement(values["max_open_files"], values["nice"], values["confined"]),
+            projects=settings.max_projects,
+            runs_at_once=settings.max_runs,
+            queue=settings.max_queue,
+            idle_seconds=float(settings.idle_timeout),
+            total_seconds=None if settings.run_timeout is None else float(settings.run_timeout),
+            warm_processes=settings.warm,
+            checkpoints=settings.checkpoints,
+            continue_limited=settings.continue_limited,
+            memory_bytes=settings.max_memory * MB if settings.max_memory else psutil.virtual_memory().total * 3 // 4,
+            sizes=Sizes(settings.max_history * MB, settings.max_data * MB),
+            confinement=Confinement(settings.max_open_files, settings.nice, settings.confined),
         )
 
     @property
@@ -83,55 +83,55 @@ class Plan:
         return is_loopback(self.host)
 
 
-def data_directory(values: Mapping[str, Any]) -> Path:
-    return Path(values["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+def data_directory(settings: ServeSettings) -> Path:
+    return Path(settings.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
 
 
-def problems(values: Mapping[str, Any]) -> list[str]:
-    """Everything that keeps a server from starting with these settings, but what is found out by trying."""
+def problems(settings: ServeSettings) -> list[str]:
+    """Everything that keeps a server from starting with these settings, except what only trying shows."""
     return [
-        *_address(values),
-        *_certificate(values),
-        *(f"--allow: {path} is no directory" for path in values["allow"] or () if not os.path.isdir(path)),
-        *registry.problems(_named(values)),
+        *_address(settings),
+        *_certificate(settings),
+        *(f"--allow: {path} is not a directory" for path in settings.allow or () if not os.path.isdir(path)),
+        *registry.problems(_named(settings)),
         *(
-            f"--public-host: {name} is no name of a machine and no address"
-            for name in values["public_host"]
+            f"--public-host: {name} is not a valid host name or address"
+            for name in settings.public_host
             if not re.fullmatch(HOST_NAME, name) and not _is_address(name)
         ),
         *(
-            f"--trusted-proxy: {given} is neither an address nor a network"
-            for given in values["trusted_proxy"]
+            f"--trusted-proxy: {given} is not an address or a network"
+            for given in settings.trusted_proxy
             if not _is_network(given)
         ),
-        *_keys(values),
-        *_log_file(values),
-        *_never(values),
+        *_keys(settings),
+        *_log_file(settings),
+        *_empty_hours(settings),
     ]
 
 
-def _address(values: Mapping[str, Any]) -> list[str]:
-    host, found = values["host"], []
+def _address(settings: ServeSettings) -> list[str]:
+    host, found = settings.host, []
     try:
         socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
-        found.append(f"--host: {host} is no address of this machine")
+        found.append(f"--host: {host} is not an address of this machine")
     if not is_loopback(host):
-        if not values["tls"]:
-            found.append(f"--no-tls goes with a loopback address only, not with {host}")
-        if values["insecure_no_auth"]:
-            found.append(f"--insecure-no-auth goes with a loopback address only, not with {host}")
+        if not settings.tls:
+            found.append(f"--no-tls requires a loopback address, not {host}")
+        if settings.insecure_no_auth:
+            found.append(f"--insecure-no-auth requires a loopback address, not {host}")
     return found
 
 
-def _certificate(values: Mapping[str, Any]) -> list[str]:
-    cert, key = values["cert"], values["key"]
+def _certificate(settings: ServeSettings) -> list[str]:
+    cert, key = settings.cert, settings.key
     if (cert is None) != (key is None):
-        return ["--cert and --key go together"]
-    if cert is None:
+        return ["--cert and --key must be given together"]
+    if cert is None or key is None:
         return []
-    if not values["tls"]:
-        return ["--cert and --no-tls exclude each other"]
+    if not settings.tls:
+        return ["--cert and --no-tls can't be combined"]
     try:
         Certificate(Path(cert), Path(key)).context()
     except BadSetting as error:
@@ -139,23 +139,23 @@ def _certificate(values: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _named(values: Mapping[str, Any]) -> registry.Named:
-    return registry.Named(values["agent_path"], values["acp_agent"], values["command_agent"])
+def _named(settings: ServeSettings) -> registry.Named:
+    return registry.Named(settings.agent_path, settings.acp_agent, settings.command_agent)
 
 
-def _log_file(values: Mapping[str, Any]) -> list[str]:
-    if values["log_file"]:
+def _log_file(settings: ServeSettings) -> list[str]:
+    if settings.log_file:
         try:
-            open(values["log_file"], "a").close()
+            open(settings.log_file, "a").close()
         except OSError as error:
-            return [f"--log-file: {values['log_file']} can't be written: {(error.strerror or str(error)).lower()}"]
+            return [f"--log-file: {settings.log_file} can't be written: {(error.strerror or str(error)).lower()}"]
     return []
 
 
-def _keys(values: Mapping[str, Any]) -> list[str]:
-    if values["authorized_keys"]:
+def _keys(settings: ServeSettings) -> list[str]:
+    if settings.authorized_keys:
         try:
-            Keys(Path(values["authorized_keys"]).expanduser()).look()
+            Keys(Path(settings.authorized_keys).expanduser()).look()
         except BadSetting as error:
             return [f"--authorized-keys: {str(error).removesuffix('.')}"]
     return []
@@ -177,17 +177,13 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _dollars(amount: float | None) -> float | None:
-    return None if amount is None else float(amount)
-
-
 def _hours(text: str | None) -> tuple[int, int] | None:
     first, _, last = (text or "").partition("-")
     return (int(first), int(last)) if first else None
 
 
-def _never(values: Mapping[str, Any]) -> list[str]:
-    hours = _hours(values["hours"])
+def _empty_hours(settings: ServeSettings) -> list[str]:
+    hours = _hours(settings.hours)
     if hours is None or any(is_open(hours, hour) for hour in range(24)):
         return []
-    return [f"--hours: from {hours[0]} to {hours[1]} is never"]
+    return [f"--hours: {hours[0]}-{hours[1]} contains no hour"]

@@ -1,4 +1,4 @@
-"""What ``drawbridge serve`` says when it is ready: one line of JSON for programs, a short screen for people."""
+"""What ``drawbridge serve`` prints when it is ready: one line of JSON for programs, or a short text for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESSES: Final = ("page", "programs", "metrics")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
-    """What a program needs to connect. ``token_file``, ``fingerprint`` and ``metrics`` are null where there is none."""
+    """What a program needs to connect. ``token_file``, ``fingerprint`` and ``metrics`` may be null."""
     return {
         "event": "ready",
         "url": address(plan, port),
@@ -33,14 +33,14 @@ def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: 
 
 
 def address(plan: Plan, port: int) -> str:
-    """By the first public name where there is one; who listens everywhere is reached at this machine itself too."""
+    """With the first public name if there is one. A server that listens on all addresses is given its loopback address."""
     host = plan.public_hosts[0] if plan.public_hosts else plan.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     return f"{'wss' if plan.tls else 'ws'}://{bracketed(host)}:{port}{PATH}"
 
 
 def announced(plan: Plan, port: int, certificate: Certificate | None) -> contextlib.AbstractContextManager[None]:
-    """While the block lasts, commands beside the server find it."""
+    """While the block lasts, commands beside the server can find it."""
     others = served(plan.host, plan.public_hosts)
     url = address(plan, port)
     scheme = "https" if plan.tls else "http"
@@ -69,7 +69,7 @@ def show(
     metrics: str | None,
     missing: Collection[str] = (),
 ) -> None:
-    """``missing``: those of ``agents`` that are not installed."""
+    """Prints it. ``missing``: those of ``agents`` that are not installed."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
@@ -78,18 +78,18 @@ def show(
     rows = [("page", [page(programs)]), ("programs", [programs])]
     if plan.token_wanted:
         rows.append(
-            ("token", [str(plan.data / "token"), "Anyone who has it can command the agents here. Keep it secret."])
+            ("token", [str(plan.data / "token"), "Anyone who has it can control the agents here. Keep it secret."])
         )
     else:
-        rows.append(("token", ["not needed: anyone on this machine can command the agents"]))
+        rows.append(("token", ["not required: anyone on this machine can control the agents"]))
     if certificate is None:
-        rows.append(("TLS", ["none: on this machine only"]))
+        rows.append(("TLS", ["off: on this machine only"]))
     else:
-        made = "given" if plan.certificate else "made here; compare it when a client asks"
+        made = "from --cert" if plan.certificate else "generated here; compare it when a client asks"
         rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))
     where = ", ".join(str(root) for root in plan.roots)
     rows += [
-        ("projects", [f"{projects or 'none yet'}; new ones can be in {where}"]),
+        ("projects", [f"{projects or 'none yet'}; new ones are allowed in {where}"]),
         ("agents", _agents(agents, missing)),
     ]
     if metrics:
@@ -101,8 +101,8 @@ def show(
             lines.append(f"  {label}{terminal.plain(text, 'path' if name in ADDRESSES else 'context')}")
     if plan.token_wanted:
         words = [
-            f"Next: `{own_command()} pair` lets in a browser or a phone.",
-            f"`{own_command()} attach` works in a terminal.",
+            f"Next: `{own_command()} pair` connects a browser or a phone.",
+            f"`{own_command()} attach` connects a terminal.",
         ]
     else:
         words = [f"Next: open the page, or run `{own_command()} attach` in a terminal."]

@@ -35,6 +35,7 @@ from drawbridge.server.plan import Plan
 from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
 from drawbridge.server.terminal_sessions.socket import private_socket
+from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, Door, Terms
 
 ENDING_SECONDS: Final = 10.0
@@ -51,10 +52,10 @@ WAITING_CONNECTIONS: Final = 32
 logger = logging.getLogger("drawbridge.server")
 
 
-def run(values: dict[str, Any]) -> int:
+def run(settings: ServeSettings) -> int:
     """Blocks until a signal ends the server; the exit code."""
-    logs.configure(values["log_level"], values["log_format"], values["log_file"])
-    plan = Plan(values)
+    logs.configure(settings.log_level, settings.log_format, settings.log_file)
+    plan = Plan(settings)
     upgrade.check(plan.data)
     with _own_data(plan.data):
         upgrade.mark(plan.data)

@@ -1,47 +1,62 @@
-"""``drawbridge token``: a device's token is made, listed, revoked; with a server that runs or without one."""
+"""``drawbridge token``: creates, lists and revokes device tokens, whether the server is running or not."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drawbridge.core.errors import BadArgument
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Device, Devices
+from drawbridge.server.auth.scopes import Scope
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def run(chosen: argparse.Namespace, data: Path) -> int:
-    devices = Devices(data)
-    if chosen.target == "new":
-        return _new(devices, chosen, Audit(data))
-    if chosen.target == "revoke":
-        device = devices.revoke(chosen.name)
-        Audit(data).write("token_revoked", device=device.name, device_id=device.id)
-        _say(
-            f"{device.name} ({device.id}) has no token any more; where it is connected it is cut off within 5 seconds."
-        )
-        return 0
-    return _list(devices, as_json=chosen.json)
+class Rights(NamedTuple):
+    """What a device may do. ``projects``: directories, None for all. ``lifetime``: None until the token is revoked."""
+
+    scope: Scope
+    projects: list[str] | None = None
+    lifetime: timedelta | None = None
 
 
-def rights(chosen: argparse.Namespace) -> Mapping[str, Any]:
-    """``scope``, ``projects`` and ``lifetime`` as ``Devices.add`` takes them. Raises ``BadArgument``."""
+def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights:
+    """The rights that the flags describe. Raises ``BadArgument``."""
     found = []
-    for given in chosen.project:
+    for given in projects:
         path = Path(given).expanduser()
         if not path.is_dir():
-            raise BadArgument("--project", f"{given} is no directory. Nothing was changed.")
+            raise BadArgument("--project", f"{given} is not a directory. Nothing was changed.")
         found.append(str(path.resolve()))
-    return {"scope": chosen.scope, "projects": found or None, "lifetime": _lifetime(chosen.expires)}
+    return Rights(scope, found or None, _lifetime(expires))
+
+
+def create(data: Path, name: str, given: Rights) -> int:
+    """Prints the token alone on stdout, so that a script can read it. The exit code, as of all commands here."""
+    device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
+    Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
+    until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
+    where = f" in {', '.join(device.projects)}" if device.projects else ""
+    _say(f"{device.name} ({device.id}) may {device.scope}{where}, {until}. Its token is printed only this once:")
+    Terminal(sys.stdout).write(f"{token}\n")
+    return 0
+
+
+def revoke(data: Path, which: str) -> int:
+    """``which``: a device's name or ID."""
+    device = Devices(data).revoke(which)
+    Audit(data).write("token_revoked", device=device.name, device_id=device.id)
+    _say(
+        f"The token of {device.name} ({device.id}) was revoked; if connected, the device is disconnected within 5 seconds."
+    )
+    return 0
 
 
 def _lifetime(given: str | None) -> timedelta | None:
@@ -49,22 +64,13 @@ def _lifetime(given: str | None) -> timedelta | None:
         return None
     parts = re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", given)
     if parts is None:
-        raise BadArgument("--expires", f"must be a number with m, h, d or w behind it, as 30d, not {given}.")
+        raise BadArgument("--expires", f"must be a number followed by m, h, d or w, such as 30d, not {given}.")
     return timedelta(**{UNITS[parts[2]]: int(parts[1])})
 
 
-def _new(devices: Devices, chosen: argparse.Namespace, audit: Audit) -> int:
-    """The token alone goes to stdout, so that a script can take it."""
-    device, token = devices.add(chosen.name, **rights(chosen))
-    audit.write("token_made", device=device.name, device_id=device.id, scope=device.scope)
-    until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
-    where = f" in {', '.join(device.projects)}" if device.projects else ""
-    _say(f"{device.name} ({device.id}) may {device.scope}{where}, {until}. Its token, which is shown this once:")
-    Terminal(sys.stdout).write(f"{token}\n")
-    return 0
-
-
-def _list(devices: Devices, *, as_json: bool) -> int:
+def show(data: Path, *, as_json: bool) -> int:
+    """Lists the devices: as a table, or as a JSON array."""
+    devices = Devices(data)
     now = datetime.now(UTC)
     terminal = Terminal(sys.stdout)
     if as_json:
@@ -76,7 +82,7 @@ def _list(devices: Devices, *, as_json: bool) -> int:
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]
         rows.append((device.name, device.id, device.scope, device.standing(now), *times, projects))
     if len(rows) == 1:
-        _say("No device has a token. `drawbridge token new NAME` makes one.")
+        _say("No device has a token. `drawbridge token new NAME` creates one.")
         return 0
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for index, row in enumerate(rows):

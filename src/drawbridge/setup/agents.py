@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drawbridge.guard.agents import ASKING_TOOLS, NAMES
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup.hooks import Group
 
 SECONDS = 5
@@ -56,14 +57,14 @@ class Agent(NamedTuple):
         variable, usual = self.home
         return Path(os.environ.get(variable) or usual).expanduser().absolute() / self.user_file
 
-    def groups(self, command: Sequence[str], settings: Mapping[str, Any], *, can_block: bool) -> dict[str, Group]:
+    def groups(self, command: Sequence[str], settings: HookSettings, *, can_block: bool) -> dict[str, Group]:
         """What goes into its settings: event → one group with one handler. ``settings`` are those of the hook."""
         groups: dict[str, Group] = {}
         for number, (event, matcher) in enumerate(self.events.items()):
-            waits = number == 0 and settings["answer"] == "wait"
-            patience = settings["deadline"] // 1000 + (settings["wait"] if waits else 0)
+            waits = number == 0 and settings.answer == "wait"
+            patience = settings.deadline // 1000 + (settings.wait if waits else 0)
             seconds = PERSON_SECONDS if event in self.asks_person else SECONDS + patience
-            holds = number == 0 and settings["fail"] == "closed"
+            holds = number == 0 and settings.fail == "closed"
             handler = self._handler(command, seconds * (1000 if self.milliseconds else 1), holds=holds)
             if holds and can_block:
                 handler["onFailure"] = "block"

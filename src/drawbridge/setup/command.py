@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, NamedTuple, TextIO
 
-from drawbridge import settings
 from drawbridge.core.errors import BadSetting
 from drawbridge.core.terminal_text import Terminal, harmless
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import files, guard, notes
 from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.plan import Plan
-
-Chosen: TypeAlias = argparse.Namespace
 
 SHORT = 12
 """Changes of up to this many lines are shown at once."""
@@ -26,9 +23,25 @@ VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
 
 
-def run(chosen: Chosen) -> int:
+class SetupSettings(NamedTuple):
+    """One ``drawbridge setup``. ``project``: for the current directory instead of the user. ``guard``: the settings to
+    install, None for removal and for targets other than agents. ``ask_mode``: whether Claude Code is to ask before it writes,
+    None to leave that as it is. ``program``: VS Code's command, None for the first one on PATH."""
+
+    target: str
+    remove: bool
+    dry_run: bool
+    yes: bool
+    json: bool
+    project: bool = False
+    guard: HookSettings | None = None
+    ask_mode: bool | None = None
+    program: str | None = None
+
+
+def run(chosen: SetupSettings) -> int:
     """The exit code: 0, or 2 if there was no terminal to ask at. Errors are raised before anything is changed."""
-    plan = _plan(chosen, getattr(chosen, "ask_mode", None))
+    plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
     if asked:
@@ -38,7 +51,7 @@ def run(chosen: Chosen) -> int:
             _show(plan)
         else:
             _summarize(plan)
-    said = {
+    said: dict[str, Any] = {
         "target": chosen.target,
         "action": "remove" if chosen.remove else "setup",
         "changed": bool(plan.steps),
@@ -58,17 +71,18 @@ def run(chosen: Chosen) -> int:
     return 2 if unasked else 0
 
 
-def _plan(chosen: Chosen, ask_mode: bool | None) -> Plan:
+def _plan(chosen: SetupSettings) -> Plan:
     if chosen.target in AGENTS:
         try:
             here = Path.cwd()
         except FileNotFoundError:
-            raise BadSetting("The current directory was removed. Nothing was changed; go to another one.") from None
-        project = here if chosen.scope == "project" else None
-        if chosen.remove:
+            raise BadSetting(
+                "Nothing was changed: the current directory was deleted. Change to another directory."
+            ) from None
+        project = here if chosen.project else None
+        if chosen.guard is None:
             return guard.plan_removal(chosen.target, project)
-        values = settings.load("hook", settings.HOOK, {**vars(chosen), "agent": chosen.target})
-        return guard.plan_setup(chosen.target, project, values, ask_mode)
+        return guard.plan_setup(chosen.target, project, chosen.guard, chosen.ask_mode)
     if chosen.target == "nvim":
         from drawbridge.setup import nvim
 
@@ -82,10 +96,10 @@ def _plan(chosen: Chosen, ask_mode: bool | None) -> Plan:
     return vscode.plan(chosen.program, remove=chosen.remove)
 
 
-def _ask(chosen: Chosen, plan: Plan) -> tuple[Plan, bool]:
+def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
     """What the person chooses, and whether it is to be done."""
     more = ["d"] if _summarize(plan) else []
-    project = Path.cwd() if getattr(chosen, "scope", "") == "project" else None
+    project = Path.cwd() if chosen.project else None
     of_claude = chosen.target == "claude" and not chosen.remove
     if of_claude and chosen.ask_mode is None and not notes.asks(project):
         _say("")
@@ -96,12 +110,12 @@ def _ask(chosen: Chosen, plan: Plan) -> tuple[Plan, bool]:
     while (answer := _answer(f"Do this? [{'/'.join(['y', *more, 'N'])}]{hint} ")) == "d":
         _show(plan)
     if answer == "a" and "a" in more:
-        return _plan(chosen, ask_mode=True), True
+        return _plan(chosen._replace(ask_mode=True)), True
     told = dataclasses.replace(plan, notes=[note for note in plan.notes if not note.startswith(notes.NO_MODE)])
     return told, answer in ("y", "yes")
 
 
-def _asking(chosen: Chosen) -> bool:
+def _asking(chosen: SetupSettings) -> bool:
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     return interactive and not (chosen.yes or chosen.json or chosen.dry_run)
 
@@ -140,9 +154,9 @@ def _show_lines(lines: list[str]) -> None:
         terminal.write(terminal.plain(line.replace("\t", "    "), style) + "\n")
 
 
-def _report(chosen: Chosen, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
+def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
-        _say("Nothing was changed: there is no terminal to ask at. Run this again with --yes.", sys.stderr)
+        _say("Nothing was changed: there is no terminal to ask on. Run this again with --yes.", sys.stderr)
     if chosen.json:
         _say(json.dumps(said))
         return

@@ -6,12 +6,12 @@ import codecs
 import contextlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from drawbridge.core.errors import UnusableFile
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import files, hooks, installed, jsonc, notes, record
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.files import Change, Step
@@ -71,7 +71,7 @@ def load(agent: Agent, path: Path) -> Loaded:
     return Loaded(path, content, document, prefix)
 
 
-def plan_setup(name: str, project: Path | None, settings: Mapping[str, Any], ask_mode: bool | None) -> Plan:
+def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
     """``ask_mode``: whether Claude Code is to ask before it writes (None: as it is)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
@@ -192,4 +192,4 @@ def _record(name: str, loaded: Loaded, document: Document, made: Record | None, 
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:
-    return UnusableFile(f"{path}: {problem}. It was left untouched; mend it there and run this again.")
+    return UnusableFile(f"{path}: {problem}. It was not changed; correct it there and run this again.")

@@ -18,15 +18,14 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import drawbridge
 from drawbridge.core.errors import WorldError
 from drawbridge.core.private_files import write_private
 from drawbridge.guard.agents import BEFORE, EVENTS, NAMES
-from drawbridge.settings import HOOK
+from drawbridge.settings import of as settings_of
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
@@ -55,8 +54,8 @@ LOADER = (
 they do, prompts too (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
 
 STUB = '''\
-"""The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to renew or
-to change it, with --remove to take it away. What is changed here by hand is lost then.
+"""The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to update or
+change it, or with --remove to remove it. Changes made here by hand are lost.
 """
 
 import sys
@@ -103,7 +102,7 @@ def directory() -> Path:
 
 
 def stub_path(agent: str, project: Path | None = None) -> Path:
-    """Where the stub of an agent lies; with ``project``, the one for the settings of that directory."""
+    """The path of an agent's stub; with ``project``, of the one for the settings of that directory."""
     mark = f"-{hashlib.blake2b(os.fsencode(os.path.realpath(project)), digest_size=6).hexdigest()}" if project else ""
     return directory() / f"{agent}{mark}.py"
 
@@ -113,7 +112,7 @@ def fast_command(agent: str, project: Path | None = None) -> list[str]:
     return [choose().path, "-I", "-S", "-c", LOADER, str(stub_path(agent, project))]
 
 
-def install(agent: str, settings: Mapping[str, Any], project: Path | None = None) -> list[str]:
+def install(agent: str, settings: HookSettings, project: Path | None = None) -> list[str]:
     """Makes sure that the guard is installed for ``agent`` with these settings; the words that start it."""
     copy = install_copy()
     stub = stub_path(agent, project)
@@ -122,15 +121,15 @@ def install(agent: str, settings: Mapping[str, Any], project: Path | None = None
     return fast_command(agent, project)
 
 
-def print_command(settings: Mapping[str, Any]) -> int:
-    """``drawbridge hook --print-command``. A guard that is installed keeps its settings: this is to look, not to change."""
-    agent = settings["agent"]
+def print_command(settings: HookSettings) -> int:
+    """``drawbridge hook --print-command``. An installed guard keeps its settings: this only shows them."""
+    agent = settings.agent
     stub = stub_path(agent)
     if not stub.exists():
         install(agent, settings)
     elif stub.read_bytes() != stub_text(agent, settings, copy_path()):
         note = (
-            f"Note: the installed guard has other settings, or another version. `drawbridge setup {agent}` renews it."
+            f"Note: the installed guard has other settings, or another version. `drawbridge setup {agent}` updates it."
         )
         sys.stderr.write(note + "\n")
     sys.stdout.write(shlex.join(fast_command(agent)) + "\n")
@@ -138,14 +137,15 @@ def print_command(settings: Mapping[str, Any]) -> int:
 
 
 def copy_path() -> Path:
-    """Where the copy of this package's guard lies, or would lie."""
+    """The path of the copy of this package's guard, which need not exist."""
     return directory() / copies.digest(_package(), PARTS)
 
 
-def stub_text(agent: str, settings: Mapping[str, Any], copy: Path) -> bytes:
-    """Paths in the settings are written from the root: a hook starts anywhere."""
-    values = dict(settings)
-    for name in (setting.name for setting in HOOK if setting.metavar in ("DIR", "FILE") and values.get(setting.name)):
+def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
+    """Paths in the settings are made absolute: a hook may start in any directory."""
+    values = settings._asdict()
+    paths = (setting.name for setting in settings_of(HookSettings) if setting.spec.metavar in ("DIR", "FILE"))
+    for name in (name for name in paths if values[name]):
         value = values[name]
         values[name] = tuple(map(_absolute, value)) if isinstance(value, tuple) else _absolute(value)
     lines = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())
@@ -207,4 +207,4 @@ def _compile(copy: Path, interpreter: Interpreter) -> None:
             f"The guard's copy does not run with {interpreter.path}: {last}. Nothing else was changed."
         ) from None
     except subprocess.TimeoutExpired:
-        raise WorldError(f"{interpreter.path} did not end within a minute. Nothing else was changed.") from None
+        raise WorldError(f"{interpreter.path} did not finish within a minute. Nothing else was changed.") from None

@@ -11,9 +11,9 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from drawbridge.core.own_command import own_command
+from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import hooks
 from drawbridge.setup.agents import AGENTS, Agent
 from drawbridge.setup.jsonc import Document
@@ -38,7 +38,7 @@ NOT_KEPT = (
 )
 
 
-def of(agent: Agent, project: Path | None, settings: Mapping[str, Any], document: Document) -> Iterator[str]:
+def of(agent: Agent, project: Path | None, settings: HookSettings, document: Document) -> Iterator[str]:
     """``document``: the settings file as it will be."""
     here = agent.settings_file(project)
     others = {path: other for path, other in _settings(agent).items() if path != here}
@@ -87,13 +87,13 @@ def claude_version() -> tuple[int, ...]:
     return ()
 
 
-def _of_claude(found: Mapping[Path, Document], settings: Mapping[str, Any]) -> Iterator[str]:
+def _of_claude(found: Mapping[Path, Document], settings: HookSettings) -> Iterator[str]:
     for path, document in found.items():
         if document.get(("disableAllHooks",)) is True:
             yield f"{path} has disableAllHooks: no hook runs, and nothing is guarded, until that is gone."
         if document.get(("allowManagedHooksOnly",)) is True:
             yield f"{path} has allowManagedHooksOnly: only hooks of your administrator run, so nothing is guarded."
-    if settings["fail"] == "closed" and claude_version() < BLOCKING_SINCE:
+    if settings.fail == "closed" and claude_version() < BLOCKING_SINCE:
         known = ".".join(map(str, claude_version())) or "of an unknown version"
         yield (
             f"Claude Code is {known}: from 2.1.295 on it can also hold an edit back when the guard can't be started at "

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from drawbridge import launcher, plugin
+from drawbridge.core import launcher, plugin
 from drawbridge.core.errors import NotWritable, WorldError
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step

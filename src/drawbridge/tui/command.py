@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from drawbridge.core.errors import BadSetting
+from drawbridge.settings.attach import AttachSettings
 from drawbridge.tui.app import AttachApp, First
 from drawbridge.tui.client import Client
 from drawbridge.tui.colours import Palette, of_terminal
 from drawbridge.tui.place import Finder, is_here
 
 
-def run(project: str | None, values: Mapping[str, Any]) -> int:
+def run(project: str | None, settings: AttachSettings) -> int:
     """Blocks until the person leaves; the exit code. ``project``: its name, path or id."""
-    finder = Finder(values["url"], values["token_file"], values["ca"], values["fingerprint"])
+    finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadSetting("attach needs a terminal, at its input and its output.")
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""

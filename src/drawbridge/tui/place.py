@@ -8,13 +8,14 @@ import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import platformdirs
 
 from drawbridge import settings
 from drawbridge.core.errors import BadSetting
+from drawbridge.settings.serve import ServeSettings
 
 LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
@@ -61,8 +62,8 @@ class Finder:
 
     def find(self) -> Place:
         """Raises ``BadSetting`` where a file that was named can't be used."""
-        own = settings.load("serve", settings.SERVE, {})
-        data = Path(own["data_dir"] or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
+        own = settings.load("serve", ServeSettings, {})
+        data = Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         running = _running(data / RUNNING)
         url = self._url or running.get("url") or _configured(own)
         token_file = self._token_file or data / "token"
@@ -72,7 +73,7 @@ class Finder:
         token = _token(token_file, named=self._token_file is not None)
         return Place(url, token, token_file, self._tls(url, own, data, fingerprint), fingerprint)
 
-    def _tls(self, url: str, own: dict[str, Any], data: Path, fingerprint: str | None) -> ssl.SSLContext | None:
+    def _tls(self, url: str, own: ServeSettings, data: Path, fingerprint: str | None) -> ssl.SSLContext | None:
         if not url.startswith("wss:"):
             return None
         context = ssl.create_default_context()
@@ -80,7 +81,7 @@ class Finder:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared before anything is said
             return context
-        trusted = Path(self._ca or own["cert"] or data / "tls" / "cert.pem")
+        trusted = Path(self._ca or own.cert or data / "tls" / "cert.pem")
         if self._ca is not None or (is_here(url) and trusted.exists()):
             try:
                 context.load_verify_locations(cafile=trusted)
@@ -131,9 +132,9 @@ def _running(path: Path) -> dict[str, str]:
     return {name: value for name, value in said.items() if isinstance(value, str)} if isinstance(said, dict) else {}
 
 
-def _configured(own: dict[str, Any]) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(own["host"], own["host"])  # noqa: S104
-    return f"{'wss' if own['tls'] else 'ws'}://{f'[{host}]' if ':' in host else host}:{own['port']}/ws"
+def _configured(own: ServeSettings) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(own.host, own.host)  # noqa: S104
+    return f"{'wss' if own.tls else 'ws'}://{f'[{host}]' if ':' in host else host}:{own.port}/ws"
 
 
 def _token(path: Path, *, named: bool) -> str:

@@ -58,9 +58,9 @@ def test_a_token_is_made_shown_once_listed_and_revoked(data: Path, tmp_path: Pat
     ("arguments", "expected"),
     [
         (["new", "x\ny"], "NAME: must be 1 to 60 printable characters"),
-        (["new", "x", "--expires", "soon"], "--expires: must be a number with m, h, d or w"),
+        (["new", "x", "--expires", "soon"], "--expires: must be a number followed by m, h, d or w"),
         (["new", "x", "--expires", "0d"], "--expires: must be a number"),
-        (["new", "x", "--project", "/nowhere/at/all"], "--project: /nowhere/at/all is no directory"),
+        (["new", "x", "--project", "/nowhere/at/all"], "--project: /nowhere/at/all is not a directory"),
         (["new", "x", "--scope", "root"], "unknown scope: root"),
         (["revoke", "nobody"], "NAME: no device 'nobody' has a token"),
     ],

@@ -126,8 +126,8 @@ async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: 
 def test_without_a_server_there_is_nothing_to_pair_with(tmp_path: Path) -> None:
     done = drawbridge("pair", "--data-dir", tmp_path / "data")
     assert done.returncode == 3
-    assert "No server works with the data" in done.stderr
-    assert "start `drawbridge serve` first" in done.stderr
+    assert "No server is running with the data" in done.stderr
+    assert "Start `drawbridge serve` first" in done.stderr
     assert not (tmp_path / "data").exists()
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as some
 from drawbridge.server.agents.acp_agent import passed_on
 from drawbridge.server.agents.claude_command import MARK, STREAM, arguments, environment, version
 from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Launch, Options
-from drawbridge.settings import SERVE
+from drawbridge.settings import of
+from drawbridge.settings.serve import ServeSettings
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 OTHER_ID = "f29b472b-f1b1-4f7c-bc75-762ac50f3c4b"
@@ -192,7 +193,7 @@ def test_an_agent_sees_the_persons_account_and_not_the_terminal_that_the_server_
     terminal = {"CLAUDECODE": "1", "CLAUDE_CODE_SSE_PORT": "4711", "CLAUDE_CODE_SESSION_ID": ID, "AI_AGENT": "x"}
     terminal |= {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_CHILD_SESSION": "1", "CLAUDE_PROJECT_DIR": "/old"}
     ours = {"PWD": "/old", "NO_COLOR": "", "DISABLE_AUTOUPDATER": "0", "DRAWBRIDGE_TOKEN": "secret", MARK: "other"}
-    ours |= {f"DRAWBRIDGE_SERVE_{setting.name.upper()}": "secret" for setting in SERVE}
+    ours |= {f"DRAWBRIDGE_SERVE_{setting.name.upper()}": "secret" for setting in of(ServeSettings)}
 
     assert environment(account | terminal | ours, "/project", "mark-1") == account | {
         "PWD": "/project",

@@ -78,7 +78,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         "SHA-256",
         str(code.parent),
         "demo",
-        "pair` lets in a browser or a phone",
+        "pair` connects a browser or a phone",
     ):
         assert expected in shown
     assert (data / "token").read_text().strip() not in shown
@@ -183,20 +183,20 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     )
     assert code == 2
     assert said.count("\n") == 1
-    assert said.startswith("drawbridge serve: Nothing was started. ")
+    assert said.startswith("drawbridge serve: Nothing was started: ")
     for expected in (
         f"{config}: [serve] log_level must be one of",
         f"{config}: [serve] unknown setting prot",
-        "--port must lie between 0 and 65535",
+        "--port must be between 0 and 65535",
         "DRAWBRIDGE_SERVE_MAX_RUNS must be a whole number",
-        "--no-tls goes with a loopback address only, not with 0.0.0.0",
-        "--insecure-no-auth goes with a loopback address only, not with 0.0.0.0",
-        f"--allow: {tmp_path / 'missing'} is no directory",
-        f"--allow: {config} is no directory",
+        "--no-tls requires a loopback address, not 0.0.0.0",
+        "--insecure-no-auth requires a loopback address, not 0.0.0.0",
+        f"--allow: {tmp_path / 'missing'} is not a directory",
+        f"--allow: {config} is not a directory",
         "--agent-path: there is no program /no/claude",
         "--agent-path: no program can be named for hal",
-        "--public-host: not a name is no name of a machine",
-        "--cert and --key go together",
+        "--public-host: not a name is not a valid host name",
+        "--cert and --key must be given together",
         "--log-file: /nowhere/x can't be written",
     ):
         assert expected in said, said
@@ -206,13 +206,13 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is no address"),
+        (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
         (["--host", "203.0.113.1"], "can't be had"),
-        (["--agent-path", "claude"], "--agent-path must look like AGENT=PATH"),
+        (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
         (["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"], "can't be used: no such file"),
-        (["--cert", "c", "--key", "k", "--no-tls"], "--cert and --no-tls exclude each other"),
-        (["--max-queue", "0"], "--max-queue must lie between"),
-        (["--hours", "9-9"], "--hours: from 9 to 9 is never"),
+        (["--cert", "c", "--key", "k", "--no-tls"], "--cert and --no-tls can't be combined"),
+        (["--max-queue", "0"], "--max-queue must be between"),
+        (["--hours", "9-9"], "--hours: 9-9 contains no hour"),
     ],
 )
 async def test_a_setting_that_can_not_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:

@@ -15,7 +15,8 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.budgets import LEAST, Budgets, day_of
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.records import Memory, event
-from drawbridge.settings import SERVE, load
+from drawbridge.settings import load
+from drawbridge.settings.serve import ServeSettings
 from tests.server.core.twin import Client, Process, Server, serving, settled
 
 NOW = datetime(2026, 11, 21, 12, 0).astimezone()
@@ -106,7 +107,7 @@ def test_the_records_say_what_was_spent_on_which_day(new_york: None) -> None:
 
 def test_the_owners_cents_reach_the_ceilings() -> None:
     given = {"max_budget": "0.50", "max_budget_project": "12.5", "max_budget_day": "3"}
-    ceilings = Plan(load("serve", SERVE, given, {"DRAWBRIDGE_CONFIG": os.devnull})).ceilings
+    ceilings = Plan(load("serve", ServeSettings, given, {"DRAWBRIDGE_CONFIG": os.devnull})).ceilings
     amounts = (ceilings.max_budget_usd, ceilings.project_budget_usd, ceilings.day_budget_usd)
     assert amounts == (0.5, 12.5, 3.0)
 

@@ -19,7 +19,7 @@ from drawbridge.server.agents.port import ModeKnown, Options
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
-from drawbridge.settings import CLIENT_MODES as MODES
+from drawbridge.settings.serve import CLIENT_MODES as MODES
 from tests.server.core.twin import Client, serving, settled
 from tests.waiting import until
 

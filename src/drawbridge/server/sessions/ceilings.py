@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from drawbridge.server.agents.modes import BYPASS, word
 from drawbridge.server.agents.port import MODEL_NAME, Options
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.settings import CLIENT_MODES
+from drawbridge.settings.serve import CLIENT_MODES
 
 COVERED: Final = frozenset(
     {

@@ -1,4 +1,4 @@
-"""``drawbridge demo``: a server with a project and a first question, all of it thrown away at the end."""
+"""The server of ``drawbridge demo``: a sample project and a first approval, all of it deleted at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENDING_SECONDS: Final = 20.0
 
 
 def run(agent: str, *, browse: bool) -> int:
-    """Blocks until Ctrl-C or a signal; then nothing of it is left. ``browse``: open the page in the person's browser."""
+    """Blocks until Ctrl-C or a signal, then deletes everything. ``browse``: open the page in the browser."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     with tempfile.TemporaryDirectory(prefix="drawbridge-demo-") as place:
@@ -70,7 +70,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def _server(data: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """One of its own, and what it says when it is ready. It is ended, with all its agents, when the block is left."""
+    """A server and its ready line. It is stopped, with all its agents, when the block is left."""
     arguments = ["--json", "--no-tls", "--port", "0", "--data-dir", str(data), "--allow", str(directory)]
     command = [sys.executable, "-P", "-m", "drawbridge", "serve", *arguments, "--log-level", "warning"]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
@@ -78,7 +78,7 @@ def _server(data: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[str]
     try:
         line = server.stdout.readline()
         if not line:
-            raise NoProgram("The server did not start; it says why above. Nothing is left of the demo.")
+            raise NoProgram("The demo did not start: the server's error is above.")
         yield server, json.loads(line)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C has reached the server as well
@@ -93,7 +93,7 @@ def _server(data: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def _begin(url: str, token: str, directory: Path, agent: str) -> str:
-    """Makes the project and asks the scripted agent for a first change; the project's id."""
+    """Creates the project and sends the scripted agent its first prompt; returns the project's ID."""
     headers = {"Authorization": f"Bearer {token}"}
     with connect(url, additional_headers=headers, proxy=None, open_timeout=ANSWER_SECONDS) as socket:
 
@@ -104,17 +104,17 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
                 if answer.get("request_id") != kind:
                     continue
                 if answer["type"] == "error":
-                    raise NoProgram(f"{answer['data']['message']} Nothing is left of the demo.")
+                    raise NoProgram(f"The demo did not start: {answer['data']['message']}")
                 return answer
 
         project: str = ask("project_create", path=str(directory), agent=agent)["project_id"]
-        if agent == "demo":  # a real one costs money: the person begins
+        if agent == "demo":  # a real one costs money: the person starts it
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})
         return project
 
 
 def _browse(address: str, place: Path) -> None:
-    """By a file of the person's own that leads there: what a program is started with, everybody on the machine can read."""
+    """Through a private file that leads there: every user of the machine can read a program's arguments, and the token."""
     leads = place / "open.html"
     leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
     webbrowser.open(leads.as_uri())
@@ -123,12 +123,12 @@ def _browse(address: str, place: Path) -> None:
 def _show(address: str, directory: Path, agent: str) -> None:
     terminal = Terminal(sys.stdout)
     waits = (
-        "A scripted agent (no account, no model) waits there with a first question: accept its\n"
-        "change, edit it first, or reject it with a word. Then tell it more; /help says what it knows."
+        "A scripted agent (no account, no model) waits there for your first decision: accept its\n"
+        "change, edit it first, or reject it with a reason. Then send it a prompt; /help lists what it understands."
         if agent == "demo"
-        else f"There {agent} works with your own account: tell it what to do, and decide what it may."
+        else f"{agent} runs there with your own account: send it a prompt, and decide what it may do."
     )
     terminal.write(
         f"{terminal.paint('The page is ready:', 'agent')}\n\n  {terminal.paint(address, 'path')}\n\n{waits}\n"
-        f"The project is {directory}: it is thrown away at the end. Ctrl-C ends it.\n"
+        f"The project in {directory} is deleted when the demo ends. Press Ctrl-C to end it.\n"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.cli import COMMANDS
 from tests import programs
 from tests.e2e.tmux import Tmux
 from tests.ide.processes import run
@@ -52,7 +53,7 @@ async def test_what_it_does_not_know_is_said_with_its_usage(arguments: list[str]
 async def test_an_editor_or_a_folder_and_not_both(tmp_path: Path) -> None:
     assert "either --nvim ADDRESS or --folder DIR" in await refused()
     assert "either --nvim ADDRESS or --folder DIR" in await refused("--nvim", "/nowhere.sock", "--folder", tmp_path)
-    assert "--decide goes with --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
+    assert "--decide requires --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
 
 
 async def test_a_folder_that_is_none_is_said_with_all_others(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ async def test_without_a_neovim_at_the_address_one_line_says_so(tmp_path: Path) 
             "localhost:99999",
             f"{'a' * 100}:80",
         ]:
-            assert f"No Neovim answers at {address}: " in await refused("--nvim", address)
+            assert f"Can't connect to Neovim at {address}: " in await refused("--nvim", address)
 
 
 async def test_without_a_command_all_of_them_are_described() -> None:
@@ -111,7 +112,7 @@ async def test_help_describes_a_command() -> None:
     for about, words in {
         "info": "--sweep",
         "serve": "examples:",
-        "nvim": "Start Neovim where the guard finds it",
+        "nvim": "Start Neovim with the plugin, where the guard can find it",
     }.items():
         code, output, _ = await run("help", about)
         assert code == 0
@@ -172,7 +173,7 @@ def test_a_hook_typed_by_hand_is_explained() -> None:
         os.close(ours)
         os.close(theirs)
     assert said.returncode == 2
-    assert "The hook is started by an agent, with JSON at its input." in said.stderr
+    assert "An agent runs this hook, with JSON on stdin." in said.stderr
 
 
 async def test_a_hook_without_input_is_not_a_failure() -> None:
@@ -199,3 +200,33 @@ def test_a_folder_bridge_prints_text_at_a_terminal(tmp_path: Path) -> None:
         assert '"event"' not in pane.screen
         pane.press("C-c")
         pane.wait_for_exit()
+
+
+@pytest.mark.parametrize("command", ["ide", "hook"])
+def test_only_the_chosen_command_is_imported(command: str) -> None:
+    """Agents wait for both; what the command itself imports is later, or counted by its own tests."""
+    look = (
+        "import sys; from drawbridge import cli; cli.command_parser(sys.argv[1]).parse_args([]);"
+        "print(*(name for name in sys.modules if name.startswith('drawbridge') or name in ('dataclasses', 'msgspec')))"
+    )
+    ended = subprocess.run([sys.executable, "-c", look, command], capture_output=True, text=True, check=True)
+    assert set(ended.stdout.split()) == {
+        "drawbridge",
+        "drawbridge.core",
+        "drawbridge.core.errors",
+        "drawbridge.cli",
+        f"drawbridge.cli.{command}",
+        "drawbridge.settings",
+        f"drawbridge.settings.{command}",
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_imports_no_job(command: str) -> None:
+    jobs = ("ide", "guard", "server", "tui", "setup", "info")
+    look = (
+        f"import sys; from drawbridge import cli; cli.command_parser({command!r});"
+        f"print(*(job for job in {jobs!r} if f'drawbridge.{{job}}' in sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == []

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.cli import parser
-from drawbridge.completion import SHELLS, script
+from drawbridge.cli.completion import SHELLS, script
 from tests.e2e.tmux import Tmux
 from tests.programs import missing
 from tests.waiting import PATIENCE

@@ -1,4 +1,4 @@
-"""``drawbridge completion``: the Tab key in bash, zsh and fish. The words come from the command's own parser."""
+"""``drawbridge completion``: the script that completes commands and flags in bash, zsh and fish, made from the parser."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import argparse
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
+
+from drawbridge import cli
+
+SUMMARY: Final = "print the shell completion script"
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
@@ -41,6 +45,15 @@ class Word(NamedTuple):
     text: str
     help: str
     values: tuple[str, ...] | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="the shell that will read the script")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    print(script(chosen.shell, cli.parser()), end="")
+    return 0
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:

@@ -1,8 +1,8 @@
-"""``drawbridge nvim``: Neovim on a socket whose name says where it was started, and with the plugin.
+"""``drawbridge nvim``: Neovim on a socket that is named after the current directory, with the plugin.
 
 The socket is ``/tmp/<blake3(directory)>-<pid>.sock`` (docs/internals/protocols/guard.md). This process becomes Neovim: the pid
-in the name, the exit code, signals and the terminal are Neovim's own. What the person gives goes to Neovim untouched; our two
-options come before it, and where ``--listen`` is given twice Neovim takes the last (0.7.2 to 0.12.4).
+in the name, the exit code, signals and the terminal are Neovim's own. The person's arguments reach Neovim unchanged, after our
+two options; if ``--listen`` is given twice, Neovim uses the last one (0.7.2 to 0.12.4).
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from typing import Final
 
 from blake3 import blake3
 
-from drawbridge import plugin
+from drawbridge.core import plugin
 from drawbridge.core.errors import BadSetting, NoProgram, NotPrivate, Refused
 
 PROGRAM: Final = "DRAWBRIDGE_NVIM_PROGRAM"
 DIRECTORY: Final = "DRAWBRIDGE_SOCKET_DIR"
 
 PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
-"""Set while a program is asked for its version: a script called ``nvim`` may well be one that starts us."""
+"""Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""What we answer then."""
+"""Our answer then."""
 
 OLDEST: Final = (0, 7)
 PROBE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 1.0
 
 LONGEST_PATH: Final = 107 if sys.platform == "linux" else 103
-"""Bytes that the path of a socket may have: ``sun_path`` without the zero at its end."""
+"""Maximum length of a socket's path in bytes: ``sun_path`` without its terminating zero."""
 
 UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Become Neovim. Returns only from a probe of ourselves; raises where Neovim was not started."""
+    """Become Neovim. Returns only if another ``drawbridge nvim`` asks for our version; raises if Neovim can't be started."""
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0
@@ -56,7 +56,7 @@ def launch(arguments: Sequence[str]) -> int:
     try:
         os.execv(program, command)
     except OSError as error:
-        raise NoProgram(f"{program} can't be run: {_why(error)}. Nothing was started.") from None
+        raise NoProgram(f"Neovim was not started: {program} can't be run: {_why(error)}.") from None
 
 
 def socket_directory(environ: Mapping[str, str] = os.environ) -> str:
@@ -66,43 +66,42 @@ def socket_directory(environ: Mapping[str, str] = os.environ) -> str:
 def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> str:
     """What the sockets of the editors in ``directory`` begin with: ``<pid>.sock`` or ``vscode-<pid>.sock`` follows.
 
-    The directory's links are resolved; of a name that is no UTF-8, U+FFFD stands for what can't be read.
+    The directory's links are resolved; bytes of its name that are not UTF-8 are replaced by U+FFFD.
     """
     canonical = os.fsencode(os.path.realpath(directory)).decode(errors="replace").encode()
     return os.path.join(socket_directory(environ), f"{blake3(canonical).hexdigest()}-")
 
 
 def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.environ) -> str:
-    """Where Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` where no socket can be."""
+    """The path at which Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` if there can't be a socket."""
     path = os.path.abspath(f"{socket_prefix(directory, environ)}{pid}.sock")
     place = os.path.dirname(path)
     problem = ""
     if not os.path.isdir(place):
-        problem = f"{place} is no directory. Make it, or name another one"
+        problem = f"{place} is not a directory. Create it, or set {DIRECTORY} to another one."
     elif len(os.fsencode(path)) > LONGEST_PATH:
         problem = (
-            f"{path} has more than {LONGEST_PATH} bytes, which no socket's name may have. Name a shorter directory"
+            f"the path of its socket, {path}, is longer than {LONGEST_PATH} bytes. Set {DIRECTORY} to a shorter one."
         )
     if problem:
-        raise BadSetting(f"{problem} in {DIRECTORY}. Neovim was not started.")
+        raise BadSetting(f"Neovim was not started: {problem}")
     return path
 
 
 def make_way(path: str) -> None:
-    """Remove a dead socket of ours. Raises where anything else is there, which is left alone."""
+    """Remove a dead socket of ours. Raises if anything else is in its place, which stays as it is."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return
-    other = (
-        f"Neovim was not started. Try again (each start has another name), or name a directory of yours in {DIRECTORY}."
-    )
+    failed = "Neovim was not started:"
+    other = f"Try again (each start uses another name), or set {DIRECTORY} to a directory of your own."
     if found.st_uid != os.geteuid():
-        raise NotPrivate(f"{path} belongs to another user. {other}")
+        raise NotPrivate(f"{failed} {path} belongs to another user. {other}")
     if not stat.S_ISSOCK(found.st_mode):
-        raise Refused(f"{path} is no socket and was left alone. {other}")
+        raise Refused(f"{failed} {path} is not a socket. It was not changed. {other}")
     if _is_live(path):
-        raise Refused(f"Somebody listens at {path} already. {other}")
+        raise Refused(f"{failed} another program is listening on {path}. {other}")
     os.unlink(path)
 
 
@@ -116,16 +115,16 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
             passed_over.append(f"{candidate} {said}")
         elif said < OLDEST:
             raise NoProgram(
-                f"{candidate} is Neovim {said[0]}.{said[1]}; 0.7 or newer is needed. Nothing was started. "
-                f"Install a newer one, or name one in {PROGRAM}."
+                f"{candidate} can't be used: it is Neovim {said[0]}.{said[1]}, and 0.7 or newer is required. "
+                f"Install a newer version, or set {PROGRAM} to one."
             )
         else:
             return shutil.which(os.path.expanduser(candidate), path=environ.get("PATH")) or candidate
     if named:
-        raise BadSetting(f"{PROGRAM}: {passed_over[0]}. Nothing was started.")
+        raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}.")
     found = f" ({'; '.join(passed_over)})" if passed_over else ""
     raise NoProgram(
-        f"There is no nvim on PATH{found}. Nothing was started. Install Neovim 0.7 or newer, or name its program in {PROGRAM}."
+        f"Neovim was not found: there is no nvim on PATH{found}. Install Neovim 0.7 or newer, or set {PROGRAM} to its path."
     )
 
 
@@ -133,11 +132,13 @@ def _here() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        raise BadSetting("The current directory was removed. Nothing was started; go to another one.") from None
+        raise BadSetting(
+            "Neovim was not started: the current directory was deleted. Change to another directory."
+        ) from None
 
 
 def _first_command(path: str) -> str:
-    """What Neovim does before it reads the person's configuration; lua/drawbridge/launched.lua says what that is."""
+    """What Neovim runs before it reads the person's configuration: lua/drawbridge/launched.lua."""
     runtime = plugin.directory()
     script = runtime / "lua" / "drawbridge" / "launched.lua"
     words = ", ".join(_lua_text(word) for word in (path, str(runtime), sys.executable))
@@ -145,13 +146,13 @@ def _first_command(path: str) -> str:
 
 
 def _lua_text(text: str) -> str:
-    """As a Lua literal that an Ex command can hold, whatever is in it."""
+    """As a Lua literal that is safe in an Ex command, whatever the text contains."""
     escaped = UNQUOTED.sub(lambda byte: b"\\%03d" % byte[0][0], os.fsencode(text))
     return f"'{escaped.decode()}'"
 
 
 def _is_live(path: str) -> bool:
-    """Whether somebody listens at the socket. In doubt (busy, no answer): yes."""
+    """Whether a program listens on the socket; assumed if that can't be found out (busy, no answer)."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CONNECT_SECONDS)
         try:
@@ -170,7 +171,7 @@ def _on_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
-    """(0, 12); or what is wrong with the program, to be read after its name."""
+    """(0, 12); or what is wrong with the program, to follow its name in a sentence."""
     try:
         answer = subprocess.run(
             [program, "--version"],
@@ -182,7 +183,7 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
             check=False,
         ).stdout
     except subprocess.TimeoutExpired:
-        return f"gave no version in {PROBE_SECONDS:g} seconds"
+        return f"did not print its version within {PROBE_SECONDS:g} seconds"
     except (OSError, ValueError) as error:
         return f"can't be run: {_why(error)}"
     said = re.match(rb"NVIM v(\d+)\.(\d+)", answer)

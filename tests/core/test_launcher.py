@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from drawbridge import launcher, plugin
+from drawbridge.core import launcher, plugin
 from drawbridge.core.errors import NotPrivate, Refused
 from drawbridge.editors import neovim_rpc
 from tests import programs
@@ -238,7 +238,7 @@ def test_on_a_terminal_it_is_neovim(nvim: Path, folder: Path) -> None:
 
 BIND_THEN_LAUNCH = """
 import os, socket, sys
-from drawbridge.launcher import launch, socket_path
+from drawbridge.core.launcher import launch, socket_path
 socket.socket(socket.AF_UNIX).bind(socket_path(os.getcwd(), os.getpid()))
 launch(sys.argv[1:])
 """
@@ -257,7 +257,7 @@ def test_a_live_socket_is_never_touched(sockets: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        with pytest.raises(Refused, match=r"Somebody listens at .*live.sock already. Neovim was not started."):
+        with pytest.raises(Refused, match=r"Neovim was not started: another program is listening on .*live.sock."):
             launcher.make_way(str(path))
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -268,7 +268,7 @@ def test_what_belongs_to_another_user_is_never_touched(sockets: Path, monkeypatc
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(NotPrivate, match=r"belongs to another user. Neovim was not started."):
+    with pytest.raises(NotPrivate, match=r"Neovim was not started: .* belongs to another user."):
         launcher.make_way(str(path))
     assert path.is_socket()
 
@@ -278,7 +278,7 @@ def test_what_is_no_socket_is_never_touched(sockets: Path) -> None:
     file.write_text("mine")
     link.symlink_to(file)
     for path in (file, link):
-        with pytest.raises(Refused, match="is no socket and was left alone"):
+        with pytest.raises(Refused, match="is not a socket"):
             launcher.make_way(str(path))
     assert (file.read_text(), link.is_symlink()) == ("mine", True)
 
@@ -287,9 +287,9 @@ def test_what_is_no_socket_is_never_touched(sockets: Path) -> None:
 def test_a_directory_for_sockets_that_can_not_be_one_is_said(folder: Path, tmp_path: Path) -> None:
     missing, long = tmp_path / "missing", tmp_path / ("x" * 60)
     long.mkdir()
-    assert f"{missing} is no directory" in refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(missing))
+    assert f"{missing} is not a directory" in refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(missing))
     said = refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(long))
-    assert f"has more than {launcher.LONGEST_PATH} bytes" in said
+    assert f"is longer than {launcher.LONGEST_PATH} bytes" in said
     assert "DRAWBRIDGE_SOCKET_DIR" in said
 
 
@@ -298,7 +298,7 @@ def test_a_directory_that_was_removed_is_said(folder: Path) -> None:
     command = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(folder), *COMMAND]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "The current directory was removed. Nothing was started" in ended.stderr
+    assert "Neovim was not started: the current directory was deleted." in ended.stderr
 
 
 # Which program
@@ -306,14 +306,14 @@ def test_a_directory_that_was_removed_is_said(folder: Path) -> None:
 
 def test_without_a_neovim_it_says_what_to_do(folder: Path, tmp_path: Path) -> None:
     said = refused(3, cwd=folder, PATH=str(tmp_path))
-    assert "There is no nvim on PATH. Nothing was started. Install Neovim 0.7 or newer" in said
+    assert "Neovim was not found: there is no nvim on PATH. Install Neovim 0.7 or newer" in said
     assert "DRAWBRIDGE_NVIM_PROGRAM" in said
 
 
 def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path) -> None:
     old = script(tmp_path / "nvim", 'touch "$0.$1"; echo NVIM v0.6.1')
     said = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert f"{old} is Neovim 0.6; 0.7 or newer is needed. Nothing was started." in said
+    assert f"{old} can't be used: it is Neovim 0.6, and 0.7 or newer is required." in said
     assert sorted(path.name for path in tmp_path.glob("nvim*")) == ["nvim", "nvim.--version"]
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import platformdirs
 import pytest
 
 from drawbridge.core.errors import BadSetting
-from drawbridge.settings import IDE, SERVE, Setting, add_flags, config_file, load
+from drawbridge.guard.settings import Settings
+from drawbridge.settings import Setting, Spec, _checked, add_flags, config_file, load, of
+from drawbridge.settings.attach import AttachSettings
+from drawbridge.settings.hook import HookSettings
+from drawbridge.settings.ide import IdeSettings
+from drawbridge.settings.serve import ServeSettings
 
 
 @pytest.fixture
@@ -21,27 +26,27 @@ def file(tmp_path: Path) -> Path:
 
 def parsed(*arguments: str) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
-    add_flags(parser, IDE)
+    add_flags(parser, of(IdeSettings))
     return vars(parser.parse_args(arguments))
 
 
-def settings(file: Path | None = None, *flags: str, **variables: str) -> dict[str, Any]:
+def settings(file: Path | None = None, *flags: str, **variables: str) -> IdeSettings:
     """What is in force with this file, these flags and these variables (``PORT="1"`` for DRAWBRIDGE_PORT)."""
     environ = {f"DRAWBRIDGE_{name}": value for name, value in variables.items()}
     if file is not None:
         environ["DRAWBRIDGE_CONFIG"] = str(file)
-    return load("ide", IDE, parsed(*flags), environ)
+    return load("ide", IdeSettings, parsed(*flags), environ)
 
 
 def problems(file: Path | None = None, *flags: str, **variables: str) -> str:
     with pytest.raises(BadSetting) as error:
         settings(file, *flags, **variables)
-    assert str(error.value).startswith("Nothing was started. ")
+    assert str(error.value).startswith("Nothing was started: ")
     return str(error.value)
 
 
 def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
-    assert load("ide", IDE, {}) == {
+    assert load("ide", IdeSettings, {})._asdict() == {
         "nvim": None,
         "folder": None,
         "decide": None,
@@ -62,36 +67,36 @@ def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
 
 
 def test_without_anything_a_server_is_at_its_usual_port_of_this_machine_alone(home: Path) -> None:
-    in_force = load("serve", SERVE, {})
-    assert (in_force["host"], in_force["port"], in_force["tls"], in_force["insecure_no_auth"]) == (
+    in_force = load("serve", ServeSettings, {})
+    assert (in_force.host, in_force.port, in_force.tls, in_force.insecure_no_auth) == (
         "127.0.0.1", 8443, True, False
     )  # fmt: skip
-    assert (in_force["idle_timeout"], in_force["run_timeout"], in_force["max_projects"]) == (300, None, 100)
-    assert (in_force["max_queue"], in_force["fsync"], in_force["spec_env"]) == (20, "second", False)
+    assert (in_force.idle_timeout, in_force.run_timeout, in_force.max_projects) == (300, None, 100)
+    assert (in_force.max_queue, in_force.fsync, in_force.spec_env) == (20, "second", False)
 
 
 def test_the_file_goes_before_the_defaults_the_environment_before_it_and_flags_before_all(file: Path) -> None:
     file.write_text('[ide]\nport = 20001\nmention = "all"\nlog_level = "debug"\nworkspace = ["/a", "/b"]\n')
     in_force = settings(file, "--port", "20003", "--workspace", "/c", PORT="20002", MENTION="recent")
-    assert in_force["port"] == 20003
-    assert in_force["mention"] == "recent"
-    assert in_force["log_level"] == "debug"
-    assert in_force["workspace"] == ("/c",)
-    assert settings(file, PORT="20002")["port"] == 20002
-    assert settings(file)["port"] == 20001
-    assert settings(file)["workspace"] == ("/a", "/b")
+    assert in_force.port == 20003
+    assert in_force.mention == "recent"
+    assert in_force.log_level == "debug"
+    assert in_force.workspace == ("/c",)
+    assert settings(file, PORT="20002").port == 20002
+    assert settings(file).port == 20001
+    assert settings(file).workspace == ("/a", "/b")
 
 
 def test_every_kind_can_be_given_in_each_place(file: Path) -> None:
     file.write_text("[ide]\nsingle_client = true\ncontext = false\nignore = []\n")
     in_force = settings(file)
-    assert (in_force["single_client"], in_force["context"], in_force["ignore"]) == (True, False, ())
+    assert (in_force.single_client, in_force.context, in_force.ignore) == (True, False, ())
     in_force = settings(None, SINGLE_CLIENT="1", CONTEXT="no", IGNORE=os.pathsep.join(["*.a", "b c"]), PORT="7000")
-    assert (in_force["single_client"], in_force["context"], in_force["ignore"]) == (True, False, ("*.a", "b c"))
-    assert in_force["port"] == 7000
+    assert (in_force.single_client, in_force.context, in_force.ignore) == (True, False, ("*.a", "b c"))
+    assert in_force.port == 7000
     in_force = settings(None, "--single-client", "--no-context", "--ignore", "*.a", "--ignore", "b c", "--port", "7000")
-    assert (in_force["single_client"], in_force["context"], in_force["ignore"]) == (True, False, ("*.a", "b c"))
-    assert in_force["port"] == 7000
+    assert (in_force.single_client, in_force.context, in_force.ignore) == (True, False, ("*.a", "b c"))
+    assert in_force.port == 7000
 
 
 def test_an_empty_variable_is_one_that_is_not_set(file: Path) -> None:
@@ -99,12 +104,12 @@ def test_an_empty_variable_is_one_that_is_not_set(file: Path) -> None:
 
 
 def test_a_bare_variable_of_the_shell_is_not_ours() -> None:
-    assert load("ide", IDE, {}, {"PORT": "80", "DRAWBRIDGE_CONFIG": ""})["port"] is None
+    assert load("ide", IdeSettings, {}, {"PORT": "80", "DRAWBRIDGE_CONFIG": ""}).port is None
 
 
 def test_another_commands_table_is_not_ours(file: Path) -> None:
     file.write_text("[serve]\nport = 1\nanything = true\n")
-    assert settings(file)["port"] is None
+    assert settings(file).port is None
 
 
 def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
@@ -127,12 +132,12 @@ def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
         f"{file}: [ide] port must be a whole number",
         f"{file}: [ide] single_client must be true or false",
         f"{file}: [ide] agent must be one of claude, gemini, not hal",
-        f"{file}: [ide] workspace must be a list of texts, none empty",
+        f"{file}: [ide] workspace must be a list of non-empty strings",
         "DRAWBRIDGE_LOG_LEVEL must be one of debug, info, warning, error, not loud",
         "DRAWBRIDGE_PORT must be a whole number",
         "DRAWBRIDGE_CONTEXT must be true or false",
         "DRAWBRIDGE_REJECT must be one of upgrade, 1008, not never",
-        "--port must lie between 1 and 65535",
+        "--port must be between 1 and 65535",
         "--mention must be one of recent, all, not nobody",
         "--agent must be one of claude, gemini, not eliza",
     ]:
@@ -171,19 +176,19 @@ AMOUNTS_THAT_ARE_NONE = [
 ]
 
 
-def served(file: Path, flags: dict[str, str] | None = None, **variables: str) -> dict[str, Any]:
+def served(file: Path, flags: dict[str, str] | None = None, **variables: str) -> ServeSettings:
     environ = {"DRAWBRIDGE_CONFIG": str(file)} | {
         f"DRAWBRIDGE_SERVE_{name}": value for name, value in variables.items()
     }
-    return load("serve", SERVE, flags or {}, environ)
+    return load("serve", ServeSettings, flags or {}, environ)
 
 
 @pytest.mark.parametrize(("given", "amount"), [("0.50", 0.5), ("5", 5.0), ("0.01", 0.01), ("99999.99", 99_999.99)])
 def test_an_amount_may_have_a_fraction_wherever_it_is_set(file: Path, given: str, amount: float) -> None:
     file.write_text(f"[serve]\nmax_budget = {given}\n")
-    assert served(file)["max_budget"] == amount
-    assert served(file, {"max_budget_day": given})["max_budget_day"] == amount
-    assert served(file, MAX_BUDGET_PROJECT=given)["max_budget_project"] == amount
+    assert served(file).max_budget == amount
+    assert served(file, {"max_budget_day": given}).max_budget_day == amount
+    assert served(file, MAX_BUDGET_PROJECT=given).max_budget_project == amount
 
 
 @pytest.mark.parametrize("given", AMOUNTS_THAT_ARE_NONE)
@@ -239,19 +244,19 @@ def test_that_place_is_the_one_that_platformdirs_knows(base: str | None, monkeyp
 
 
 def test_nothing_is_read_from_a_home_without_a_file(home: Path) -> None:
-    assert load("ide", IDE, {}, {})["port"] is None
+    assert load("ide", IdeSettings, {}, {}).port is None
 
 
 def test_the_file_of_the_platforms_place_is_read(home: Path) -> None:
     path = Path(config_file({}))
     path.parent.mkdir(parents=True)
     path.write_text("[ide]\nport = 4321\n")
-    assert load("ide", IDE, {}, {})["port"] == 4321
+    assert load("ide", IdeSettings, {}, {}).port == 4321
 
 
 def test_help_shows_choices_defaults_and_percent_signs(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    add_flags(parser, (*IDE, Setting("share", "text", "50%", "how much, in %", metavar="N")))
+    add_flags(parser, (*of(IdeSettings), Setting("share", "text", "50%", (), Spec("how much, in %", metavar="N"))))
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(["--help"])
     assert ended.value.code == 0
@@ -260,3 +265,29 @@ def test_help_shows_choices_defaults_and_percent_signs(capsys: pytest.CaptureFix
     assert "(default: recent)" in shown
     assert "how much, in % (default: 50%)" in shown
     assert "--no-context" in shown
+
+
+def test_the_guard_knows_the_same_settings() -> None:
+    ours = get_type_hints(HookSettings)
+    assert get_type_hints(Settings) == ours
+    assert set(HookSettings()._asdict()) == set(ours)
+
+
+@pytest.mark.parametrize("settings", [IdeSettings, ServeSettings, HookSettings, AttachSettings])
+def test_every_default_is_a_value_that_its_setting_accepts(settings: type[NamedTuple]) -> None:
+    for setting in of(settings):
+        assert setting.spec.help, setting.name
+        if setting.default is not None:
+            problems: list[str] = []
+            assert _checked(setting, setting.default, setting.name, problems) == setting.default
+            assert problems == []
+
+
+def test_spec_variables_are_read_on_demand_only(file: Path) -> None:
+    file.write_text("")
+    environ = {"DRAWBRIDGE_CONFIG": str(file), "PORT": "4000", "DATA_DIR": "/data", "CERT_FILE": "/c", "KEY_FILE": "/k"}
+    assert load("serve", ServeSettings, {}, environ) == ServeSettings()
+    loaded = load("serve", ServeSettings, {}, {**environ, "DRAWBRIDGE_SERVE_SPEC_ENV": "1"})
+    assert (loaded.port, loaded.data_dir, loaded.cert, loaded.key) == (4000, "/data", "/c", "/k")
+    loaded = load("serve", ServeSettings, {"spec_env": True}, {**environ, "DRAWBRIDGE_SERVE_PORT": "5000"})
+    assert (loaded.port, loaded.data_dir) == (5000, "/data")

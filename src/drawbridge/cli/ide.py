@@ -1,0 +1,27 @@
+"""``drawbridge ide``: one editor, as an IDE that coding agents can use."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from drawbridge import settings
+from drawbridge.core.errors import BadSetting
+from drawbridge.settings.ide import IdeSettings
+
+SUMMARY: Final = "turn a running editor into an IDE that coding agents connect to"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    settings.add_flags(parser, settings.of(IdeSettings))
+
+
+def run(chosen: argparse.Namespace) -> int:
+    ours = settings.load("ide", IdeSettings, vars(chosen))
+    if (ours.nvim is None) == (ours.folder is None):
+        raise BadSetting("Nothing was started: give either --nvim ADDRESS or --folder DIR.")
+    if ours.decide and ours.folder is None:
+        raise BadSetting("Nothing was started: --decide requires --folder.")
+    from drawbridge.ide.launch import launch
+
+    return launch(ours)

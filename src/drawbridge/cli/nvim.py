@@ -1,0 +1,23 @@
+"""``drawbridge nvim``: starts Neovim on a socket that the guard finds, with the plugin."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+SUMMARY: Final = "start Neovim with the plugin, where the guard can find it; all arguments are Neovim's"
+
+HELP: Final = """\
+usage: drawbridge nvim [ARGUMENT ...]
+
+Start Neovim with the plugin, where the guard can find it. All arguments are Neovim's own, --help too."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None of its own: what follows goes to Neovim unparsed, as ``arguments``."""
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from drawbridge.core.launcher import launch
+
+    return launch(chosen.arguments)

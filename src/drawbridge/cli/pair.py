@@ -1,0 +1,24 @@
+"""``drawbridge pair``: a code that connects one device."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from drawbridge.cli.token import add_data_flags, add_rights, data_directory, rights
+
+SUMMARY: Final = "show a code, also as a QR code, that connects one device"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data_flags(parser)
+    parser.add_argument(
+        "--name", metavar="NAME", help="the device's name, which histories show too (default: what it calls itself)"
+    )
+    add_rights(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from drawbridge.server import pair
+
+    return pair.run(data_directory(chosen), chosen.name, rights(chosen))

@@ -1,0 +1,12 @@
+"""Where our own copy of the Neovim plugin is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def directory() -> Path:
+    """The directory of ``lua/`` and ``plugin/``: in this package in a wheel, the repository's root in a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "runtime"
+    return installed if installed.is_dir() else package.parent.parent

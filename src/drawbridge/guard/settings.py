@@ -1,0 +1,27 @@
+"""What the guard is set to: for type checkers alone, since the guard itself imports nothing that it can do without.
+
+``drawbridge setup`` writes these settings into the installed guard as a dictionary. ``settings.hook`` describes them and has
+their defaults; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class Settings(TypedDict):
+    """Seconds in ``wait``, milliseconds in ``deadline``; paths are absolute in the installed guard."""
+
+    agent: Literal["claude", "gemini", "codex"]
+    policy: Literal["current", "visible", "any"]
+    policy_for: tuple[str, ...]
+    answer: Literal["deny", "ask", "wait", "save", "merge"]
+    wait: int
+    unknown: Literal["allow", "ask", "deny"]
+    fail: Literal["open", "closed"]
+    deadline: int
+    socket_dir: tuple[str, ...] | None
+    selection: bool
+    diagnostics: bool
+    ignore: tuple[str, ...] | None
+    log_file: str | None

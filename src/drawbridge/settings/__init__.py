@@ -1,0 +1,241 @@
+"""Settings: defaults < file < environment < flags.
+
+Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type and
+default, with the ``Spec`` in its annotation, are all there is to know about a setting: the flags, the keys of the file, the
+names of the environment variables, the tables in the documentation and the completion follow from them.
+
+The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; each command
+reads the table of its own name. Environment variables are the fields' names in capitals, prefixed with ``DRAWBRIDGE_`` for
+the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
+
+Agents wait for the bridge's lock file, which waits for this: named tuples because dataclasses and msgspec would import 17
+and 25 more modules before the bridge listens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
+
+from drawbridge.core.errors import BadSetting
+
+Kind: TypeAlias = Literal["text", "number", "amount", "switch", "list", "choice"]
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+Settings = TypeVar("Settings", bound=NamedTuple)
+
+STARTING: Final = ("ide", "serve")
+"""Commands that start a long-running process."""
+
+
+class Spec(NamedTuple):
+    """What a setting's type and default do not say."""
+
+    help: str
+    metavar: str = ""
+    """The placeholder of the value in the help: what it names, or its unit."""
+    flag: str = ""
+    """Of a switch that is on by default: the flag that turns it off. Others are named after their field."""
+    range: tuple[float, float] | None = None
+    """The least and the greatest number."""
+    pattern: str = ""
+    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to people."""
+    heading: str = ""
+    """Begins a group of flags in the help, which lasts until the next heading."""
+    bare: str = ""
+    """A variable without prefix, which is read only with ``spec_env``: every web project's shell sets PORT."""
+
+
+class Setting(NamedTuple):
+    """One field of a settings class. ``kind`` "list": the flag may be repeated; a variable's values are separated by
+    ``os.pathsep``."""
+
+    name: str
+    kind: Kind
+    default: Any
+    choices: tuple[str, ...]
+    spec: Spec
+
+    @property
+    def flag(self) -> str:
+        return self.spec.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def shown_default(self) -> str:
+        """For the help; empty where the text describes what happens without the setting."""
+        return "" if self.kind in ("switch", "list") or self.default is None else str(self.default)
+
+
+def of(settings: type[NamedTuple]) -> tuple[Setting, ...]:
+    """The settings of a class, in the order of its fields."""
+    return tuple(
+        _setting(name, annotation, settings._field_defaults[name])
+        for name, annotation in settings.__annotations__.items()
+    )
+
+
+def _setting(name: str, annotation: Any, default: Any) -> Setting:
+    value, (spec,) = annotation.__origin__, annotation.__metadata__
+    if type(None) in get_args(value):
+        value = get_args(value)[0]
+    if get_origin(value) is tuple:
+        item = get_args(value)[0]
+        return Setting(name, "list", default, get_args(item), spec)
+    if get_origin(value) is Literal:
+        return Setting(name, "choice", default, get_args(value), spec)
+    kinds: dict[type, Kind] = {bool: "switch", int: "number", float: "amount", str: "text"}
+    return Setting(name, kinds[value], default, (), spec)
+
+
+def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
+    """Adds the flags of ``table``; one that is not given stays out of the parsed namespace.
+
+    Values stay text: ``load`` checks them with those of the file and the environment, to report all problems at once.
+    """
+    group: argparse._ActionsContainer = parser
+    for setting in table:
+        if setting.spec.heading:
+            group = parser.add_argument_group(setting.spec.heading)
+        options: dict[str, Any] = {"dest": setting.name, "default": argparse.SUPPRESS, "help": _help(setting)}
+        if setting.kind == "switch":
+            options["action"] = "store_false" if setting.default else "store_true"
+        elif setting.kind == "list":
+            options["action"] = "append"
+        if setting.choices:
+            options["metavar"] = f"{{{','.join(setting.choices)}}}"
+        elif setting.spec.metavar:
+            options["metavar"] = setting.spec.metavar
+        group.add_argument(setting.flag, **options)
+
+
+def load(
+    command: str,
+    settings: type[Settings],
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    check: Callable[[Settings], list[str]] | None = None,
+) -> Settings:
+    """The settings in force. Raises ``BadSetting`` with all problems at once; nothing is half-applied.
+
+    ``flags["config"]`` names the file, where the command has such a flag. ``check`` returns the problems that only the
+    command itself can find; it sees the default in place of each value that is wrong.
+    """
+    if flags.get("config"):
+        environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}
+    problems: list[str] = []
+    known = {setting.name: setting for setting in of(settings)}
+    values = dict(settings._field_defaults)
+    path = config_file(environ)
+    for name, value in _read_file(path, command, environ, problems).items():
+        if name not in known:
+            problems.append(f"{path}: [{command}] unknown setting {name}")
+        else:
+            values[name] = _checked(known[name], value, f"{path}: [{command}] {name}", problems)
+    for setting in sorted(known.values(), key=lambda setting: setting.name != "spec_env"):  # others depend on it
+        bare = setting.spec.bare if values.get("spec_env") is True else ""
+        for variable in (bare, variable_name(command, setting)):
+            if environ.get(variable):
+                values[setting.name] = _checked(setting, _parse(setting, environ[variable]), variable, problems)
+        if setting.name in flags:
+            given = flags[setting.name]
+            value = _parse(setting, given) if isinstance(given, str) else given
+            values[setting.name] = _checked(setting, value, setting.flag, problems)
+    loaded = settings._make(values.values())
+    problems += check(loaded) if check is not None else []
+    if problems:
+        nothing = "Nothing was started: " if command in STARTING else ""
+        raise BadSetting(f"{nothing}{'; '.join(problems)}.")
+    return loaded
+
+
+def variable_name(command: str, setting: Setting) -> str:
+    """The bridge's variables do not name their command."""
+    return f"DRAWBRIDGE_{'' if command == 'ide' else f'{command.upper()}_'}{setting.name.upper()}"
+
+
+def config_file(environ: Mapping[str, str] = os.environ) -> str:
+    """The path of the settings file, which need not exist."""
+    named = environ.get("DRAWBRIDGE_CONFIG")
+    if named:
+        return named
+    if sys.platform == "linux":  # as platformdirs has it, whose import takes a quarter of the time to the lock file
+        base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
+    else:
+        import platformdirs
+
+        base = platformdirs.user_config_dir("drawbridge", appauthor=False)
+    return os.path.join(base, "config.toml")
+
+
+def _read_file(path: str, command: str, environ: Mapping[str, str], problems: list[str]) -> Mapping[str, Any]:
+    if not os.path.exists(path) and path != environ.get("DRAWBRIDGE_CONFIG"):
+        return {}
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            section = tomllib.load(file).get(command, {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        problems.append(f"{path}: {error}")
+        return {}
+    if not isinstance(section, dict):
+        problems.append(f"{path}: [{command}] must be a table")
+        return {}
+    return section
+
+
+def _parse(setting: Setting, text: str) -> Any:
+    """The value that a flag or a variable gives as text; the text itself where it can't be one, which ``_checked`` reports."""
+    if setting.kind == "number":
+        return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+    if setting.kind == "amount":
+        return float(text) if re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text) else text
+    if setting.kind == "switch":
+        return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
+    if setting.kind == "list":
+        return text.split(os.pathsep)
+    return text
+
+
+def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
+    """The value as its field has it; the default if it is wrong, which is added to ``problems``, beginning with ``where``."""
+    spec = setting.spec
+    expected = {
+        "number": "a whole number",
+        "amount": "a number, such as 5 or 0.50",
+        "switch": "true or false",
+        "list": "a list of non-empty strings",
+    }.get(setting.kind, "a non-empty string")
+    right = {
+        "number": isinstance(value, int) and not isinstance(value, bool),
+        "amount": isinstance(value, int | float) and not isinstance(value, bool),
+        "switch": isinstance(value, bool),
+        "list": isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value),
+    }.get(setting.kind, isinstance(value, str) and value != "")
+    if not right:
+        problems.append(f"{where} must be {expected}")
+        return setting.default
+    found = []
+    for item in value if setting.kind == "list" else [value]:
+        if setting.choices and item not in setting.choices:
+            found.append(f"{where} must be one of {', '.join(setting.choices)}, not {item}")
+        if spec.pattern and not re.fullmatch(spec.pattern, item):
+            found.append(f"{where} must have the form {spec.metavar}, not {item}")
+    if spec.range and not spec.range[0] <= value <= spec.range[1]:
+        found.append(f"{where} must be between {spec.range[0]} and {spec.range[1]}")
+    problems += found
+    if found:
+        return setting.default
+    if setting.kind == "amount":
+        return float(value)
+    return tuple(value) if setting.kind == "list" else value
+
+
+def _help(setting: Setting) -> str:
+    default = f" (default: {setting.shown_default})" if setting.shown_default else ""
+    often = "; repeatable" if setting.kind == "list" else ""
+    return f"{setting.spec.help}{default}{often}".replace("%", "%%")  # argparse formats it

@@ -1,0 +1,21 @@
+"""The settings of ``drawbridge attach``."""
+
+# No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
+
+from typing import Annotated, NamedTuple
+
+from drawbridge.settings import Spec
+
+
+class AttachSettings(NamedTuple):
+    """Where the server is, and how to trust it; all default to the server of this machine."""
+
+    url: Annotated[str | None, Spec("the server's address (default: the server on this machine)", metavar="URL")] = None
+    token_file: Annotated[
+        str | None, Spec("the file that contains the token (default: that server's)", metavar="FILE")
+    ] = None
+    ca: Annotated[str | None, Spec("the certificate to trust (default: that server's)", metavar="FILE")] = None
+    fingerprint: Annotated[
+        str | None,
+        Spec("the SHA-256 fingerprint of the certificate to trust, as serve prints it", metavar="SHA256"),
+    ] = None

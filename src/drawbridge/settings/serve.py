@@ -1,0 +1,244 @@
+"""The settings of ``drawbridge serve``."""
+
+# No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
+
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+from drawbridge.settings import Level, Spec
+
+Fsync: TypeAlias = Literal["always", "second", "off"]
+LogFormat: TypeAlias = Literal["console", "json"]
+
+CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dontAsk")
+"""The permission modes in which an agent may still ask."""
+
+AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
+MEGABYTES: Final = (1, 100_000_000)
+
+DOLLARS: Final = (0.01, 100_000)
+"""A run does not start with less than a cent."""
+
+
+class ServeSettings(NamedTuple):
+    """One agent server. ``server.plan`` checks the values against this machine."""
+
+    host: Annotated[
+        str, Spec("the address to listen on; 0.0.0.0 or :: for all", metavar="ADDRESS", heading="where it listens")
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Spec("the port to listen on; 0 for any free port", metavar="N", range=(0, 65_535), bare="PORT")
+    ] = 8443
+    public_host: Annotated[
+        tuple[str, ...], Spec("another host name or address that clients use for this server", metavar="NAME")
+    ] = ()
+    allow_origin: Annotated[
+        tuple[str, ...],
+        Spec(
+            "the origin of another web page that may connect, such as https://agents.example",
+            metavar="ORIGIN",
+            pattern=r"https?://[^/\s]+/?",
+        ),
+    ] = ()
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Spec("the address or network of proxies whose X-Forwarded-For header is trusted", metavar="ADDRESS"),
+    ] = ()
+    metrics_port: Annotated[
+        int | None,
+        Spec("serve Prometheus metrics on this port of 127.0.0.1; 0 for any free port", metavar="N", range=(0, 65_535)),
+    ] = None
+    spec_env: Annotated[bool, Spec("also read the variables PORT, CERT_FILE, KEY_FILE and DATA_DIR")] = False
+
+    cert: Annotated[
+        str | None,
+        Spec(
+            "the certificate to use, with its chain (PEM), instead of a generated one",
+            metavar="FILE",
+            heading="certificate and access",
+            bare="CERT_FILE",
+        ),
+    ] = None
+    key: Annotated[str | None, Spec("the private key of --cert", metavar="FILE", bare="KEY_FILE")] = None
+    tls: Annotated[bool, Spec("turn TLS off; on loopback addresses only", flag="--no-tls")] = True
+    insecure_no_auth: Annotated[bool, Spec("require no token; on loopback addresses only")] = False
+    authorized_keys: Annotated[
+        str | None,
+        Spec("an OpenSSH authorized_keys file; each key in it may sign in, with all rights", metavar="FILE"),
+    ] = None
+
+    data_dir: Annotated[
+        str | None,
+        Spec(
+            "the directory for projects and histories (default: the platform's data directory)",
+            metavar="DIR",
+            heading="projects and data",
+            bare="DATA_DIR",
+        ),
+    ] = None
+    allow: Annotated[
+        tuple[str, ...] | None,
+        Spec("a directory that may contain projects (default: your home, without hidden folders)", metavar="DIR"),
+    ] = None
+    max_history: Annotated[
+        int, Spec("maximum size of a project's history, in megabytes", metavar="MB", range=MEGABYTES)
+    ] = 2_000
+    max_data: Annotated[
+        int, Spec("maximum size of all of the server's data, in megabytes", metavar="MB", range=MEGABYTES)
+    ] = 20_000
+    keep_days: Annotated[
+        int | None, Spec("delete history older than this many days (default: never)", metavar="DAYS", range=(1, 36_500))
+    ] = None
+    keep_mb: Annotated[
+        int | None,
+        Spec(
+            "delete a project's oldest history beyond this many megabytes (default: never)",
+            metavar="MB",
+            range=MEGABYTES,
+        ),
+    ] = None
+    checkpoints: Annotated[bool, Spec("keep no checkpoints of git work trees", flag="--no-checkpoints")] = True
+    fsync: Annotated[
+        Fsync, Spec("how often history is synced to the disk: at each message, every second, or never")
+    ] = "second"
+
+    agent_path: Annotated[
+        tuple[str, ...],
+        Spec(
+            "the program of an agent, such as claude=/opt/claude/bin/claude (default: from PATH)",
+            metavar="AGENT=PATH",
+            pattern=r"[a-z][a-z0-9_-]*=.+",
+            heading="agents",
+        ),
+    ] = ()
+    acp_agent: Annotated[
+        tuple[str, ...],
+        Spec(
+            "another agent that supports the Agent Client Protocol, and its command, such as goose=goose acp",
+            metavar="NAME=COMMAND",
+            pattern=f"{AGENT_NAME}=.+",
+        ),
+    ] = ()
+    command_agent: Annotated[
+        tuple[str, ...],
+        Spec(
+            "another agent: a command that reads a prompt from stdin, prints its answer and never asks",
+            metavar="NAME=COMMAND",
+            pattern=f"{AGENT_NAME}=.+",
+        ),
+    ] = ()
+    warm: Annotated[
+        int, Spec("number of idle agent processes to keep ready for the next prompt", metavar="N", range=(0, 100))
+    ] = 4
+
+    mode: Annotated[
+        tuple[str, ...],
+        Spec(
+            "a permission mode that clients may choose (default: all in which the agent may ask)",
+            metavar="MODE",
+            heading="what clients may request",
+        ),
+    ] = CLIENT_MODES
+    allow_skip_permissions: Annotated[bool, Spec("let clients turn off all of an agent's approvals")] = False
+    allow_mcp_config: Annotated[bool, Spec("let clients name MCP servers, which run as programs on this machine")] = (
+        False
+    )
+    allow_tool: Annotated[
+        tuple[str, ...],
+        Spec("a rule that clients may allow in advance, such as Bash(git *) (default: any)", metavar="RULE"),
+    ] = ()
+    allow_model: Annotated[
+        tuple[str, ...],
+        Spec(
+            "a model that clients may choose, such as *sonnet* (default: any); the first without * becomes the default",
+            metavar="MODEL",
+        ),
+    ] = ()
+    max_turns: Annotated[
+        int | None, Spec("maximum number of turns that an agent may take in one run", metavar="N", range=(1, 100_000))
+    ] = None
+    max_budget: Annotated[
+        float | None, Spec("maximum cost of one run, in US dollars", metavar="USD", range=DOLLARS)
+    ] = None
+    max_budget_project: Annotated[
+        float | None, Spec("maximum total cost of one project, in US dollars", metavar="USD", range=DOLLARS)
+    ] = None
+    max_budget_day: Annotated[
+        float | None,
+        Spec("maximum cost of all runs of a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
+    ] = None
+    restricted: Annotated[bool, Spec("run every agent without shell, code tools and the repository's own settings")] = (
+        False
+    )
+    hours: Annotated[
+        str | None,
+        Spec(
+            "the hours in which runs may start, such as 8-22 (local time)",
+            metavar="FROM-TO",
+            pattern=r"([01]?\d|2[0-4])-([01]?\d|2[0-4])",
+        ),
+    ] = None
+
+    max_projects: Annotated[
+        int, Spec("maximum number of projects", metavar="N", range=(1, 10_000), heading="limits")
+    ] = 100
+    max_runs: Annotated[
+        int, Spec("maximum number of runs at once, over all projects", metavar="N", range=(1, 1_000))
+    ] = 4
+    max_queue: Annotated[
+        int, Spec("maximum number of queued prompts in one project", metavar="N", range=(1, 1_000))
+    ] = 20
+    max_clients: Annotated[int, Spec("maximum number of clients at once", metavar="N", range=(1, 10_000))] = 256
+    max_per_address: Annotated[
+        int, Spec("maximum number of clients at once from one remote address", metavar="N", range=(1, 10_000))
+    ] = 64
+    max_prompts: Annotated[
+        int, Spec("maximum number of prompts in a minute from one device", metavar="N", range=(1, 10_000))
+    ] = 120
+    idle_timeout: Annotated[
+        int,
+        Spec(
+            "end a run after this many seconds without output, unless it is waiting for an approval",
+            metavar="SECONDS",
+            range=(1, 86_400),
+        ),
+    ] = 300
+    run_timeout: Annotated[
+        int | None,
+        Spec("end a run after this many seconds (default: never)", metavar="SECONDS", range=(1, 864_000)),
+    ] = None
+    max_memory: Annotated[
+        int | None,
+        Spec(
+            "maximum memory of an agent and everything that it starts, in megabytes (default: three quarters of the machine's)",
+            metavar="MB",
+            range=(64, 100_000_000),
+        ),
+    ] = None
+    max_open_files: Annotated[
+        int | None,
+        Spec(
+            "maximum number of open files for each process of an agent (default: the server's own limit)",
+            metavar="N",
+            range=(64, 10_000_000),
+        ),
+    ] = None
+    nice: Annotated[int, Spec("nice level of agent processes, from 0 to 19", metavar="N", range=(0, 19))] = 0
+    confined: Annotated[bool, Spec("let agents use sudo and other setuid programs", flag="--unconfined")] = True
+    continue_limited: Annotated[bool, Spec("resume runs automatically after an account's usage limit resets")] = False
+
+    webhook: Annotated[
+        str | None,
+        Spec(
+            "a URL, such as an ntfy topic, that receives a POST when an agent waits for you or a run ends",
+            metavar="URL",
+            pattern=r"https?://[^\s/]+\S*",
+            heading="notifications and logs",
+        ),
+    ] = None
+    json: Annotated[bool, Spec("print the ready line as JSON")] = False
+    log_level: Annotated[Level, Spec("the least severe messages to log")] = "info"
+    log_format: Annotated[LogFormat, Spec("the format of the log")] = "console"
+    log_file: Annotated[
+        str | None,
+        Spec("log to this file instead of stderr; five files of 10 MB are kept", metavar="FILE"),
+    ] = None

@@ -21,12 +21,12 @@ from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import MessagesStub
 
-from drawbridge.server.agents.claude import Conversation
-from drawbridge.server.agents.claude_command import arguments, environment
-from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.framing import Lines
-from drawbridge.server.agents.port import Agent, Event, Launch, TurnEnded
-from drawbridge.server.agents.program import Claude
+from drawbridge.agents.base import Agent, Event, Launch, TurnEnded
+from drawbridge.agents.claude.command_line import arguments, environment
+from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.claude.driver import Claude
+from drawbridge.agents.demo.driver import Demo
+from drawbridge.agents.framing import Lines
 
 TURNS = 60
 

@@ -21,10 +21,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from drawbridge.agents.base import Line
+from drawbridge.agents.demo.driver import Demo
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.websocket import framed, handshake
-from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Line
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agents import catalog
 from drawbridge.core import errors
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +25,8 @@ PURE = (
     "ide.tools",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
     "transport.http_app",
-    *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),
+    *(f"agents.{name}" for name in ("base", "catalog", "framing", "json_lines", "modes", "proposals", "results")),
+    *(f"agents.{name}" for name in ("acp.conversation", "acp.listing", "claude.conversation", "claude.command_line")),
     "server.protocol",
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
     *(f"server.sessions.{name}" for name in ("run", "records")),
@@ -32,10 +34,23 @@ PURE = (
     *(f"tui.{name}" for name in ("answers", "call_parts", "conversation", "difference", "store", "wording")),
 )
 JOBS = ("ide", "guard", "server", "tui")
-FLOOR = ("core", "protocols", "text", "transport", "editors", "settings")
-SERVER_FLOORS = ("agents", "protocol", "store", "sessions", "auth", "terminal_sessions", "notifications", "app")
+FLOOR = ("agents", "core", "protocols", "text", "transport", "editors", "settings")
+SERVER_FLOORS = ("protocol", "store", "sessions", "auth", "terminal_sessions", "notifications", "app")
 AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
 EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "protocols.msgpack_rpc")
+SPEAKS = {"gemini": "acp", "demo": "claude"}
+"""Agents that speak another one's protocol, and so know its folder: Gemini CLI is an ACP agent, the demo a script that
+writes Claude Code's stream."""
+
+LISTS = {
+    "PURE": PURE,
+    "JOBS": JOBS,
+    "FLOOR": FLOOR,
+    "SERVER_FLOORS": tuple(f"server.{folder}" for folder in SERVER_FLOORS),
+    "AGENT_DIALECTS": AGENT_DIALECTS,
+    "EDITOR_DIALECTS": EDITOR_DIALECTS,
+    "SPEAKS": tuple(f"agents.{name}" for names in SPEAKS.items() for name in names),
+}
 
 
 @cache
@@ -111,6 +126,54 @@ def test_only_commands_know_commands() -> None:
     """The typed settings are below the jobs, so that nothing has to import the command that it belongs to."""
     others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]
     assert [name for name in others if any(belongs(other, ("cli",)) for other in known(name))] == []
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_lists_name_only_what_exists(name: str) -> None:
+    assert [group for group in LISTS[name] if not those_in((group,))] == []
+
+
+def agent_folders() -> list[str]:
+    return sorted({name.split(".")[1] for name in modules() if name.count(".") == 2 and name.startswith("agents.")})
+
+
+def kernel() -> list[str]:
+    """What all agents share. The registry is above it: it puts the drivers together."""
+    folders = tuple(f"agents.{folder}" for folder in agent_folders())
+    return [name for name in those_in(("agents",)) if not belongs(name, (*folders, "agents.registry"))]
+
+
+@pytest.mark.parametrize("name", kernel())
+def test_the_kernel_of_the_agents_knows_no_agent(name: str) -> None:
+    folders = tuple(f"agents.{folder}" for folder in agent_folders())
+    assert [other for other in known(name) if belongs(other, folders)] == []
+    if name != "agents.catalog":
+        assert [word for word in words_of(modules()[name]) if named_agents(word)] == []
+
+
+@pytest.mark.parametrize("folder", agent_folders())
+def test_agents_know_each_other_only_by_the_kernel(folder: str) -> None:
+    may = tuple(f"agents.{name}" for name in (folder, SPEAKS.get(folder, folder)))
+    for name in those_in((f"agents.{folder}",)):
+        others = [other for other in known(name) if belongs(other, ("agents",)) and other not in kernel()]
+        assert [other for other in others if not belongs(other, may)] == [], name
+
+
+def words_of(file: Path) -> Iterator[str]:
+    """Names and texts in the code of a module; not its docstrings and comments."""
+    docstrings = {id(node.value) for node in ast.walk(parsed(file)) if isinstance(node, ast.Expr)}
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+        yield from (
+            getattr(node, field)
+            for field in ("id", "attr", "name", "arg")
+            if isinstance(getattr(node, field, None), str)
+        )
+
+
+def named_agents(word: str) -> list[str]:
+    return [row.name for row in catalog.ROWS if row.program and row.name in word.lower()]
 
 
 @pytest.mark.parametrize("name", those_in(("protocols",)))

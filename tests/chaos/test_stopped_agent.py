@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Exited, Line
-from drawbridge.server.agents.process import Times
+from drawbridge.agents.base import Exited, Line
+from drawbridge.agents.demo.driver import Demo
+from drawbridge.agents.process import Times
 from tests.server.agents.rig import bad_agent, session
 from tests.server.processes import Server, serving
 from tests.waiting import PATIENCE, until
@@ -22,7 +22,7 @@ from .rig import Client, connected
 def agents(server: Server) -> list[psutil.Process]:
     """The processes of agents, whoever keeps them."""
     found = psutil.Process(server.process.pid).children(recursive=True)
-    return [one for one in found if any("demo_agent" in word for word in one.cmdline()[:6])]
+    return [one for one in found if any("demo.script" in word for word in one.cmdline()[:6])]
 
 
 async def stopped(server: Server, client: Client, root: Path) -> tuple[str, str, psutil.Process]:

@@ -11,13 +11,13 @@ import sys
 import uuid
 from typing import Any
 
-from drawbridge.server.agents import demo, demo_agent
+from drawbridge.agents.demo import driver, script
 
 COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.exit(agent.serve())", "serve"]
 """``drawbridge serve`` with this demo agent, which does not keep tests waiting."""
 
 
-class Agent(demo_agent.Agent):
+class Agent(script.Agent):
     def _answer(self, words: str) -> str:
         command, _, until = words.partition(" ")
         if command == "/calls":
@@ -30,7 +30,7 @@ class Agent(demo_agent.Agent):
         said = "You have reached your limit."
         message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": said}]}
         self._say("assistant", message=message, error="rate_limit", parent_tool_use_id=None)
-        raise demo_agent.Failed(said)
+        raise script.Failed(said)
 
     def _call(self, calls: list[dict[str, Any]]) -> str:
         asked = {str(uuid.uuid4()): call for call in calls}
@@ -43,7 +43,7 @@ class Agent(demo_agent.Agent):
         while self._open and not asked.keys() <= self._answers.keys():
             self._take(None)
             if self._interrupted:
-                raise demo_agent.Interrupted
+                raise script.Interrupted
         answers = [self._answers.pop(id, {}) for id in asked]
         return self._tell("Answers: " + json.dumps(answers), pace=0)
 
@@ -52,11 +52,14 @@ def serve() -> int:
     """``drawbridge``, whose demo agent is this one."""
     from drawbridge import cli
 
-    demo.Demo.__init__.__defaults__ = ((sys.executable, "-P", __file__), *(demo.Demo.__init__.__defaults__ or ())[1:])
+    driver.Demo.__init__.__defaults__ = (
+        (sys.executable, "-P", __file__),
+        *(driver.Demo.__init__.__defaults__ or ())[1:],
+    )
     return cli.main()
 
 
 if __name__ == "__main__":
-    demo_agent.WORD_SECONDS = 0.001  # type: ignore[misc]
-    demo_agent.Agent = Agent  # type: ignore[misc]
-    demo_agent.main()
+    script.WORD_SECONDS = 0.001  # type: ignore[misc]
+    script.Agent = Agent  # type: ignore[misc]
+    script.main()

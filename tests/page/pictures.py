@@ -81,14 +81,14 @@ class Agent:
         self.script = place / "agent.py"
         self.script.write_text(
             "import json\n"
-            "from drawbridge.server.agents import demo_agent, demo_edits\n"
+            "from drawbridge.agents.demo import edits, script\n"
             f"CHANGE, ANSWER = json.loads({json.dumps(json.dumps([change, ANSWER]))})\n"
-            "demo_edits.for_prompt = lambda words, directory: demo_edits.Edit('Write', CHANGE)\n"
-            "tell = demo_agent.Agent._tell\n"
+            "edits.for_prompt = lambda words, directory: edits.Edit('Write', CHANGE)\n"
+            "tell = script.Agent._tell\n"
             "def say(self, text, pace=None):\n"
             "    return tell(self, ANSWER if 'if you let me' in text else text, pace=0)\n"
-            "demo_agent.Agent._tell = say\n"
-            "demo_agent.main()\n"
+            "script.Agent._tell = say\n"
+            "script.main()\n"
         )
 
 
@@ -128,9 +128,9 @@ async def take(target: Path) -> None:
         agent = Agent(Path(scratch), directory)
         start = Path(scratch) / "sitecustomize.py"
         start.write_text(
-            "from drawbridge.server.agents import demo\nimport sys\n"
+            "from drawbridge.agents.demo import driver\nimport sys\n"
             f"command = (sys.executable, {str(agent.script)!r})\n"
-            "demo.Demo.__init__.__defaults__ = (command, *demo.Demo.__init__.__defaults__[1:])\n"
+            "driver.Demo.__init__.__defaults__ = (command, *driver.Demo.__init__.__defaults__[1:])\n"
         )
         async with serving(
             Path(scratch) / "data", "--no-tls", "--allow", root, PYTHONPATH=f"{scratch}:{Path.cwd() / 'src'}"

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import client_schema
-from drawbridge.server.agents.port import Options
+from drawbridge.agents.base import Options
 from drawbridge.server.app.client import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, UNAUTHORIZED
 from drawbridge.server.app.site import TRY_LATER
 from drawbridge.server.app.stats import EVERY_SECONDS

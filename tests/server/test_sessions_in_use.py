@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.agents import open_sessions
+from drawbridge.agents.claude import open_sessions
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import MessagesStub, text

@@ -29,9 +29,9 @@ async def take(target: Path, *, all_of_them: bool) -> None:
         (root / "blog").mkdir()
         agent = Agent(Path(scratch), directory)
         (Path(scratch) / "sitecustomize.py").write_text(
-            "from drawbridge.server.agents import demo\nimport sys\n"
+            "from drawbridge.agents.demo import driver\nimport sys\n"
             f"command = (sys.executable, {str(agent.script)!r})\n"
-            "demo.Demo.__init__.__defaults__ = (command, *demo.Demo.__init__.__defaults__[1:])\n"
+            "driver.Demo.__init__.__defaults__ = (command, *driver.Demo.__init__.__defaults__[1:])\n"
         )
         path = f"{scratch}:{Path.cwd() / 'src'}"
         async with serving(Path(scratch) / "data", "--no-tls", "--allow", root, PYTHONPATH=path) as server:

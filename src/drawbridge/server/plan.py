@@ -11,9 +11,9 @@ from pathlib import Path
 import platformdirs
 import psutil
 
+from drawbridge.agents import registry
+from drawbridge.agents.base import Confinement
 from drawbridge.core.errors import BadSetting
-from drawbridge.server.agents import registry
-from drawbridge.server.agents.port import Confinement
 from drawbridge.server.auth.access import HOST_NAME, is_loopback
 from drawbridge.server.auth.entrance import Crowd
 from drawbridge.server.auth.ssh_keys import Keys

@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from drawbridge.agents.registry import agents, missing, that_see
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.server import logs, metrics_port, upgrade
-from drawbridge.server.agents.registry import agents, missing, that_see
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.agents.port import Proposal
+from drawbridge.agents.base import Proposal
 from drawbridge.server.auth.scopes import NEEDED, SCOPES, Identity, Scope, check_answer
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.agents.gemini import Gemini
+from drawbridge.agents.gemini.driver import Gemini
 from tests import programs
 from tests.e2e_gemini import gemini_rig
 from tests.e2e_gemini.gemini_stub import GeminiStub, Part, text

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.agents.acp_agent import Acp
-from drawbridge.server.agents.port import Line
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import Line
 from tests.server.agents.rig import Heard
 
 HERE = Path(__file__).parent

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.agents.acp import Conversation
-from drawbridge.server.agents.dialect import Said
+from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.base import Said
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "acp"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents.acp_agent import Acp
-from drawbridge.server.agents.gemini import Gemini
-from drawbridge.server.agents.port import AgentUnusable, Decision, Exited, Launch, Question, QuestionGone, TurnEnded
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import AgentUnusable, Decision, Exited, Launch, Question, QuestionGone, TurnEnded
+from drawbridge.agents.gemini.driver import Gemini
 from tests.server.agents.rig import eventually, session
 
 from .peers import bad, words

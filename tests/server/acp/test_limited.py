@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents import port
+from drawbridge.agents import base
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.house import Limits
@@ -23,7 +23,7 @@ def limited(agent: Process, seconds: float) -> None:
     """The agent's turn ends at a limit, which is lifted in so many seconds."""
     agent.turn_open = False
     agent.heard(
-        port.TurnEnded(
+        base.TurnEnded(
             ok=False, error="5-hour limit reached.", code="AGENT_RATE_LIMITED", retry_at=time.time() + seconds
         )
     )
@@ -163,6 +163,6 @@ def test_what_claude_says_of_its_limits(limits: object, retry_at: float | None) 
     stream.say(type="rate_limit_event", rate_limit_info=limits)
     stream.say(type="assistant", message={}, error="rate_limit")
     stream.result(is_error=True, result="You've hit your limit")
-    [ended] = stream.all(port.TurnEnded)
+    [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
     assert ended.error == "The agent was stopped by a limit of its account: You've hit your limit."

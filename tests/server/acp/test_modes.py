@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.agents import modes
-from drawbridge.server.agents.acp import Conversation
-from drawbridge.server.agents.dialect import Broken, Said
-from drawbridge.server.agents.port import Launch, ModeKnown, Options, TurnEnded
+from drawbridge.agents import modes
+from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.base import Broken, Launch, ModeKnown, Options, Said, TurnEnded
 
 
 class Stream:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents import acp_agent
-from drawbridge.server.agents.acp_agent import Acp
-from drawbridge.server.agents.port import (
+from drawbridge.agents.acp import driver as acp_agent
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import (
     AgentRefused,
     Attachment,
     Decision,

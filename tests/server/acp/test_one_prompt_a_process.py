@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents import codex
-from drawbridge.server.agents.command_agent import Command
-from drawbridge.server.agents.port import AgentUnusable, Attachment, Exited, Launch, Line, Options, SessionKnown
+from drawbridge.agents.base import AgentUnusable, Attachment, Exited, Launch, Line, Options, SessionKnown
+from drawbridge.agents.codex import driver as codex
+from drawbridge.agents.command.driver import Command
 from tests import programs
 from tests.server.agents.rig import Heard, eventually, session
 from tests.server.processes import serving

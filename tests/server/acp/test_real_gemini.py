@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents.gemini import Gemini
-from drawbridge.server.agents.port import AgentUnusable, Decision, Launch, Options, Proposal, SessionKnown
+from drawbridge.agents.base import AgentUnusable, Decision, Launch, Options, Proposal, SessionKnown
+from drawbridge.agents.gemini.driver import Gemini
 from tests.e2e_gemini import gemini_rig
 from tests.e2e_gemini.gemini_stub import GeminiStub, function_call, replace, text, write_file
 from tests.server.agents.rig import eventually, session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 
-from drawbridge.server.agents.registry import Named, agents, missing, problems
+from drawbridge.agents.registry import Named, agents, missing, problems
 
 PYTHON = shlex.quote(sys.executable)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.agents.acp import Conversation
-from drawbridge.server.agents.acp_questions import outcome
-from drawbridge.server.agents.dialect import Broken, Said
-from drawbridge.server.agents.port import Decision, Launch, Line, Options, Question, TurnEnded
+from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.acp.questions import outcome
+from drawbridge.agents.base import Broken, Decision, Launch, Line, Options, Question, Said, TurnEnded
 
 from .peers import said
 from .recording import load

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents.program import Claude
+from drawbridge.agents.claude.driver import Claude
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import MessagesStub

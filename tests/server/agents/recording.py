@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from drawbridge.server.agents.claude import Conversation
-from drawbridge.server.agents.dialect import Said
+from drawbridge.agents.base import Said
+from drawbridge.agents.claude.conversation import Conversation
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "server"
 

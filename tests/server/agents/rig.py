@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import psutil
 from msgspec import Raw
 
-from drawbridge.server.agents import process
-from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Agent, Decision, Event, Exited, Launch, Line, Options, Question, TurnEnded
+from drawbridge.agents import process
+from drawbridge.agents.base import Agent, Decision, Event, Exited, Launch, Line, Options, Question, TurnEnded
+from drawbridge.agents.demo.driver import Demo
 from tests.waiting import PATIENCE
 
 LONG_PATIENCE = 4 * PATIENCE

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from drawbridge.server.agents.port import Agent, Decision, Event, Launch, Line, Question
-from drawbridge.server.agents.program import Claude
+from drawbridge.agents.base import Agent, Decision, Event, Launch, Line, Question
+from drawbridge.agents.claude.driver import Claude
 from tests.server.agents.rig import bad_agent
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from drawbridge.server.agents.claude import Conversation
-from drawbridge.server.agents.dialect import Said
-from drawbridge.server.agents.port import Attachment, TurnEnded
+from drawbridge.agents.base import Attachment, Said, TurnEnded
+from drawbridge.agents.claude.conversation import Conversation
 
 Kind = TypeVar("Kind")
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from drawbridge.server.agents.acp_agent import passed_on
-from drawbridge.server.agents.claude_command import MARK, STREAM, arguments, environment, version
-from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Launch, Options
+from drawbridge.agents import environment as common
+from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Launch, Options
+from drawbridge.agents.claude.command_line import STREAM, arguments, environment, version
+from drawbridge.agents.environment import MARK
 from drawbridge.settings import of
 from drawbridge.settings.serve import ServeSettings
 
@@ -182,8 +183,7 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
 def test_no_agent_is_given_the_servers_settings() -> None:
     """For all agents: the webhook's address is a secret."""
     secrets = {"DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/secret", "DRAWBRIDGE_TOKEN": "secret"}
-    launch = Launch(directory="/project", session_id=ID)
-    for seen in (environment(secrets, "/project", "mark"), passed_on(secrets, launch)):
+    for seen in (environment(secrets, "/project", "mark"), common.environment(secrets, "/project", "mark")):
         assert "secret" not in str(seen)
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from drawbridge.server.agents.dialect import Replied
-from drawbridge.server.agents.port import (
+from drawbridge.agents.base import (
     AskedBy,
     Attachment,
     Decision,
@@ -21,6 +20,7 @@ from drawbridge.server.agents.port import (
     ModeKnown,
     Question,
     QuestionGone,
+    Replied,
     SessionKnown,
     TurnBegun,
     TurnEnded,

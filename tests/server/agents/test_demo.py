@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Decision, Exited, Line, Options, Question, QuestionGone, TurnEnded
+from drawbridge.agents.base import Decision, Exited, Line, Options, Question, QuestionGone, TurnEnded
+from drawbridge.agents.demo.driver import Demo
 from tests.waiting import until
 
 from .rig import Session, lives, session
 
-HASTY = "from drawbridge.server.agents import demo_agent as it; it.WORD_SECONDS = 0.001; it.main()"
+HASTY = "from drawbridge.agents.demo import script as it; it.WORD_SECONDS = 0.001; it.main()"
 """The same, but it speaks faster than a person reads."""
 
 README = "# My project\n\nIt does things.\n"

@@ -16,10 +16,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.framing import LINE_LIMIT, STDERR_LIMIT
-from drawbridge.server.agents.leash import Leash
-from drawbridge.server.agents.port import (
+from drawbridge.agents.base import (
     AgentRefused,
     AgentUnusable,
     Decision,
@@ -32,7 +29,10 @@ from drawbridge.server.agents.port import (
     SessionKnown,
     TurnEnded,
 )
-from drawbridge.server.agents.process import Times
+from drawbridge.agents.demo.driver import Demo
+from drawbridge.agents.framing import LINE_LIMIT, STDERR_LIMIT
+from drawbridge.agents.process import Times
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from tests.waiting import PATIENCE, until
 
 from .rig import BAD_AGENT, Heard, Session, bad_agent, eventually, lives, session
@@ -54,11 +54,11 @@ async def test_one_that_is_not_wanted_any_more_while_it_starts_is_gone_when_that
 ) -> None:
     hanging = asyncio.Event()
 
-    async def agent_pid(leash: Leash) -> None:
+    async def agent_pid(pipe: SupervisorPipe) -> None:
         hanging.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Leash, "agent_pid", agent_pid)
+    monkeypatch.setattr(SupervisorPipe, "agent_pid", agent_pid)
     heard = Heard()
     starting = asyncio.create_task(bad_agent().start(Launch(str(tmp_path), str(uuid.uuid4())), heard))
     await asyncio.wait_for(hanging.wait(), PATIENCE)
@@ -263,7 +263,7 @@ async def test_an_agent_that_can_not_be_talked_to_any_more_is_ended(agent: Sessi
 async def test_an_agent_that_does_not_read_costs_bounded_memory(
     agent: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drawbridge.server.agents.process.STDIN_LIMIT", 1_000_000)
+    monkeypatch.setattr("drawbridge.agents.process.STDIN_LIMIT", 1_000_000)
     await agent.turn("say hello")
     agent.process.prompt("deaf")
     await agent.heard.next(Line)

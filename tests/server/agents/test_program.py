@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.agents import program as claude_program
-from drawbridge.server.agents import registry
-from drawbridge.server.agents.port import AgentUnusable, Event, Launch, Options
-from drawbridge.server.agents.program import Claude
+from drawbridge.agents import registry
+from drawbridge.agents.base import AgentUnusable, Event, Launch, Options
+from drawbridge.agents.claude import driver
+from drawbridge.agents.claude.driver import Claude
 
 from .rig import eventually
 
@@ -51,7 +51,7 @@ async def test_it_is_found_where_its_installer_puts_it(home: Path) -> None:
 
 
 async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(claude_program, "PLACES", ())
+    monkeypatch.setattr(driver, "PLACES", ())
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
@@ -93,7 +93,7 @@ async def test_a_version_that_is_too_old_is_refused(tmp_path: Path) -> None:
 async def test_a_program_that_tells_no_version_is_not_run(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude_program, "VERSION_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "VERSION_SECONDS", 0.5)
     fake = program(tmp_path / "claude", script)
     began = time.monotonic()
 
@@ -148,8 +148,7 @@ async def test_what_can_not_be_an_option_is_refused_before_anything_is_run(tmp_p
 
 
 def test_a_server_has_claude_first_and_the_demo_last() -> None:
-    assert list(registry.agents(registry.Named())) == [*registry.BUILT_IN]
-    assert registry.BUILT_IN == ("claude", "gemini", "codex", "demo")
+    assert list(registry.agents(registry.Named())) == ["claude", "gemini", "codex", "demo"]
 
 
 def test_a_path_for_an_agent_that_has_none_is_a_bad_setting() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from drawbridge.agents.base import Proposal
+from drawbridge.agents.proposals import TEXT_LIMIT, proposal
 from drawbridge.core.errors import UnusableFile
-from drawbridge.server.agents.port import Proposal
-from drawbridge.server.agents.proposals import TEXT_LIMIT, proposal
 
 PATH = "/p/file.txt"
 

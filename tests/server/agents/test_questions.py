@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from drawbridge.agents.base import Decision, Question, QuestionGone, Replied
 from drawbridge.core.errors import BadArgument
-from drawbridge.server.agents.dialect import Replied
-from drawbridge.server.agents.port import Decision, Question, QuestionGone
 
 from .stream import Stream
 

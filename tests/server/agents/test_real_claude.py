@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.agents.port import (
+from drawbridge.agents.base import (
     Attachment,
     Decision,
     Exited,
@@ -23,7 +23,7 @@ from drawbridge.server.agents.port import (
     SessionKnown,
     TurnEnded,
 )
-from drawbridge.server.agents.program import Claude
+from drawbridge.agents.claude.driver import Claude
 from tests.e2e.messages_stub import HOLD, MessagesStub, edit, read, text, tool_use, write
 
 from .conftest import POEM

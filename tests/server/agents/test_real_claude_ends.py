@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.agents.port import (
+from drawbridge.agents.base import (
     AgentRefused,
     Decision,
     Exited,
@@ -24,7 +24,7 @@ from drawbridge.server.agents.port import (
     QuestionGone,
     TurnEnded,
 )
-from drawbridge.server.agents.program import Claude
+from drawbridge.agents.claude.driver import Claude
 from tests import programs
 from tests.e2e import claude_rig
 from tests.e2e.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use

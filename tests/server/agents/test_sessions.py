@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.agents import claude_sessions
+from drawbridge.agents.claude import sessions
 from drawbridge.server.auth.devices import Devices
 from tests.server.processes import serving
 from tests.server.wire_client import connected
@@ -37,7 +37,7 @@ def lines(directory: Path | str | None, prompt: Any = "hello") -> list[dict[str,
 
 
 def conversation(path: Path, id: str, written: list[dict[str, Any]]) -> None:
-    folder = claude_sessions.directory_of(path)
+    folder = sessions.directory_of(path)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{id}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in written))
 
@@ -47,48 +47,48 @@ def test_a_conversation_belongs_to_one_directory(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     conversation(tmp_path / "site-a", ONE, lines(tmp_path / "site-a", "mine"))
     conversation(tmp_path / "site/a", TWO, lines(tmp_path / "site/a", "our merger, top secret"))
-    assert [one.title for one in claude_sessions.listed(tmp_path / "site-a", 10)] == ["mine"]
-    assert [one.title for one in claude_sessions.listed(tmp_path / "site/a", 10)] == ["our merger, top secret"]
-    assert claude_sessions.listed(tmp_path / "site.a", 10) == []
-    found = {name: [claude_sessions.known(tmp_path / name, id) for id in (ONE, TWO)] for name in ALIKE}
+    assert [one.title for one in sessions.listed(tmp_path / "site-a", 10)] == ["mine"]
+    assert [one.title for one in sessions.listed(tmp_path / "site/a", 10)] == ["our merger, top secret"]
+    assert sessions.listed(tmp_path / "site.a", 10) == []
+    found = {name: [sessions.known(tmp_path / name, id) for id in (ONE, TWO)] for name in ALIKE}
     assert found == {"site-a": [True, False], "site/a": [False, True], "site.a": [False] * 2, "site a": [False] * 2}
 
 
 def test_others_conversations_do_not_use_up_the_limit(tmp_path: Path) -> None:
     conversation(tmp_path / "site-a", ONE, lines(tmp_path / "site-a"))
     conversation(tmp_path / "site-a", TWO, lines(tmp_path / "site/a"))
-    folder = claude_sessions.directory_of(tmp_path / "site-a")
+    folder = sessions.directory_of(tmp_path / "site-a")
     os.utime(folder / f"{ONE}.jsonl", (1, 1))
-    assert [one.session_id for one in claude_sessions.listed(tmp_path / "site-a", 1)] == [ONE]
+    assert [one.session_id for one in sessions.listed(tmp_path / "site-a", 1)] == [ONE]
 
 
 def test_a_later_change_of_directory_is_ignored(tmp_path: Path) -> None:
     written = [*lines(tmp_path / "site-a"), *lines(tmp_path / "site/a")]
     conversation(tmp_path / "site-a", ONE, written)
-    assert claude_sessions.known(tmp_path / "site-a", ONE)
-    assert not claude_sessions.known(tmp_path / "site/a", ONE)
+    assert sessions.known(tmp_path / "site-a", ONE)
+    assert not sessions.known(tmp_path / "site/a", ONE)
 
 
 def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
     """The directory is behind the prompt in its line."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))
-    assert claude_sessions.known(tmp_path, ONE)
-    [found] = claude_sessions.listed(tmp_path, 10)
-    assert found.title == "x" * claude_sessions.LONGEST_TITLE
+    assert sessions.known(tmp_path, ONE)
+    [found] = sessions.listed(tmp_path, 10)
+    assert found.title == "x" * sessions.LONGEST_TITLE
 
 
 def test_a_linked_directory_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     conversation(tmp_path / "real", ONE, lines(tmp_path / "link"))
-    assert claude_sessions.known(tmp_path / "real", ONE)
+    assert sessions.known(tmp_path / "real", ONE)
 
 
 @pytest.mark.parametrize("written", [[], [{"cwd": 5}], [{"type": "user"}], lines(None), [{"cwd": ""}], [{"cwd": "\0"}]])
 def test_a_conversation_without_a_directory_is_hidden(tmp_path: Path, written: list[dict[str, Any]]) -> None:
     conversation(tmp_path, ONE, written)
-    assert not claude_sessions.known(tmp_path, ONE)
-    assert claude_sessions.listed(tmp_path, 10) == []
+    assert not sessions.known(tmp_path, ONE)
+    assert sessions.listed(tmp_path, 10) == []
 
 
 async def test_a_confined_device_reaches_no_conversation_of_another_directory(tmp_path: Path, config: Path) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.agents.claude import Conversation
-from drawbridge.server.agents.dialect import Replied, Said
-from drawbridge.server.agents.port import Decision, Line, Question, QuestionGone, SessionKnown, TurnEnded
+from drawbridge.agents.base import Decision, Line, Question, QuestionGone, Replied, Said, SessionKnown, TurnEnded
+from drawbridge.agents.claude.conversation import Conversation
 
 from .recording import TRANSCRIPTS, load
 
@@ -31,7 +30,7 @@ def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
     """All that is heard when the transcript is played; our lines are compared on the way."""
     lines = load(name)
     ids = (message["uuid"] for message in ours(lines) if message["type"] == "user")
-    monkeypatch.setattr("drawbridge.server.agents.claude.uuid.uuid4", lambda: uuid.UUID(next(ids)))
+    monkeypatch.setattr("drawbridge.agents.claude.conversation.uuid.uuid4", lambda: uuid.UUID(next(ids)))
     # A transcript may hold two processes' lines: each counts its commands anew.
     conversation = Conversation("Claude Code", POEM.get, resumed=name == "resume")
     heard: list[Said] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.agents.port import Confinement
+from drawbridge.agents.base import Confinement
 from drawbridge.server.sessions import git as module
 from drawbridge.server.sessions.checkpoints import Checkpoints
 from drawbridge.server.sessions.git import GitFailed

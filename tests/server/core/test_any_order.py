@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drawbridge.server.agents.port import AgentUnusable, QuestionGone, TurnBegun
+from drawbridge.agents.base import AgentUnusable, QuestionGone, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.worker import NOBODY_ASKED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from drawbridge.server.agents.port import Proposal, Question
+from drawbridge.agents.base import Proposal, Question
 from drawbridge.server.auth import audited
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
@@ -229,7 +229,7 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
 
 
 async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:
-    from drawbridge.server.agents.port import QuestionGone
+    from drawbridge.agents.base import QuestionGone
 
     phone = Client()
     async with serving(tmp_path) as server:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents.port import ModeKnown
+from drawbridge.agents.base import ModeKnown
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
-from drawbridge.server.agents.port import TurnEnded
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.sessions import continuing, metadata
 from drawbridge.server.sessions.house import Limits

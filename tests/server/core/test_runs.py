@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten
-from drawbridge.server.agents import port
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.house import Limits
@@ -59,7 +59,7 @@ async def test_an_agents_line_is_passed_on_as_it_came(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(port.Line(line))
+        process.heard(base.Line(line))
         assert line in phone.frames[-1].data
         assert phone.heard[-1]["data"]["session_id"] == "s"
         process.ends()
@@ -335,7 +335,7 @@ async def test_an_agent_that_cannot_be_started_says_why(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        server.agent.unusable = port.AgentUnusable("AGENT_NOT_FOUND", "claude is not installed.")
+        server.agent.unusable = base.AgentUnusable("AGENT_NOT_FOUND", "claude is not installed.")
         await server.does(phone, "execute", project, prompt="go")
         await settled(lambda: bool(phone.updates("run_finished")))
         (finished,) = phone.updates("run_finished")
@@ -392,7 +392,7 @@ async def test_what_was_sent_up_goes_with_a_prompt(tmp_path: Path) -> None:
         attached = [{"blob_id": "b1", "media_type": "image/png", "name": "a.png"}]
         await server.does(phone, "execute", project, prompt="Look", attachments=attached)
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
-        assert server.agent.latest.attachments == (port.Attachment("image/png", b"a picture", "a.png"),)
+        assert server.agent.latest.attachments == (base.Attachment("image/png", b"a picture", "a.png"),)
         server.agent.latest.ends()
         await settled()
         before = records(server, project)
@@ -525,7 +525,7 @@ class Kept:
     def __init__(self, *ids: str) -> None:
         self.ids = ids
 
-    def listed(self, path: Path, limit: int) -> list[port.Remembered]:
+    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
         return []
 
     def known(self, path: Path, session_id: str) -> bool:
@@ -729,7 +729,7 @@ async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
         process = await server.running(phone, project)
         process.ends()
         await settled(turns=20)
-        process.heard(port.TurnBegun())
+        process.heard(base.TurnBegun())
         process.turn_open = True
         process.asks("q1")
         begun = phone.updates("run_started")[-1]
@@ -755,7 +755,7 @@ async def test_a_prompt_on_its_way_is_not_ended_by_another_turn(tmp_path: Path) 
         await settled(turns=20)
         await server.does(phone, "execute", project, prompt="next")
         await asyncio.sleep(0)
-        process.heard(port.TurnBegun())
+        process.heard(base.TurnBegun())
         process.ends()
         await settled(lambda: process.prompts == ["go", "next"])
         assert process.prompts == ["go", "next"]
@@ -772,6 +772,6 @@ async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -
         await settled(turns=20)
         hour = datetime.now().hour
         server.core.house.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
-        process.heard(port.TurnBegun())
+        process.heard(base.TurnBegun())
         await settled(lambda: process.ended)
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.agents.port import Remembered
+from drawbridge.agents.base import Remembered
 from drawbridge.server.sessions import warm
 from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.warm import Warm

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from drawbridge.server.agents import port
+from drawbridge.agents import base
 from drawbridge.server.app.core import Core
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
@@ -32,29 +32,29 @@ class Process:
     _pids = itertools.count(1_000_000)
 
     def __init__(
-        self, launch: port.Launch, heard: Callable[[port.Event], None], *, says_its_session: bool = True
+        self, launch: base.Launch, heard: Callable[[base.Event], None], *, says_its_session: bool = True
     ) -> None:
         self.says_its_session = says_its_session
         self.pid = next(self._pids)
         self.launch = launch
         self.heard = heard
         self.prompts: list[str] = []
-        self.attachments: tuple[port.Attachment, ...] = ()
-        self.answers: list[tuple[str, port.Decision]] = []
+        self.attachments: tuple[base.Attachment, ...] = ()
+        self.answers: list[tuple[str, base.Decision]] = []
         self.interrupts = 0
         self.modes: list[str] = []
         self.ended = False
         self.busy = False
         self.turn_open = False
 
-    def prompt(self, text: str, attachments: tuple[port.Attachment, ...] = ()) -> None:
+    def prompt(self, text: str, attachments: tuple[base.Attachment, ...] = ()) -> None:
         self.prompts.append(text)
         self.attachments = attachments
         self.turn_open = True
         if self.says_its_session:
-            self.heard(port.SessionKnown(self.launch.session_id))
+            self.heard(base.SessionKnown(self.launch.session_id))
 
-    def answer(self, question_id: str, decision: port.Decision) -> None:
+    def answer(self, question_id: str, decision: base.Decision) -> None:
         self.answers.append((question_id, decision))
 
     def interrupt(self) -> None:
@@ -62,7 +62,7 @@ class Process:
 
     async def set_mode(self, mode: str) -> None:
         if mode == "dontAsk":
-            raise port.AgentRefused("there is no such mode")
+            raise base.AgentRefused("there is no such mode")
         self.modes.append(mode)
 
     async def set_model(self, model: str) -> None:
@@ -83,28 +83,28 @@ class Process:
     # what the test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
-        self.heard(port.Line(json.dumps(line).encode(), durable))
+        self.heard(base.Line(json.dumps(line).encode(), durable))
 
     def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
-        proposal = port.Proposal("/p/a.py", "old\n", "new\n")
+        proposal = base.Proposal("/p/a.py", "old\n", "new\n")
         asked = json.dumps(given or {"file_path": "/p/a.py"}).encode()
-        self.heard(port.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
+        self.heard(base.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
 
     def ends(
         self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False, error: str = "it went wrong"
     ) -> None:
         self.turn_open = False
-        self.heard(port.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
+        self.heard(base.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
 
     def refuses_its_conversation(self) -> None:
         self.turn_open = False
-        self.heard(port.TurnEnded(ok=False, error="there is no such conversation", code="SESSION_NOT_FOUND"))
+        self.heard(base.TurnEnded(ok=False, error="there is no such conversation", code="SESSION_NOT_FOUND"))
 
     def exit(self, code: int, stderr: str = "") -> None:
         if not self.ended:
             self.ended = True
             self.turn_open = False
-            self.heard(port.Exited(code, stderr))
+            self.heard(base.Exited(code, stderr))
 
 
 class Agent:
@@ -113,17 +113,18 @@ class Agent:
     name = "claude"
     asks = True
     own_modes = False
-    sessions: port.Sessions | None = None
+    sees = True
+    sessions: base.Sessions | None = None
     says_sessions = True
     """Processes report their conversation as soon as they get a prompt."""
 
     def __init__(self) -> None:
         self.processes: list[Process] = []
-        self.unusable: port.AgentUnusable | None = None
+        self.unusable: base.AgentUnusable | None = None
         self.may_start = asyncio.Event()
         self.may_start.set()
 
-    async def start(self, launch: port.Launch, heard: Callable[[port.Event], None]) -> Process:
+    async def start(self, launch: base.Launch, heard: Callable[[base.Event], None]) -> Process:
         await asyncio.sleep(0)
         await self.may_start.wait()
         if self.unusable:

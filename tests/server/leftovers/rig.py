@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drawbridge.server.agents.leash import Leash
-from drawbridge.server.agents.port import Confinement
+from drawbridge.agents.base import Confinement
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from tests.server.agents.rig import BAD_AGENT
 from tests.server.processes import Server
 from tests.server.wire_client import WireClient
@@ -44,11 +44,11 @@ async def words(client: WireClient) -> str:
 
 
 def kept(script: str, confinement: Confinement = Confinement()) -> tuple[int, str]:  # noqa: B008 - frozen
-    """The exit code of a keeper whose agent is a shell, and what that said."""
-    leash = Leash()
-    with contextlib.closing(leash):
-        command = leash.command(confinement, ["/bin/sh", "-c", script])
+    """The exit code of a supervisor whose agent is a shell, and what that said."""
+    pipe = SupervisorPipe()
+    with contextlib.closing(pipe):
+        command = pipe.command(confinement, ["/bin/sh", "-c", script])
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, pass_fds=(leash.descriptor,), timeout=PATIENCE, start_new_session=True
+            command, stdout=subprocess.PIPE, pass_fds=(pipe.descriptor,), timeout=PATIENCE, start_new_session=True
         )
     return done.returncode, done.stdout.decode()

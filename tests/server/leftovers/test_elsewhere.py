@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agents import supervisor
+from drawbridge.agents.base import Confinement, Exited
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.errors import NotWritable
-from drawbridge.server.agents import keeper
-from drawbridge.server.agents.leash import Leash
-from drawbridge.server.agents.port import Confinement, Exited
 from drawbridge.server.serve import _own_data
 from tests.server.agents.rig import bad_agent, eventually, lives, session
 
@@ -23,14 +23,24 @@ ON_A_MAC = "import runpy, sys; sys.platform = 'darwin'; runpy.run_path({!r}, run
 
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keepers know nothing of Linux: no subreaper, no parent-death signal, no /proc."""
-    usual = Leash.command
+    """Supervisors know nothing of Linux: no subreaper, no parent-death signal, no /proc."""
+    usual = SupervisorPipe.command
 
-    def command(self: Leash, confinement: Confinement, agent: Sequence[str]) -> list[str]:
+    def command(self: SupervisorPipe, confinement: Confinement, agent: Sequence[str]) -> list[str]:
         python, *flags, _, descriptor, open_files, nice, confined = usual(self, confinement, [])
-        return [python, *flags, "-c", ON_A_MAC.format(keeper.__file__), descriptor, open_files, nice, confined, *agent]
+        return [
+            python,
+            *flags,
+            "-c",
+            ON_A_MAC.format(supervisor.__file__),
+            descriptor,
+            open_files,
+            nice,
+            confined,
+            *agent,
+        ]
 
-    monkeypatch.setattr(Leash, "command", command)
+    monkeypatch.setattr(SupervisorPipe, "command", command)
 
 
 @pytest.mark.usefixtures("mac")
@@ -50,7 +60,7 @@ async def test_there_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.prompt("half")
         await eventually(lambda: agent.heard.messages, "its first words")
-        agent.process._leash._ours.close()  # as the kernel does with all that a killed process had open
+        agent.process._pipe._ours.close()  # as the kernel does with all that a killed process had open
         assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
         assert not lives(agent.process.pid)
 

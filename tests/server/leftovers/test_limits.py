@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.server.agents.port import Confinement
+from drawbridge.agents.base import Confinement
 from drawbridge.server.sessions import memory
 from drawbridge.server.sessions.orphans import FILE
 from tests.server.agents.rig import lives
@@ -62,7 +62,7 @@ async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) ->
 
 
 def test_what_lost_its_parents_counts_too(tmp_path: Path) -> None:
-    """Counted as ps has it, from the agent up to its keeper and down again."""
+    """Counted as ps has it, from the agent up to its supervisor and down again."""
     own = memory.resident([os.getpid()])[os.getpid()]
     assert own == pytest.approx(psutil.Process().memory_info().rss, rel=0.3)
     assert memory.resident([2**22 + 1]) == {2**22 + 1: 0}

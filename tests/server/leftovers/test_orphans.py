@@ -1,4 +1,4 @@
-"""What a crashed server and its keepers have left is found at the next start, and never a stranger."""
+"""What a crashed server and its supervisors have left is found at the next start, and never a stranger."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import msgspec
 import psutil
 import pytest
 
-from drawbridge.server.agents import family
-from drawbridge.server.agents.claude_command import MARK
+from drawbridge.agents import process_tree
+from drawbridge.agents.environment import MARK
 from drawbridge.server.sessions.orphans import FILE, Entry, Running
 from tests.server.agents.rig import eventually, lives
 from tests.server.processes import serving
@@ -149,7 +149,7 @@ def test_what_can_not_be_ended_is_said_and_kept_in_mind(
     pid = start(mark)
     write(tmp_path, entry(mark, pid))
     with monkeypatch.context() as patch:
-        patch.setattr(family, "END_SECONDS", 0.05)
+        patch.setattr(process_tree, "END_SECONDS", 0.05)
         patch.setattr(psutil.Process, "send_signal", lambda process, number: None)
         Running(tmp_path).end_leftovers()
     assert f"processes [{pid}], left by an agent" in caplog.text
@@ -157,7 +157,7 @@ def test_what_can_not_be_ended_is_said_and_kept_in_mind(
     assert not lives(pid)
 
 
-async def test_a_crash_of_server_and_keeper_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_crash_of_server_and_supervisor_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
     """The child has a session of its own and is deaf to signals; nobody is left that knows of it, but the file."""
     data, flags = tmp_path / "data", bad_claude(tmp_path)
     async with serving(data, *flags) as server:
@@ -169,12 +169,12 @@ async def test_a_crash_of_server_and_keeper_is_made_up_for_at_the_next_start(tmp
         (running,) = msgspec.json.decode((data / FILE).read_bytes(), type=list[Entry])
         assert stat.S_IMODE((data / FILE).stat().st_mode) == 0o600
         assert running.started == pytest.approx(psutil.Process(running.pid).create_time(), abs=1)
-        keeper = psutil.Process(running.pid).ppid()
+        supervisor = psutil.Process(running.pid).ppid()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(keeper, signal.SIGSTOP)
+            os.kill(supervisor, signal.SIGSTOP)
         await server.end(signal.SIGKILL)
-        os.kill(keeper, signal.SIGKILL)
-    await until(lambda: not lives(keeper), "the end of the keeper")
+        os.kill(supervisor, signal.SIGKILL)
+    await until(lambda: not lives(supervisor), "the end of the supervisor")
     assert lives(child)
     async with serving(data, *flags) as server:
         await eventually(lambda: not lives(child) and not lives(running.pid), "the end of both")

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from drawbridge.server.agents.modes import BYPASS
-from drawbridge.server.agents.port import ModeKnown, Options
+from drawbridge.agents.base import ModeKnown, Options
+from drawbridge.agents.modes import BYPASS
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed

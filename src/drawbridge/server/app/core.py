@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
+from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.agents.port import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.server.app.blobs import json_object
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.protocol import commands, messages

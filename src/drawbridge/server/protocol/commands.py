@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.server.agents.port import Options
+from drawbridge.agents.base import Options
 from drawbridge.server.protocol.client_errors import ClientError as ClientError
 
 VERSION: Final = 1

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.server.agents.port import AskedBy
+from drawbridge.agents.base import AskedBy
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskInfo
 from drawbridge.server.protocol.preview import shortened

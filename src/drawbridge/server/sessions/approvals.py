@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from drawbridge.agents.base import Decision
+from drawbridge.agents.proposals import changed_text
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
-from drawbridge.server.agents.port import Decision
-from drawbridge.server.agents.proposals import changed_text
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.server.agents.modes import BYPASS, word
-from drawbridge.server.agents.port import MODEL_NAME, Options
+from drawbridge.agents.base import MODEL_NAME, Options
+from drawbridge.agents.modes import BYPASS, word
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings.serve import CLIENT_MODES
 

@@ -27,7 +27,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from drawbridge.server.agents.port import Confinement
+from drawbridge.agents.base import Confinement
 from drawbridge.server.protocol.messages import ChangedFile, RunChanges
 from drawbridge.server.sessions.git import Git, GitFailed, NoCheckpoint, opened
 from drawbridge.server.sessions.memory import MB, MemoryWatch

@@ -10,7 +10,7 @@ from typing import Final
 
 import psutil
 
-from drawbridge.server.agents.port import Agent, Remembers
+from drawbridge.agents.base import Agent, Remembers
 from drawbridge.server.protocol.messages import SessionInfo
 
 IN_USE: Final = (

@@ -9,7 +9,7 @@ unchanged, a repository without a remote fetches nothing, and a submodule's stat
 --list`` is the only command that reads the repository's configuration. It runs nothing, and of what it prints only the
 settings in ``KEPT`` are used: line endings, ignored files, what the file system can do.
 
-The commands of one operation are given to one shell under one supervisor (``agents/keeper.py``), since a supervisor costs
+The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since a supervisor costs
 20 ms. So git has no more rights than an agent, ends with the server and leaves no process behind. Files are in git's hands
 while a run is reverted: the shell ignores SIGTERM, so that a server that dies leaves git the supervisor's 3 seconds.
 """
@@ -31,10 +31,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from drawbridge.server.agents import family
-from drawbridge.server.agents.claude_command import MARK
-from drawbridge.server.agents.leash import Leash
-from drawbridge.server.agents.port import Confinement
+from drawbridge.agents import process_tree
+from drawbridge.agents.base import Confinement
+from drawbridge.agents.environment import MARK
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.server.sessions.memory import MB, MemoryWatch
 
 SECONDS: Final = 30.0
@@ -256,18 +256,18 @@ async def opened(directory: Path, confinement: Confinement, memory: MemoryWatch)
     if repository is None or path is None:
         yield None
         return
-    leash, mark = Leash(), uuid.uuid4().hex
-    with contextlib.closing(leash), tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
+    pipe, mark = SupervisorPipe(), uuid.uuid4().hex
+    with contextlib.closing(pipe), tempfile.TemporaryDirectory(prefix="drawbridge-") as folder:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         shell = await asyncio.create_subprocess_exec(
-            *leash.command(confinement, ["/bin/sh"]),
+            *pipe.command(confinement, ["/bin/sh"]),
             cwd=str(directory), env=inherited | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", MARK: mark},
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True, pass_fds=(leash.descriptor,),
+            start_new_session=True, pass_fds=(pipe.descriptor,),
         )  # fmt: skip
         pid = shell.pid
         try:
-            pid = await leash.agent_pid() or pid
+            pid = await pipe.agent_pid() or pid
             assert shell.stdin is not None
             shell.stdin.write(b"trap '' TERM\n")
             git = Git(path, repository, Path(folder), shell)
@@ -276,22 +276,22 @@ async def opened(directory: Path, confinement: Confinement, memory: MemoryWatch)
                 yield git
                 shell.stdin.close()
         except BaseException:
-            leash.signal(signal.SIGKILL)
+            pipe.signal(signal.SIGKILL)
             raise
         finally:
-            await asyncio.shield(asyncio.ensure_future(_ended(shell, leash, pid, mark)))
+            await asyncio.shield(asyncio.ensure_future(_ended(shell, pipe, pid, mark)))
 
 
-async def _ended(shell: asyncio.subprocess.Process, leash: Leash, pid: int, mark: str) -> None:
+async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
     """Waits for the end of everything; kills what does not end."""
     try:
         async with asyncio.timeout(LEAVE_SECONDS):
             await shell.wait()
     except TimeoutError:
-        leash.signal(signal.SIGKILL)
+        pipe.signal(signal.SIGKILL)
         await shell.wait()
-    if not leash.all_gone():
-        await asyncio.to_thread(family.end, pid, f"{MARK}={mark}")
+    if not pipe.all_gone():
+        await asyncio.to_thread(process_tree.end, pid, f"{MARK}={mark}")
 
 
 def _make(folder: Path, repository: Repository, format: str) -> None:

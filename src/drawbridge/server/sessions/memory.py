@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from drawbridge.server.agents.port import Agent, AgentProcess, Event, Exited, Launch, TurnEnded
+from drawbridge.agents.base import Agent, AgentProcess, Event, Exited, Launch, TurnEnded
 
 EVERY_SECONDS: Final = 1.0
 """One look takes 4 ms of a thread where 100 processes run on the machine, however many agents there are."""
@@ -119,7 +119,7 @@ class _Watched:
 def resident(agents: Collection[int]) -> dict[int, int]:
     """Process id of an agent → bytes resident, with all that it started. Blocking.
 
-    A keeper of ours is the ancestor of those too that have lost their parents.
+    A supervisor is the ancestor also of processes that have lost their parents.
     """
     parents: dict[int, int] = {}
     for pid in psutil.pids():

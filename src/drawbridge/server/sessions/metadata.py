@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from drawbridge.agents.base import Options
 from drawbridge.core.private_files import write_private
-from drawbridge.server.agents.port import Options
 from drawbridge.server.sessions.records import Memory
 
 NAME = "metadata.json"

@@ -1,6 +1,6 @@
 """What runs for this server, in a file: so that the next start ends what a crash has left.
 
-A keeper ends its agent when the server dies; this is for where it could not: killed together with the server, or on a
+A supervisor ends its agent when the server dies; this is for where it could not: killed together with the server, or on a
 system where it can't find children that went away. ``running.json`` names each agent by the mark that everything it
 starts has in its environment, and by process id and start time. A process id alone proves nothing: it is used again.
 """
@@ -18,11 +18,11 @@ import msgspec
 import psutil
 from msgspec import Struct
 
+from drawbridge.agents import process_tree
+from drawbridge.agents.base import AgentProcess, Event, Exited, Launch
+from drawbridge.agents.environment import MARK
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import write_private
-from drawbridge.server.agents import family
-from drawbridge.server.agents.claude_command import MARK
-from drawbridge.server.agents.port import AgentProcess, Event, Exited, Launch
 
 FILE: Final = "running.json"
 
@@ -87,7 +87,7 @@ class Running:
         if not entries:
             return
         found = {process.pid: process.name() for process in _leftovers(entries)}
-        left = family.end_all(lambda: _leftovers(entries))
+        left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
                 logger.warning(
@@ -121,7 +121,7 @@ def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
             process = psutil.Process(pid)
             if pid not in own and process.uids().real == os.getuid() and _is_ours(process, marks, times):
                 found.append(process)
-    return [process for process in family.with_descendants(found) if process.pid not in own]
+    return [process for process in process_tree.with_descendants(found) if process.pid not in own]
 
 
 def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) -> bool:

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.agents import port
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
@@ -143,7 +143,7 @@ class Project:
         if len(self.queue) >= self._house.limits.queue:
             raise ClientError("RESOURCE_LIMIT", "Too many prompts wait already. Nothing was added.", retryable=True)
         self._house.disk.check(self.id)
-        self._house.granted(str(self.path), port.Options())
+        self._house.granted(str(self.path), base.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
         prompt = records.prompt(order.run_id, order.prompt, order.by, order.request_id, names)
         seq = self.journal.write("client", prompt, asker)
@@ -166,7 +166,7 @@ class Project:
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
         return Answer(type="accepted", project_id=self.id, seq=seq, data=messages.Accepted(run_id, position))
 
-    def answer(self, approval_id: str, decision: port.Decision, by: Subscriber) -> Answer:
+    def answer(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer:
         """The first answer is recorded, told to the others and given to the agent, once."""
         asked, answer = self.approvals.answer(approval_id, decision, by)
         self._asking()
@@ -254,7 +254,7 @@ class Project:
         async with self._choosing:
             try:
                 await self._worker.change(**chosen)
-            except port.AgentRefused as error:
+            except base.AgentRefused as error:
                 text = f"The agent did not take it: {error}. It goes on as before."
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.journal.check_there()
@@ -317,7 +317,7 @@ class Project:
 
     def _check_granted(self, run: Run) -> None:
         try:
-            self._house.granted(str(self.path), port.Options())
+            self._house.granted(str(self.path), base.Options())
         except ClientError as error:
             if self.run is run:
                 self.stop_for(error)
@@ -329,7 +329,7 @@ class Project:
             self._withdraw_all("the run was stopped")
             self._worker.spawn(self._worker.stop_run(run))
 
-    def line(self, run: Run | None, line: port.Line) -> None:
+    def line(self, run: Run | None, line: base.Line) -> None:
         if not line.durable:
             return self.journal.publish(records.line_frame(self.id, line.data, self.memory.session_id))
         full = self._house.disk.refusal(self.id, len(line.data))
@@ -373,15 +373,15 @@ class Project:
         self._times_set_back += 1
         try:
             if self._times_set_back > TIMES_SET_BACK:
-                raise port.AgentRefused("it was reset too often")
+                raise base.AgentRefused("it was reset too often")
             await self._worker.set_mode(usual)
-        except port.AgentRefused as error:
+        except base.AgentRefused as error:
             text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and does not leave it: {error}"
             self.stop_for(ClientError("PERMISSION_DENIED", text))
             if self.run is None:
                 await self._worker.end()
 
-    def question(self, run: Run, question: port.Question) -> None:
+    def question(self, run: Run, question: base.Question) -> None:
         run.ask()
         self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
         self._asking()
@@ -404,7 +404,7 @@ class Project:
         if not run.finish(outcome):
             return
         for asked in self.approvals:  # an agent that still waits, as one that does not report its subagents, would hang
-            self._worker.answer(asked.question_id, port.Decision(allow=False, message=NOBODY_ASKED))
+            self._worker.answer(asked.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)

@@ -8,8 +8,8 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
+from drawbridge.agents.base import Decision, Question
 from drawbridge.core.approval import Approval, State
-from drawbridge.server.agents.port import Decision, Question
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import records
 

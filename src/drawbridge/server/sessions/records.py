@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.server.agents.port import AskedBy, Proposal
+from drawbridge.agents.base import AskedBy, Proposal
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.preview import shortened

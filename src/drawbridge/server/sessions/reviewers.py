@@ -15,9 +15,9 @@ from typing import Protocol, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents.base import Decision
+from drawbridge.agents.proposals import with_text
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server.agents.port import Decision
-from drawbridge.server.agents.proposals import with_text
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions.questions import Asked

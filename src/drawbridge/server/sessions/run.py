@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from drawbridge.server.agents.port import Attachment, Options
+from drawbridge.agents.base import Attachment, Options
 
 Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from drawbridge.server.agents import port
-from drawbridge.server.agents.shortage import shortage
+from drawbridge.agents import base
+from drawbridge.agents.shortage import shortage
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions.checkpoints import Checkpoints
 from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
@@ -40,13 +40,13 @@ class Employer(Protocol):
 
     id: str
 
-    def line(self, run: Run | None, line: port.Line) -> None: ...
+    def line(self, run: Run | None, line: base.Line) -> None: ...
 
     def session_known(self, session_id: str) -> None: ...
 
     def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None: ...
 
-    def question(self, run: Run, question: port.Question) -> None: ...
+    def question(self, run: Run, question: base.Question) -> None: ...
 
     def question_gone(self, question_id: str, reason: str) -> None: ...
 
@@ -60,10 +60,10 @@ class _Listener:
 
     def __init__(self, worker: Worker) -> None:
         self.worker: Worker | None = worker
-        self.exited: port.Exited | None = None
+        self.exited: base.Exited | None = None
 
-    def heard(self, event: port.Event) -> None:
-        if isinstance(event, port.Exited):
+    def heard(self, event: base.Event) -> None:
+        if isinstance(event, base.Exited):
             self.exited = event
         if self.worker is not None:
             self.worker.heard(event)
@@ -81,12 +81,12 @@ class Worker:
         self._employer = employer
         self._directory = directory
         self._house = house
-        self._process: port.AgentProcess | None = None
-        self._kind: tuple[str, port.Options] | None = None
+        self._process: base.AgentProcess | None = None
+        self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
         """The directory that the process was started in, by its identity: its name may lead to another one since."""
         self._listener: _Listener | None = None
-        self._leaving: list[port.AgentProcess] = []
+        self._leaving: list[base.AgentProcess] = []
         self._run: Run | None = None
         self._given: Run | None = None
         """The last run whose prompt the process was given."""
@@ -100,7 +100,7 @@ class Worker:
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process ended: one after the other, however long each takes."""
 
-    def begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
+    def begin(self, run: Run, agent: str, options: base.Options, memory: Memory, fork_from: str | None) -> None:
         """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
         reported by ``ended``, whatever happens."""
         self._take(run)
@@ -111,7 +111,7 @@ class Worker:
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
 
-    async def _begin(self, run: Run, agent: str, options: port.Options, memory: Memory, fork_from: str | None) -> None:
+    async def _begin(self, run: Run, agent: str, options: base.Options, memory: Memory, fork_from: str | None) -> None:
         try:
             async with self._changing:
                 await self._checkpoint(run.id, "before")
@@ -129,7 +129,7 @@ class Worker:
                     await self._check_unused(agent, memory.session_id)
                 if self._run is not run:  # it was killed meanwhile
                     return await self._leave(self._let_go())
-        except port.AgentUnusable as error:
+        except base.AgentUnusable as error:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
         except Exception as error:  # the run ends, the server continues
             return self._ended(run, "failed", error=self._not_started(error))
@@ -150,7 +150,7 @@ class Worker:
             return
         users = await asyncio.to_thread(sessions.used_by, found, session_id, self.pids)
         if users or self._house.open_in_terminal(session_id):
-            raise port.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
+            raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
         """The conversation to resume; empty where the agent ended before it wrote down the one that it had begun."""
@@ -168,8 +168,8 @@ class Worker:
         logger.error("%s: the agent could not be started: a defect of the server", self.id, exc_info=error)
         return {"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
 
-    async def _start(self, agent: str, options: port.Options, session_id: str, fork_from: str | None) -> None:
-        launch = port.Launch(
+    async def _start(self, agent: str, options: base.Options, session_id: str, fork_from: str | None) -> None:
+        launch = base.Launch(
             directory=self._directory,
             session_id=session_id or str(uuid.uuid4()),
             resume=bool(session_id) and fork_from is None,
@@ -178,35 +178,35 @@ class Worker:
             confinement=self._house.limits.confinement,
         )
         if agent not in self._house.agents:
-            raise port.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
+            raise base.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
         self._listener = listener = _Listener(self)
         self._process = await self._house.start(agent, launch, listener.heard)
         if listener.exited is not None:
             self._process = self._listener = None
             text = _last_words(listener.exited.code, listener.exited.stderr)
-            raise port.AgentUnusable("EXECUTION_FAILED", text)
+            raise base.AgentUnusable("EXECUTION_FAILED", text)
         self._kind = (agent, options)
 
-    def heard(self, event: port.Event) -> None:
+    def heard(self, event: base.Event) -> None:
         """What the process says; ``Exited`` is its last word."""
         self._last_output = time.monotonic()
         run = self._run
         match event:
-            case port.Line():
+            case base.Line():
                 self._employer.line(run, event)
-            case port.SessionKnown(session_id):
+            case base.SessionKnown(session_id):
                 self._employer.session_known(session_id)
-            case port.ModeKnown(mode, offered):
+            case base.ModeKnown(mode, offered):
                 self._employer.mode_known(mode, offered)
-            case port.Question() if run is not None:
+            case base.Question() if run is not None:
                 self._employer.question(run, event)
-            case port.Question(question_id):  # in a turn that it has begun by itself, and has not reported
-                self.answer(question_id, port.Decision(allow=False, message=NOBODY_ASKED))
-            case port.QuestionGone(question_id, reason):
+            case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
+                self.answer(question_id, base.Decision(allow=False, message=NOBODY_ASKED))
+            case base.QuestionGone(question_id, reason):
                 self._employer.question_gone(question_id, reason)
-            case port.TurnBegun() if run is None:
+            case base.TurnBegun() if run is None:
                 self._begun_alone()
-            case port.TurnEnded() if run is not None and run is self._given:
+            case base.TurnEnded() if run is not None and run is self._given:
                 outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
                 error = (
                     None
@@ -218,7 +218,7 @@ class Worker:
                     }
                 )
                 self._ended(run, outcome, event.cost_usd, error)
-            case port.Exited(code, stderr):
+            case base.Exited(code, stderr):
                 self._gone(code, stderr)
             case _:
                 logger.info("%s: said %s between two runs", self.id, type(event).__name__)
@@ -270,7 +270,7 @@ class Worker:
         """Its processes: the current one, and those that are ending."""
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
-    def answer(self, question_id: str, decision: port.Decision) -> None:
+    def answer(self, question_id: str, decision: base.Decision) -> None:
         if self._process is not None:
             self._process.answer(question_id, decision)
 
@@ -337,7 +337,7 @@ class Worker:
             async with self._changing:
                 await self._leave(process)
 
-    def _let_go(self) -> port.AgentProcess | None:
+    def _let_go(self) -> base.AgentProcess | None:
         process = self._process
         self._house.warm.forget(self)
         if self._listener is not None:
@@ -346,7 +346,7 @@ class Worker:
         self._employer.mode_known(None)
         return process
 
-    async def _leave(self, process: port.AgentProcess | None) -> None:
+    async def _leave(self, process: base.AgentProcess | None) -> None:
         if process is not None:
             self._leaving.append(process)
             try:

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents.base import Decision, Proposal, Question
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server.agents.port import Decision, Proposal, Question
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.questions import Asked
 from drawbridge.server.sessions.reviewers import Editor, Person, Reviewers, decision

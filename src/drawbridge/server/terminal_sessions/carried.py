@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.server.agents.port import Decision
+from drawbridge.agents.base import Decision
 from drawbridge.server.protocol import messages
 from drawbridge.server.sessions import records
 from drawbridge.server.sessions.questions import Asked

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.server.agents.claude_prompts import LEAVING_PLAN
+from drawbridge.agents.claude.prompts import LEAVING_PLAN
 from drawbridge.server.sessions.records import Asked
 
 PATHS: Final = ("file_path", "notebook_path")

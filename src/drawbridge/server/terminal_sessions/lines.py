@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from drawbridge.server.agents.port import Decision
+from drawbridge.agents.base import Decision
 from drawbridge.server.sessions.questions import Asked
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from msgspec import Raw, Struct
 
+from drawbridge.agents.base import Decision
+from drawbridge.agents.claude.prompts import LEAVING_PLAN
+from drawbridge.agents.proposals import Reader, changed_text
 from drawbridge.core.errors import UnusableFile
-from drawbridge.server.agents.claude_prompts import LEAVING_PLAN
-from drawbridge.server.agents.port import Decision
-from drawbridge.server.agents.proposals import Reader, changed_text
 from drawbridge.server.sessions.questions import Asked
 from drawbridge.server.terminal_sessions.hook_events import json_object, same_call
 from drawbridge.server.terminal_sessions.transcript import Fate

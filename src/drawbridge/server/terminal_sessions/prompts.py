@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from drawbridge.server.agents.port import Options
+from drawbridge.agents.base import Options
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskState

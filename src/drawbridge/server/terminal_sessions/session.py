@@ -17,13 +17,13 @@ from typing import Any
 
 from msgspec import Raw
 
+from drawbridge.agents.base import AskedBy, Decision, Proposal, Question
+from drawbridge.agents.claude import prompts as claude_prompts
+from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
+from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.agents import claude_prompts
-from drawbridge.server.agents.claude_prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
-from drawbridge.server.agents.port import AskedBy, Decision, Proposal, Question
-from drawbridge.server.agents.program import read_file
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer

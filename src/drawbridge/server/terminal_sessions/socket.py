@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents.base import Decision, Proposal
+from drawbridge.agents.claude import lines as claude_lines
+from drawbridge.agents.claude import prompts as claude_prompts
+from drawbridge.agents.json_lines import json_object
+from drawbridge.agents.proposals import proposal, read_file
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server.agents import claude_lines, claude_prompts
-from drawbridge.server.agents.port import Decision, Proposal
-from drawbridge.server.agents.program import read_file
-from drawbridge.server.agents.proposals import proposal
 from drawbridge.server.sessions.questions import Asked
 from drawbridge.server.sessions.reviewers import Reviewers
 from drawbridge.server.terminal_sessions import hook_events
@@ -167,7 +168,7 @@ def _read(line: bytes) -> wire.FromPeer:
 
 def _proposal(event: hook_events.HookEvent) -> Proposal | None:
     try:
-        given = claude_lines.json_object(event.tool_input)
+        given = json_object(event.tool_input)
     except (ValueError, RecursionError):
         return None
     return proposal(event.tool_name, given, read_file)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.server.agents import claude_lines
+from drawbridge.agents.claude import lines as claude_lines
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
 """How texts begin that stand where the person's own words would: what the CLI itself writes there."""

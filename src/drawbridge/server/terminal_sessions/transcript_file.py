@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from drawbridge.server.agents.claude_sessions import ID
+from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
 """Of a conversation that is longer already, so much of its end is taken at first."""

@@ -1,0 +1,88 @@
+"""What an agent has reported of its tool calls so far: a question may name a call whose diff came before it. Pure.
+
+codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with a title and a path alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from drawbridge.agents.acp.messages import read_as
+
+REPORTS: Final = ("tool_call", "tool_call_update")
+
+OVER: Final = ("completed", "failed")
+"""States of a call in which the agent no longer asks about it."""
+
+MOST_CALLS: Final = 200
+MOST_BYTES: Final = 32 * 1024 * 1024
+
+
+class Calls:
+    """The calls of all sessions in one process that are not over; the oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
+        self._bytes = 0
+
+    def report(self, session_id: str, update: Raw) -> None:
+        """A ``tool_call`` or ``tool_call_update``: what it contains replaces what was known."""
+        fields = _fields(update)
+        id = _id(fields)
+        if id is None:
+            return
+        fields.pop("sessionUpdate", None)
+        known = {**self._forget((session_id, id)), **fields}
+        if _text(known.get("status")) in OVER:
+            return
+        self._known[session_id, id] = known
+        self._bytes += _size(known)
+        while len(self._known) > MOST_CALLS or self._bytes > MOST_BYTES:
+            self._forget(next(iter(self._known)))
+
+    def whole(self, session_id: str, call: Raw) -> Raw:
+        """The call of a question, with what was reported of it before. The question's own fields go first."""
+        asked = _fields(call)
+        known = self._known.get((session_id, _id(asked) or ""))
+        if not known:
+            return call
+        content = [*_list(known.get("content")), *_list(asked.get("content"))]
+        if any(_is_diff(one) for one in _list(asked.get("content"))):
+            content = _list(asked.get("content"))
+        merged: dict[str, Any] = {**known, **asked} | ({"content": content} if content else {})
+        return Raw(msgspec.json.encode(merged))
+
+    def _forget(self, key: tuple[str, str]) -> dict[str, Raw]:
+        known = self._known.pop(key, {})
+        self._bytes -= _size(known)
+        return known
+
+
+def _fields(data: Raw) -> dict[str, Raw]:
+    """The fields that have a value: a null changes nothing."""
+    found = read_as(dict[str, Raw], data) or {}
+    return {name: value for name, value in found.items() if bytes(value) != b"null"}
+
+
+def _text(value: Raw | None) -> str | None:
+    return read_as(str, value) if value is not None else None
+
+
+def _id(fields: dict[str, Raw]) -> str | None:
+    return _text(fields.get("toolCallId"))
+
+
+def _list(value: Raw | None) -> list[Raw]:
+    return (read_as(list[Raw], value) or []) if value is not None else []
+
+
+def _is_diff(content: Raw) -> bool:
+    return _text(_fields(content).get("type")) == "diff"
+
+
+def _size(fields: dict[str, Raw]) -> int:
+    return sum(len(bytes(value)) for value in fields.values())

@@ -1,0 +1,323 @@
+"""The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
+
+Pure: ``Conversation`` is one process' side of it, with one session in it. What the agent tells of the session is passed
+on as its own lines; its questions become questions, its text is put together (see ``acp.text``). Measured with Gemini
+CLI 0.61.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from msgspec import Raw, Struct
+
+from drawbridge.agents.acp import messages as wire
+from drawbridge.agents.acp import prompts, questions
+from drawbridge.agents.acp.calls import REPORTS, Calls
+from drawbridge.agents.acp.messages import Incoming, Params, Update, read_as
+from drawbridge.agents.acp.opening import Opening, Request
+from drawbridge.agents.acp.text import Pieces, is_piece
+from drawbridge.agents.base import (
+    AgentRefused,
+    AgentUnusable,
+    Attachment,
+    Broken,
+    Decision,
+    Exited,
+    Launch,
+    Line,
+    QuestionGone,
+    Replied,
+    Said,
+    SessionKnown,
+    TurnEnded,
+)
+from drawbridge.agents.framing import JUNK_LIMIT, Tail
+from drawbridge.agents.proposals import Reader
+from drawbridge.agents.results import FAILED, Costs, Failure, amount, not_logged_in
+from drawbridge.core.errors import BadArgument
+from drawbridge.protocols import jsonrpc
+
+REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan")
+"""What a resumed session tells again; the history has it already."""
+
+STOPPED: Final = {
+    "max_tokens": "stopped at its limit of tokens. Send a prompt to let it go on.",
+    "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to let it go on.",
+    "refusal": "refused to go on.",
+}
+
+UNKNOWN_FLAG: Final = re.compile("(unknown|unrecognized|unexpected) (argument|option|flag)", re.IGNORECASE)
+
+_Answered: TypeAlias = Callable[[Incoming, bytes], list[Said]]
+
+
+class _Asked(Struct, frozen=True):
+    id: jsonrpc.Id
+    options: Raw
+
+
+class Conversation:
+    """What is to be written to the agent is fetched with ``outgoing`` after every call, first after the making."""
+
+    def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
+        """``name``: the agent's, for people. ``read``: how a file is read that a question is about. ``version``: ours."""
+        self._name = name
+        self._read = read
+        self._partial = launch.options.partial_messages
+        self._opening = Opening(name, launch, version)
+        self._steps = self._opening.steps()
+        self._ready = False
+        self._session_id = ""
+        self._failure: Failure | None = None
+        self._prompt: tuple[str, tuple[Attachment, ...]] | None = None
+        self._turn_open = self._interrupted = False
+        self._pieces = Pieces()
+        self._costs = Costs(None if launch.resume or launch.fork_from else 0.0)
+        self._calls = Calls()
+        self._questions: dict[str, _Asked] = {}
+        self._asked = 0
+        self._requests = 0
+        self._answers: dict[int, _Answered] = {}
+        self._waited_for: set[str] = set()
+        self._out: list[bytes] = []
+        self.junk = Tail(JUNK_LIMIT)
+        """What came between the messages and is none."""
+        self._request(next(self._steps), self._opened)
+
+    @property
+    def turn_open(self) -> bool:
+        return self._turn_open
+
+    @property
+    def busy(self) -> bool:
+        return self._turn_open or bool(self._questions)
+
+    def outgoing(self) -> bytes:
+        data, self._out = b"".join(self._out), []
+        return data
+
+    # What the agent says.
+
+    def received(self, line: bytes) -> list[Said]:
+        line = line.strip(b" \t\r")
+        if not line:
+            return []
+        read = wire.parsed(line)
+        if read is None:
+            self.junk.add(line + b"\n")
+            return []
+        message, data = read
+        if isinstance(message.method, str):
+            return self._told(message, data) if message.id is None else self._wanted(message)
+        is_answer = type(message.id) is int and (message.failed or message.succeeded)
+        answer = self._answers.pop(message.id, None) if is_answer else None
+        return [] if answer is None else answer(message, data)
+
+    def _told(self, message: Incoming, data: bytes) -> list[Said]:
+        params = read_as(Params, message.params)
+        if message.method != "session/update" or params is None:
+            return [*self._whole(), Line(data)]
+        update = read_as(Update, params.update) or Update()
+        match update.sessionUpdate:
+            case "user_message_chunk":
+                return []
+            case kind if not self._ready and kind in REPLAYED:
+                return []
+            case "usage_update":
+                if isinstance(update.cost, dict) and update.cost.get("currency") == "USD":
+                    self._costs.add(amount(update.cost.get("amount")))
+                return [Line(data, durable=False)]
+            case "current_mode_update":
+                self._opening.opened.in_mode(update.currentModeId)
+                return [*self._whole(), Line(data), *self._in_mode()]
+            case "config_option_update":
+                self._opening.opened.with_options(update.configOptions)
+                return [*self._whole(), Line(data), *self._in_mode()]
+        session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+        if update.sessionUpdate in REPORTS:
+            self._calls.report(session_id, params.update)
+        if not is_piece(update):
+            return [*self._whole(), Line(data)]
+        said = [] if self._pieces.fits(session_id, update) else self._whole()
+        self._pieces.add(session_id, update, data)
+        return [*said, Line(data, durable=False)] if self._partial else said
+
+    def _in_mode(self) -> list[Said]:
+        known = self._opening.mode_known() if self._ready else None
+        return [] if known is None else [known]
+
+    def _whole(self) -> list[Said]:
+        """The message that was being said: something else comes now."""
+        message = self._pieces.take()
+        return [] if message is None else [Line(message)]
+
+    def _wanted(self, message: Incoming) -> list[Said]:
+        """A request. Only one is known: files and terminals were not offered."""
+        id = message.request_id
+        if id is None:
+            return []
+        if message.method != "session/request_permission":
+            self._out.append(wire.error(id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method[:200]}"))
+            return []
+        params = read_as(Params, message.params)
+        if params is not None:
+            session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+            params.toolCall = self._calls.whole(session_id, params.toolCall)
+        self._asked += 1
+        key = f"question-{self._asked}"
+        question = questions.question(key, params, self._read) if params else None
+        if params is None or question is None:
+            self._out.append(wire.error(id, jsonrpc.INVALID_PARAMS, "This question can't be understood."))
+            return []
+        if self._interrupted or not self._turn_open:
+            self._out.append(wire.result(id, questions.CANCELLED))
+            return []
+        self._questions[key] = _Asked(id, params.options)
+        return [*self._whole(), question]
+
+    def _opened(self, message: Incoming, data: bytes) -> list[Said]:
+        """One more step of the opening is answered."""
+        said: list[Said] = []
+        try:
+            following = self._steps.send(message)
+        except StopIteration:
+            self._ready = True
+        except AgentUnusable as error:
+            self._failure = Failure(error.code, str(error))
+            return [Broken(str(error))]
+        else:
+            self._request(following, self._opened)
+        if self._opening.session_id and not self._session_id:
+            self._session_id = self._opening.session_id
+            said = [SessionKnown(self._session_id), Line(data)]
+        return [*said, *self._in_mode(), *self._send_prompt()] if self._ready else said
+
+    def _turn_answered(self, message: Incoming, data: bytes) -> list[Said]:
+        said = [*self._whole(), Line(data)]
+        reason = "interrupted" if self._interrupted else "the agent went on without an answer"
+        said += [QuestionGone(key, reason) for key in self._questions]
+        self._cancel_questions()
+        stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")
+        if message.failed:
+            failure: Failure | None = self._failed(wire.fault(message.error))
+        elif stopped == "cancelled":
+            failure = Failure(FAILED, "It was interrupted.")
+        else:
+            words = STOPPED.get(stopped) if isinstance(stopped, str) else None
+            failure = Failure(FAILED, f"{self._name} {words}") if words else None
+        interrupted = failure is not None and (self._interrupted or stopped == "cancelled")
+        return [*said, self._turn_ended(failure, interrupted=interrupted)]
+
+    def _failed(self, fault: wire.Fault) -> Failure:
+        match fault.code:
+            case wire.AUTH_REQUIRED:
+                return not_logged_in(self._name, fault.text)
+            case wire.TOO_MANY_REQUESTS:
+                return Failure("AGENT_RATE_LIMITED", f"{self._name} has used up what its account may use: {fault.text}")
+        return Failure(FAILED, fault.text)
+
+    def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
+        self._turn_open = self._interrupted = False
+        return TurnEnded(
+            ok=failure is None,
+            session_id=self._session_id or None,
+            cost_usd=self._costs.take(),
+            error=failure.text if failure else None,
+            code=failure.code if failure else None,
+            interrupted=interrupted,
+        )
+
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+        said = self._whole()
+        said += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
+        said += [QuestionGone(key, f"{self._name} has ended") for key in self._questions]
+        self._waited_for.clear()
+        self._questions.clear()
+        if self._turn_open:
+            failure = self._failure or self._died(code, stderr, fault)
+            said.append(self._turn_ended(failure, interrupted=self._interrupted and fault is None))
+        return [*said, Exited(code, stderr)]
+
+    def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
+        words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
+        if not self._ready and UNKNOWN_FLAG.search(words):
+            text = f"{self._name} does not know an option that it is started with ({words}): it is too old. Update it."
+            return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a word.'}"
+        return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
+
+    # What it is told.
+
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
+        """Begins a turn; what comes before the session is there waits for it. Not while another is open."""
+        if self._turn_open:
+            raise RuntimeError("one prompt at a time")
+        self._turn_open, self._interrupted = True, False
+        self._prompt = (text, attachments)
+        return self._send_prompt() if self._ready else []
+
+    def _send_prompt(self) -> list[Said]:
+        if self._prompt is None:
+            return []
+        (text, attachments), self._prompt = self._prompt, None
+        if self._interrupted:
+            return [self._turn_ended(Failure(FAILED, "It was interrupted."), interrupted=True)]
+        try:
+            content = prompts.content(text, attachments, self._opening.abilities.prompts)
+        except BadArgument as error:
+            return [self._turn_ended(Failure("VALIDATION_FAILED", str(error)))]
+        self._request(
+            Request("session/prompt", {"sessionId": self._session_id, "prompt": content}), self._turn_answered
+        )
+        return []
+
+    def answer(self, question_id: str, decision: Decision) -> None:
+        """Once for a question; what comes later, or for none, goes nowhere."""
+        asked = self._questions.pop(question_id, None)
+        if asked is not None:
+            self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))
+
+    def interrupt(self) -> None:
+        if not self._turn_open or self._interrupted:
+            return
+        self._interrupted = True
+        if self._prompt is None:
+            self._out.append(wire.notification("session/cancel", {"sessionId": self._session_id}))
+            self._cancel_questions()
+
+    def _cancel_questions(self) -> None:
+        self._out += [wire.result(asked.id, questions.CANCELLED) for asked in self._questions.values()]
+        self._questions.clear()
+
+    def set_mode(self, mode: str) -> str:
+        """The id of the ``Replied`` that follows. Raises ``AgentRefused`` where it has no such mode."""
+        return self._set("mode", mode)
+
+    def set_model(self, model: str) -> str:
+        return self._set("model", model)
+
+    def _set(self, what: str, wanted: str) -> str:
+        if not self._ready:
+            raise AgentRefused(f"{self._name} is still being started")
+        id = f"request-{self._requests + 1}"
+
+        def replied(message: Incoming, data: bytes) -> list[Said]:
+            self._waited_for.discard(id)
+            if what == "mode" and not message.failed:
+                self._opening.opened.in_mode(request.params[value])
+            return [Replied(id, wire.fault(message.error).text if message.failed else None)]
+
+        request = self._opening.choice(what, wanted)
+        value = "modeId" if "modeId" in request.params else "value"
+        self._request(request, replied)
+        self._waited_for.add(id)
+        return id
+
+    def _request(self, request: Request, answered: _Answered) -> None:
+        self._requests += 1
+        self._answers[self._requests] = answered
+        self._out.append(wire.request(self._requests, request.method, request.params))

@@ -1,0 +1,89 @@
+"""Agents that speak the Agent Client Protocol, as the server starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from drawbridge.agents import process
+from drawbridge.agents.acp import opening
+from drawbridge.agents.acp.conversation import Conversation
+from drawbridge.agents.acp.listing import Listing
+from drawbridge.agents.base import Event, Exited, Launch, Remembered, Sessions
+from drawbridge.agents.environment import environment, program
+from drawbridge.agents.proposals import read_file
+
+logger = logging.getLogger("drawbridge.agents")
+
+LISTING_SECONDS: Final = 15.0
+"""Seconds for an agent to start and list its conversations."""
+
+
+class Acp:
+    """Any such agent: ``command`` starts it. ``title``: its name for people."""
+
+    asks = True
+    own_modes = True
+    sees = True
+    sessions: Sessions | None = None
+    own: Mapping[str, str] = MappingProxyType({})
+    """Environment variables for it alone."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], title: str = "", environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self.name = name
+        self.title = title or name
+        self._command = command
+        self._environment = environment
+        self._one_listing = asyncio.Lock()
+        """One process at a time lists conversations, however many clients ask."""
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        opening.check(launch.options, self.title)
+        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        return await self._run(command, launch, heard)
+
+    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+        """The conversations that the agent keeps for this directory, newest first; empty if it can't list them.
+
+        A separate process lists them and is ended: the working one must continue its conversation.
+        """
+        async with self._one_listing:
+            return await self._remembered(path, limit)
+
+    async def _remembered(self, path: Path, limit: int) -> list[Remembered]:
+        listing = Listing(str(path), limit, version("drawbridge"))
+        ended = asyncio.Event()
+
+        def heard(event: Event) -> None:
+            if isinstance(event, Exited):
+                ended.set()
+
+        launch = Launch(str(path), "")
+        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
+        asked = await process.start(
+            self.title, command, launch.directory, variables, listing, heard, launch.confinement
+        )
+        try:
+            async with asyncio.timeout(LISTING_SECONDS):
+                await ended.wait()
+        except TimeoutError:
+            logger.warning("%s: it did not list its conversations within %g s", self.title, LISTING_SECONDS)
+        finally:
+            await asked.kill()
+        return listing.found
+
+    async def _run(self, command: Sequence[str], launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        variables = {**environment(self._environment, launch.directory, launch.mark), **self.own}
+        conversation = Conversation(self.title, launch, read_file, version("drawbridge"))
+        return await process.start(
+            self.title, command, launch.directory, variables, conversation, heard, launch.confinement
+        )

@@ -1,0 +1,124 @@
+"""Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com), as far as they are routed here. Pure.
+
+They are read for what they are routed by, and passed on as they came. Gemini CLI 0.61.0 was measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from drawbridge.agents import json_lines
+from drawbridge.agents.framing import readable
+from drawbridge.protocols import jsonrpc
+
+VERSION: Final = 1
+
+AUTH_REQUIRED: Final = -32000
+TOO_MANY_REQUESTS: Final = 429
+"""Not of the protocol: what Gemini CLI (0.61.0) answers a prompt with whose quota is used up."""
+
+LONGEST_TEXT: Final = 2_000
+"""Characters of what an agent said that go into an error's text."""
+
+NOTHING: Final = Raw(b"null")
+
+
+class Incoming(Struct):
+    """Any message of an agent."""
+
+    id: Any = None
+    method: Any = None
+    params: Raw = NOTHING
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def succeeded(self) -> bool:
+        return not isinstance(self.result, UnsetType)
+
+    @property
+    def failed(self) -> bool:
+        return not isinstance(self.error, UnsetType) and bytes(self.error) != b"null"
+
+    @property
+    def request_id(self) -> jsonrpc.Id | None:
+        """None where it can't be answered."""
+        return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
+
+
+class Update(Struct):
+    """What ``session/update`` tells."""
+
+    sessionUpdate: Any = None  # noqa: N815 - the protocol's own name
+    content: Raw = NOTHING
+    messageId: Any = None  # noqa: N815
+    cost: Any = None
+    currentModeId: Any = None  # noqa: N815
+    configOptions: Any = None  # noqa: N815
+
+
+class Params(Struct):
+    """Of ``session/update`` and ``session/request_permission``."""
+
+    sessionId: Any = None  # noqa: N815
+    update: Raw = NOTHING
+    toolCall: Raw = NOTHING  # noqa: N815
+    options: Raw = NOTHING
+
+
+class Fault(Struct):
+    """The error of a response."""
+
+    code: Any = None
+    message: Any = None
+    data: Any = None
+
+    @property
+    def text(self) -> str:
+        """As one sentence or more, for people."""
+        told = self.data if isinstance(self.data, dict) else {}
+        details = next((told[name] for name in ("details", "message") if isinstance(told.get(name), str)), "")
+        words = readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
+        words = words or "it gave no reason"
+        return words if words.endswith((".", "!", "?", "…")) else words + "."
+
+
+Kind = TypeVar("Kind")
+
+_incoming: Final = msgspec.json.Decoder(Incoming)
+
+
+def parsed(line: bytes) -> tuple[Incoming, bytes] | None:
+    """See ``json_lines.parsed``."""
+    return json_lines.parsed(line, _incoming)
+
+
+def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:
+    """None where it is something else."""
+    try:
+        return msgspec.json.decode(b"null" if isinstance(data, UnsetType) else bytes(data), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def fault(data: Raw | UnsetType) -> Fault:
+    return read_as(Fault, data) or Fault()
+
+
+def request(id: int, method: str, params: object) -> bytes:
+    return jsonrpc.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + b"\n"
+
+
+def notification(method: str, params: object) -> bytes:
+    return jsonrpc.notification(method, params) + b"\n"
+
+
+def result(id: jsonrpc.Id, value: object) -> bytes:
+    return jsonrpc.result(id, value) + b"\n"
+
+
+def error(id: jsonrpc.Id, code: int, message: str) -> bytes:
+    return jsonrpc.error(id, code, message) + b"\n"

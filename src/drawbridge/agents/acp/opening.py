@@ -1,0 +1,275 @@
+"""What is said before the first prompt of an Agent Client Protocol conversation, and what an agent can do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from drawbridge.agents import modes
+from drawbridge.agents.acp import messages as wire
+from drawbridge.agents.acp.messages import Incoming
+from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeKnown, Options, check_options
+from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
+
+FENCE: Final = "_drawbridge/fence"
+"""A request that no agent knows: with its error all has come that was sent before. Gemini CLI (0.61.0) goes on telling an
+old session after it has said that it is loaded.
+"""
+
+SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
+"""Options that an agent can be told; with any other it is not started, rather than run without it."""
+
+
+LONGEST_NAME: Final = 200
+"""Characters of a mode's or a model's name; what is longer is passed over."""
+
+MOST_MODES: Final = 50
+"""Modes of one agent that are shown to clients."""
+
+
+class Choices(Struct, frozen=True):
+    """An option of the session: how to set it, its possible values, and its current one."""
+
+    method: str
+    fixed: dict[str, str]
+    name: str
+    values: tuple[str, ...]
+    current: str | None = None
+
+
+class Abilities(Struct):
+    """Of ``initialize``: what the agent has besides the least."""
+
+    loads: bool = False
+    resumes: bool = False
+    forks: bool = False
+    lists: bool = False
+    add_dirs: bool = False
+    prompts: dict[str, Any] = {}
+
+
+class _Capabilities(Struct):
+    loadSession: Any = False  # noqa: N815 - the protocol's own names
+    promptCapabilities: Any = None  # noqa: N815
+    sessionCapabilities: Any = None  # noqa: N815
+
+
+class Initialized(Struct):
+    """The answer to ``initialize``."""
+
+    protocolVersion: Any = None  # noqa: N815
+    agentCapabilities: Raw = Raw(b"{}")  # noqa: N815
+
+    @property
+    def abilities(self) -> Abilities:
+        told = wire.read_as(_Capabilities, self.agentCapabilities) or _Capabilities()
+        of_session = told.sessionCapabilities if isinstance(told.sessionCapabilities, dict) else {}
+        return Abilities(
+            loads=told.loadSession is True,
+            resumes=isinstance(of_session.get("resume"), dict),
+            forks=isinstance(of_session.get("fork"), dict),
+            lists=isinstance(of_session.get("list"), dict),
+            add_dirs=isinstance(of_session.get("additionalDirectories"), dict),
+            prompts=told.promptCapabilities if isinstance(told.promptCapabilities, dict) else {},
+        )
+
+
+class Opened(Struct):
+    """The answer to ``session/new``, ``session/load`` and their like."""
+
+    sessionId: Any = None  # noqa: N815
+    modes: Any = None
+    models: Any = None
+    configOptions: Any = None  # noqa: N815
+
+    def choices(self, what: str) -> Choices | None:
+        """What can be chosen as "mode" or "model": by the method of its own, or as an option of the session."""
+        listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
+        if isinstance(listed, dict):
+            key = "id" if word == "mode" else "modelId"
+            values = tuple(_strings(listed.get("availableModes" if word == "mode" else "availableModels"), key))
+            current = _text(listed.get("currentModeId" if word == "mode" else "currentModelId"))
+            return Choices(f"session/set_{word}", {}, f"{word}Id", values, current)
+        for option in self.configOptions if isinstance(self.configOptions, list) else ():
+            if isinstance(option, dict) and option.get("category") == what and isinstance(option.get("id"), str):
+                values = tuple(_values(option.get("options")))
+                current = _text(option.get("currentValue"))
+                return Choices("session/set_config_option", {"configId": option["id"]}, "value", values, current)
+        return None
+
+    def with_options(self, options: object) -> None:
+        """The agent has changed its options. codex-acp (2.6.0) reports a new mode in this way alone."""
+        self.configOptions = options
+        changed = Opened(configOptions=options).choices("mode")
+        if changed is not None and changed.current is not None:
+            self.in_mode(changed.current)
+
+    def in_mode(self, mode: object) -> None:
+        """The agent is in another mode now."""
+        if isinstance(self.modes, dict):
+            self.modes["currentModeId"] = mode
+        for option in self.configOptions if isinstance(self.configOptions, list) else ():
+            if isinstance(option, dict) and option.get("category") == "mode":
+                option["currentValue"] = mode
+
+
+class Request(Struct, frozen=True):
+    method: str
+    params: dict[str, Any]
+
+
+class Opening:
+    """From the first message to a session that takes prompts: ``steps`` gives each request and is sent its answer."""
+
+    def __init__(self, name: str, launch: Launch, version: str) -> None:
+        """``name``: the agent's, for people; ``version``: ours."""
+        self._name = name
+        self._launch = launch
+        self._version = version
+        self.session_id = ""
+        self.opened = Opened()
+        self.abilities = Abilities()
+
+    def steps(self) -> Generator[Request, Incoming, None]:
+        """Raises ``AgentUnusable`` where nothing can come of it."""
+        self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
+        self._take((yield self._session()))
+        if self._launch.resume:
+            yield Request(FENCE, {})
+        options = self._launch.options
+        mode = modes.BYPASS if options.dangerously_skip_permissions else options.permission_mode or self._usual_mode()
+        for what, option, wanted in (("mode", "permission_mode", mode), ("model", "model", options.model)):
+            if wanted:
+                try:
+                    answer = yield self.choice(what, wanted)
+                except AgentRefused as error:
+                    raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {error}") from None
+                if answer.failed:
+                    text = f"options.{option}: {self._name} did not take it: {wire.fault(answer.error).text}"
+                    raise AgentUnusable("VALIDATION_FAILED", text)
+                if what == "mode":
+                    self.opened.in_mode(modes.chosen(wanted, self._offered()))
+
+    def _offered(self) -> tuple[str, ...]:
+        choices = self.opened.choices("mode")
+        return choices.values if choices else ()
+
+    def _usual_mode(self) -> str | None:
+        """The mode if nobody has chosen one: "default", whatever the agent's settings; without such a mode, its own.
+
+        An agent that would begin in a mode that never asks gets another one, or is not used.
+        """
+        choices = self.opened.choices("mode")
+        current = choices.current if choices else None
+        if choices is None or current is None:
+            return None
+        usual = modes.chosen("default", choices.values)
+        if usual is not None:
+            return None if usual == current else "default"
+        if modes.word(current) != modes.BYPASS:
+            return None
+        other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
+        if other is None:
+            text = f"{self._name} begins in mode {current[:100]}, which the owner of this server does not allow."
+            raise AgentUnusable("PERMISSION_DENIED", f"{text} It was not started.")
+        return other
+
+    def mode_known(self) -> ModeKnown | None:
+        """The current mode in the client protocol's words, if the agent reports it."""
+        choices = self.opened.choices("mode")
+        if choices is None or choices.current is None:
+            return None
+        offered = dict.fromkeys(modes.word(name) for name in choices.values)
+        return ModeKnown(modes.word(choices.current), tuple(offered)[:MOST_MODES])
+
+    def choice(self, what: str, wanted: str) -> Request:
+        """How "mode" or "model" is set. Raises ``AgentRefused`` where the agent has none like that."""
+        choices = self.opened.choices(what)
+        value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
+        if choices is None or value is None:
+            there = ", ".join(choices.values[:10]) if choices else "none to choose"
+            raise AgentRefused(f"{self._name} has no {what} {wanted}; it has: {there}")
+        return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
+
+    def _introduced(self, answer: Incoming) -> Abilities:
+        told = wire.read_as(Initialized, answer.result)
+        if told is None:
+            raise AgentUnusable(FAILED, f"{self._name} could not be greeted: {wire.fault(answer.error).text}")
+        if told.protocolVersion != wire.VERSION:
+            spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
+            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; {wire.VERSION} is needed. Update it.")
+        return told.abilities
+
+    def _session(self) -> Request:
+        launch, abilities = self._launch, self.abilities
+        params: dict[str, Any] = {"cwd": launch.directory, "mcpServers": []}
+        if launch.options.add_dirs:
+            if not abilities.add_dirs:
+                raise AgentUnusable("VALIDATION_FAILED", f"options.add_dirs: {self._name} can't be given more of them.")
+            params["additionalDirectories"] = list(launch.options.add_dirs)
+        if launch.fork_from is not None:
+            if not abilities.forks:
+                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't copy a conversation. Resume it instead.")
+            return Request("session/fork", {"sessionId": launch.fork_from, **params})
+        if not launch.resume:
+            return Request("session/new", params)
+        if not (abilities.resumes or abilities.loads):
+            text = f"{self._name} can't go on with a conversation in a new process. Start a new session."
+            raise AgentUnusable("NOT_SUPPORTED", text)
+        method = "session/resume" if abilities.resumes else "session/load"
+        return Request(method, {"sessionId": launch.session_id, **params})
+
+    def _take(self, answer: Incoming) -> None:
+        opened = wire.read_as(Opened, answer.result)
+        if opened is None:
+            raise self._not_opened(wire.fault(answer.error))
+        known = self._launch.session_id if self._launch.resume else ""
+        self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
+        if not self.session_id:
+            raise AgentUnusable(FAILED, f"{self._name} began a conversation without an id.")
+        self.opened = opened
+
+    def _not_opened(self, fault: wire.Fault) -> AgentUnusable:
+        if fault.code == wire.AUTH_REQUIRED:
+            failure = not_logged_in(self._name, fault.text)
+            return AgentUnusable(failure.code, failure.text)
+        if self._launch.resume or self._launch.fork_from:
+            text = f"{self._name} does not know this conversation (any more): {fault.text} Start a new session."
+            return AgentUnusable(NO_SESSION, text)
+        return AgentUnusable(FAILED, f"{self._name} could not begin a conversation: {fault.text}")
+
+
+def check(options: Options, name: str) -> None:
+    """Raises ``AgentUnusable`` for what can't be told to any agent by this protocol."""
+    check_options(options, SUPPORTED, name)
+
+
+def introduction(version: str) -> dict[str, Any]:
+    """Files and terminals are not offered: an agent has its own ways to both, which its permissions are made for."""
+    return {
+        "protocolVersion": wire.VERSION,
+        "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+        "clientInfo": {"name": "drawbridge", "title": "Drawbridge", "version": version},
+    }
+
+
+def _text(value: object) -> str | None:
+    """``value`` if it is a valid name, else None."""
+    return value if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME else None
+
+
+def _strings(listed: object, key: str) -> Iterator[str]:
+    for one in listed if isinstance(listed, list) else ():
+        name = _text(one.get(key)) if isinstance(one, dict) else None
+        if name is not None:
+            yield name
+
+
+def _values(listed: object) -> Iterator[str]:
+    """Of options, which may stand in groups."""
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            yield from _strings([one], "value")
+            yield from _values(one.get("options"))

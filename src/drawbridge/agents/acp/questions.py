@@ -1,0 +1,88 @@
+"""An agent's ``session/request_permission`` and the answers to it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from drawbridge.agents.acp.messages import Params, read_as
+from drawbridge.agents.base import Decision, Proposal, Question
+from drawbridge.agents.framing import readable
+from drawbridge.agents.proposals import TEXT_LIMIT, Reader
+from drawbridge.core.errors import UnusableFile
+
+CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
+
+NARROW: Final = ("proceed_always_tool", "proceed_always")
+"""Of several ``allow_always``, Gemini CLI's (0.61.0) that hold for this session and tool and nothing more."""
+
+LEAVING_PLAN: Final = "ExitPlanMode"
+"""The owner may forbid it by this name, which is Claude Code's."""
+
+LONGEST_NAME: Final = 200
+
+
+class _Option(Struct):
+    optionId: str  # noqa: N815 - the protocol's own name
+    kind: Any = None
+
+
+class _ToolCall(Struct):
+    title: Any = None
+    kind: Any = None
+    content: Raw = Raw(b"null")
+
+
+class _Content(Struct):
+    type: Any = None
+    path: Any = None
+    oldText: Any = None  # noqa: N815
+    newText: Any = None  # noqa: N815
+
+
+def question(id: str, params: Params, read: Reader) -> Question | None:
+    """``input`` is the tool call and ``suggestions`` are the options, as the agent wrote them. None: it is no question."""
+    call = read_as(_ToolCall, params.toolCall)
+    options = read_as(list[_Option], params.options)
+    if call is None or not options:
+        return None
+    if call.kind == "switch_mode":
+        call.kind = LEAVING_PLAN
+    named = next((word for word in (call.kind, call.title) if isinstance(word, str) and word), "other")
+    name = readable(named)[:LONGEST_NAME] or "other"
+    return Question(id, name, params.toolCall, params.options, _proposal(call, read), changeable=False)
+
+
+def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
+    """What is answered. Never more than the person said: a yes that is not to be remembered chooses no "always"."""
+    offered = read_as(list[_Option], options) or []
+    kinds = ("allow_once",) if decision.allow else ("reject_once", "reject_always")
+    if decision.remember:
+        kinds = ("allow_always", "allow_once") if decision.allow else ("reject_always", "reject_once")
+    for kind in kinds:
+        fitting = [option.optionId for option in offered if option.kind == kind]
+        if fitting:
+            narrow = next((id for id in NARROW if id in fitting), fitting[0])
+            return {"outcome": {"outcome": "selected", "optionId": narrow}}
+    return CANCELLED
+
+
+def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
+    """The one file that the call would change, whole. None: no file, several, or not foreseeably."""
+    contents = read_as(list[_Content], call.content) or []
+    diffs = [content for content in contents if content.type == "diff"]
+    if len(diffs) != 1:
+        return None
+    path, old, new = diffs[0].path, diffs[0].oldText or "", diffs[0].newText
+    if not (isinstance(path, str) and path.startswith("/") and isinstance(old, str) and isinstance(new, str)):
+        return None
+    try:
+        there = read(path) or ""
+    except UnusableFile:
+        return None
+    if there != old:  # some agents tell the lines around the change only
+        if not old or there.count(old) != 1:
+            return None
+        new = there.replace(old, new)
+    return Proposal(path, there, new) if len(new) <= TEXT_LIMIT else None

@@ -1,0 +1,131 @@
+"""The agents that Drawbridge knows by name: one row each.
+
+Adding an agent takes a row here and a folder ``agents/NAME`` with
+
+* ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path`` is its program, None for the usual;
+* with ``hooks``: ``hook.py``, what its hooks send and how they are answered (see ``guard/calls.py``), and
+  ``hook_settings.py``: ``SETTINGS``, where those hooks are in its settings (see ``agents/hook_settings.py``).
+
+Pure, and without an import: the guard reads it too, and it has to start in milliseconds.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+WEBSOCKET, HTTP = "websocket", "http"
+
+
+class Row:
+    """What is true of one agent everywhere in Drawbridge."""
+
+    __slots__ = (
+        "ask_mode",
+        "asks",
+        "bridge",
+        "environment",
+        "hooks",
+        "label",
+        "name",
+        "own_modes",
+        "own_variables",
+        "program",
+        "proposes",
+        "sees",
+        "title",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        label: str,
+        *,
+        program: str = "",
+        asks: bool = True,
+        own_modes: bool = False,
+        sees: bool = True,
+        hooks: bool = False,
+        ask_mode: bool = False,
+        bridge: str = "",
+        proposes: bool = False,
+        own_variables: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        """In commands, settings, the client protocol and files."""
+        self.title = title
+        """For people: the product's name."""
+        self.label = label
+        """For people, at the beginning of a sentence: "Claude wants to change …"."""
+        self.program = program
+        """Its program, as it is called on PATH. Empty: it needs none, so none can be named with ``--agent-path``."""
+        self.asks = asks
+        """Whether the server's runs of it can ask people. If not, it does whatever its mode allows."""
+        self.own_modes = own_modes
+        """Whether it may have permission modes that the client protocol has no word for."""
+        self.sees = sees
+        """Whether a prompt may contain pictures."""
+        self.hooks = hooks
+        """Whether it calls hooks: the guard can be set up for it."""
+        self.ask_mode = ask_mode
+        """Whether it can start in a mode without questions, so that setup offers to make it ask."""
+        self.bridge = bridge
+        """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not."""
+        self.proposes = proposes
+        """Whether a question reaches the server only as a proposal from a bridge, since no hook of it asks."""
+        self.own_variables = own_variables
+        """The variables that it sets for the processes it starts, and an editor for its terminals; ``*`` at the end: all
+        that begin like this. No agent of the server gets them."""
+        self.environment = environment or {}
+        """Variables for every agent of the server, since one agent may start another."""
+
+
+ROWS: Final = (
+    Row(
+        "claude",
+        "Claude Code",
+        "Claude",
+        program="claude",
+        hooks=True,
+        ask_mode=True,
+        bridge=WEBSOCKET,
+        own_variables=(
+            "CLAUDECODE",
+            "CLAUDE_PID",
+            "CLAUDE_EFFORT",
+            "CLAUDE_PROJECT_DIR",
+            "AI_AGENT",
+            "CLAUDE_CODE_CHILD_*",
+            "CLAUDE_CODE_SESSION_*",
+            "CLAUDE_CODE_MESSAGING_*",
+            "CLAUDE_CODE_SSE_PORT*",
+            "CLAUDE_CODE_ENTRYPOINT*",
+        ),
+        environment={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+    ),
+    Row(
+        "gemini",
+        "Gemini CLI",
+        "Gemini",
+        program="gemini",
+        own_modes=True,
+        hooks=True,
+        bridge=HTTP,
+        proposes=True,
+        own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),
+    ),
+    Row("codex", "Codex", "Codex", program="codex", asks=False, sees=False, hooks=True),
+    Row("demo", "The demo agent", "The demo agent"),
+)
+
+AGENTS: Final = {row.name: row for row in ROWS}
+
+
+def title(name: str) -> str:
+    """For people; of an agent without a row, its name."""
+    row = AGENTS.get(name)
+    return row.title if row is not None else name

@@ -1,0 +1,154 @@
+"""How ``claude`` is started: its command line and its environment. Pure.
+
+Values are given as ``--flag=value``, so that none becomes a flag, and a flag that takes several is repeated, so that it
+swallows nothing that follows (2.1.329). A prompt never stands in a command line.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from drawbridge.agents import environment as common
+from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Launch, Options
+from drawbridge.agents.modes import BYPASS
+
+OLDEST: Final = (2, 0, 0)
+"""The first version of the stream that is spoken here; the official SDKs' own limit."""
+
+LONGEST_ARGUMENT: Final = 100_000
+"""Bytes; Linux takes 131,072 for one argument."""
+
+STREAM: Final = (
+    "--output-format=stream-json",
+    "--verbose",
+    "--input-format=stream-json",
+    "--permission-prompt-tool=stdio",
+)
+
+STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
+"""Makes the CLI report ``session_state_changed``: only its "idle" means that no subagent works any more (2.1.329)."""
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def arguments(launch: Launch) -> list[str]:
+    """All flags. Raises ``AgentUnusable`` (VALIDATION_FAILED) for what can't be one; the text names the option."""
+    return [*STREAM, *_session(launch), *_flags(launch.options)]
+
+
+def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
+    """See ``agents.environment``; the CLI reports the rest to its makers and to hooks."""
+    return common.environment(base, directory, mark) | {"CLAUDE_CODE_ENTRYPOINT": "drawbridge"}
+
+
+def version(answer: str) -> tuple[int, ...] | None:
+    """Out of what ``claude --version`` prints: "2.1.329 (Claude Code)"."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", answer)
+    return tuple(map(int, numbers.groups())) if numbers else None
+
+
+def _session(launch: Launch) -> Iterator[str]:
+    for name, value in (("session_id", launch.session_id), ("fork_from", launch.fork_from)):
+        if value is not None and not _UUID.fullmatch(value):
+            raise _unusable(name, "it is no UUID")
+    if launch.fork_from is not None:
+        yield from (f"--resume={launch.fork_from}", "--fork-session", f"--session-id={launch.session_id}")
+    elif launch.resume:
+        yield f"--resume={launch.session_id}"
+    else:
+        yield f"--session-id={launch.session_id}"
+
+
+def _flags(options: Options) -> Iterator[str]:
+    switches = {
+        "--dangerously-skip-permissions": options.dangerously_skip_permissions,
+        "--strict-mcp-config": options.strict_mcp_config,
+        "--include-partial-messages": options.partial_messages,
+        "--restricted": options.restricted,
+    }
+    yield from (flag for flag, wanted in switches.items() if wanted)
+    # Without a flag the owner's settings choose the mode, even one that asks about nothing (2.1.329).
+    mode = options.permission_mode or (BYPASS if options.dangerously_skip_permissions else "default")
+    _check_word("options.permission_mode", mode)
+    yield f"--permission-mode={mode}"
+    for name, check in _VALUES.items():
+        given = getattr(options, name)
+        for value in (given,) if isinstance(given, str) and given else given or ():
+            check(f"options.{name}", value)
+            yield f"{_FLAGS.get(name) or '--' + name.replace('_', '-')}={value}"
+    if options.max_turns is not None:
+        if options.max_turns < 1:
+            raise _unusable("options.max_turns", "it is less than 1")
+        yield f"--max-turns={options.max_turns}"
+    if options.max_budget_usd is not None:
+        if not (options.max_budget_usd > 0 and math.isfinite(options.max_budget_usd)):
+            raise _unusable("options.max_budget_usd", "it is no amount above 0")
+        yield f"--max-budget-usd={options.max_budget_usd:.10g}"
+
+
+def _check_text(name: str, value: str, strange: re.Pattern[str] = _CONTROL) -> None:
+    found = strange.search(value)
+    if found:
+        raise _unusable(name, f"it holds the control character U+{ord(found[0]):04X}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise _unusable(name, "it is not valid Unicode") from None
+    if size > LONGEST_ARGUMENT:
+        raise _unusable(name, f"it has {size:,} bytes; up to {LONGEST_ARGUMENT:,} can be given to the agent")
+
+
+def _check_prose(name: str, value: str) -> None:
+    _check_text(name, value, _CONTROL_IN_PROSE)
+
+
+def _check_word(name: str, value: str) -> None:
+    if not _WORD.fullmatch(value):
+        raise _unusable(name, "it is no name")
+
+
+def _check_model(name: str, value: str) -> None:
+    if not MODEL_NAME.fullmatch(value):
+        raise _unusable(name, "it is not a model's name")
+
+
+def _check_rule(name: str, value: str) -> None:
+    """One rule a value, as "Bash(git log *)": the CLI takes commas and spaces outside of parentheses for separators."""
+    _check_text(name, value)
+    depth, fits = 0, value[:1] not in ("", "-", "(")
+    for at, sign in enumerate(value):
+        depth += (sign == "(") - (sign == ")")
+        inside = depth > 0 or (sign == ")" and at == len(value) - 1)
+        fits = fits and (inside or sign not in " ,)")
+    if depth or not fits:
+        raise _unusable(name, f'{value[:80]!r} is not one rule, as "Bash(git log *)"')
+
+
+def _check_directory(name: str, value: str) -> None:
+    _check_text(name, value)
+    if not value.startswith("/"):
+        raise _unusable(name, "it is no absolute path")
+
+
+_VALUES: Final[dict[str, Callable[[str, str], None]]] = {
+    "model": _check_model,
+    "fallback_model": _check_model,
+    "effort": _check_word,
+    "system_prompt": _check_prose,
+    "append_system_prompt": _check_prose,
+    "mcp_config": _check_prose,
+    "allowed_tools": _check_rule,
+    "disallowed_tools": _check_rule,
+    "add_dirs": _check_directory,
+}
+_FLAGS: Final = {"allowed_tools": "--allowedTools", "disallowed_tools": "--disallowedTools", "add_dirs": "--add-dir"}
+
+
+def _unusable(name: str, problem: str) -> AgentUnusable:
+    return AgentUnusable("VALIDATION_FAILED", f"{name}: {problem}. The agent was not started.")

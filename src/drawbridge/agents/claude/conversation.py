@@ -1,0 +1,382 @@
+"""The stream of ``claude``: lines in, events out; commands in, lines out.
+
+Pure: ``Conversation`` is one process' side of it, fed by a shell that owns the pipes. It is the CLI's ``stream-json`` with
+``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type is passed on untouched, since the CLI
+learns new ones every week; nothing relies on the order of keys.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents.base import (
+    AskedBy,
+    Attachment,
+    Decision,
+    Exited,
+    Line,
+    ModeKnown,
+    Question,
+    QuestionGone,
+    Replied,
+    Said,
+    SessionKnown,
+    TurnBegun,
+    TurnEnded,
+)
+from drawbridge.agents.claude import lines, prompts, results
+from drawbridge.agents.claude.lines import Message
+from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
+from drawbridge.agents.framing import JUNK_LIMIT, Tail
+from drawbridge.agents.json_lines import json_object, valid
+from drawbridge.agents.proposals import Reader, proposal
+from drawbridge.agents.results import FAILED, Costs, Failure
+from drawbridge.core.errors import BadArgument
+
+INTERRUPTED: Final = "It was interrupted."
+
+SUBAGENTS_KNOWN: Final = 1_000
+
+LONGEST_MODE: Final = 100
+"""Characters of a mode's name; what is longer is none."""
+
+
+class _Request(Struct):
+    subtype: str = ""
+    tool_name: str = ""
+    input: Raw = Raw(b"null")
+    permission_suggestions: Raw = Raw(b"[]")
+    agent_id: Any = None
+    agent_type: Any = None
+    decision_reason: Any = None
+    blocked_path: Any = None
+
+
+class _Reply(Struct):
+    request_id: str
+    subtype: str
+    error: Any = None
+
+
+class _Asked(Struct, frozen=True):
+    input: Raw
+    suggestions: Raw
+
+
+_request: Final = msgspec.json.Decoder(_Request)
+_reply: Final = msgspec.json.Decoder(_Reply)
+
+
+class Conversation:
+    """One process' side of the stream. What is to be written to it is fetched with ``outgoing`` after every call."""
+
+    def __init__(self, name: str, read: Reader, *, resumed: bool) -> None:
+        """``name``: the agent's, for people. ``read``: how a file is read that a question is about."""
+        self._name = name
+        self._read = read
+        self._costs = Costs(None if resumed else 0.0)
+        self._session_id: str | None = None
+        self._can_be_resumed = resumed
+        self._prompt_id: str | None = None
+        self._taken = False
+        self._interrupted = False
+        self._own_turn = False
+        self._begun_alone = False
+        """Whether a turn without a prompt has begun and not ended."""
+        self._in_background = False
+        self._state: object = None
+        """The state that the CLI reports: "running", "requires_action" or "idle"; None if it does not."""
+        self._had_tasks = False
+        """Since the prompt there was a subagent or a command in the background: the first result need not be the last."""
+        self._last_result: tuple[Failure | None, bool] | None = None
+        """The failure of the prompt's turn, which is over once the session is idle, and whether it was interrupted."""
+        self._api_error: str | None = None
+        self._limited: float | None = None
+        self._questions: dict[str, _Asked] = {}
+        self._subagents: dict[str, str] = {}
+        """Task, which is the subagent's id → its type; the latest."""
+        self._waited_for: set[str] = set()
+        self._requests = 0
+        self._out: list[bytes] = []
+        self.junk = Tail(JUNK_LIMIT)
+        self.junk_lines = 0
+        """What came between the messages and is none; it helps to understand a process that dies."""
+
+    @property
+    def turn_open(self) -> bool:
+        return self._prompt_id is not None or self._begun_alone
+
+    @property
+    def busy(self) -> bool:
+        return self.turn_open or self._own_turn or self._in_background or bool(self._questions)
+
+    def outgoing(self) -> bytes:
+        """What has to be written now."""
+        data, self._out = b"".join(self._out), []
+        return data
+
+    # What the agent says.
+
+    def received(self, line: bytes) -> list[Said]:
+        """One line, without its newline."""
+        line = line.strip(b" \t\r")
+        if not line:
+            return []
+        read = lines.parsed(line)
+        if read is None:
+            self.junk_lines += 1
+            self.junk.add(line + b"\n")
+            return []
+        message, data = read
+        match message.type:
+            case "control_request":
+                return self._asked(message)
+            case "control_cancel_request":
+                return self._taken_back(message.request_id)
+            case "control_response":
+                return self._replied(message)
+            case "keep_alive":
+                return []
+            case str() as kind if kind.startswith("control_"):
+                return []
+            case _:
+                return [Line(data, durable=not message.is_ephemeral), *self._meant(message, data)]
+
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+        """The process is gone. ``fault``: why we ended it, where we did. Everything open is closed; the last events."""
+        said: list[Said] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
+        said += [QuestionGone(id, f"{self._name} has ended") for id in self._questions]
+        self._questions.clear()
+        self._waited_for.clear()
+        if self.turn_open:
+            said.append(self._died(code, stderr, fault))
+        said.append(Exited(code, stderr))
+        self._own_turn = self._in_background = False
+        return said
+
+    def _meant(self, message: Message, data: bytes) -> list[Said]:
+        match message.type, message.subtype:
+            case "system", "init":
+                begun = self._begun()
+                return [*self._in_session(message.session_id), *self._in_mode(message.mode), *begun]
+            case "system", "session_state_changed":
+                return self._in_state(message.state)
+            case "system", "status":
+                return self._in_mode(message.mode)
+            case "system", "background_tasks_changed":
+                self._in_background = bytes(message.tasks) not in (b"[]", b"null")
+                self._had_tasks = True
+            case "system", "task_started":
+                self._started(message)
+            case "assistant", _:
+                self._api_error = message.error if isinstance(message.error, str) else None
+            case "command_lifecycle", _ if message.command_uuid == self._prompt_id:
+                self._taken = message.state in ("completed", "cancelled")
+                if message.state == "started" and self._interrupted:
+                    self._command(subtype="interrupt")  # the first one ended a turn of the CLI's own (2.1.329)
+            case "rate_limit_event", _:
+                self._limited = results.limited_until(data)
+            case "result", _:
+                return self._result(data)
+        return []
+
+    def _started(self, message: Message) -> None:
+        task, kind = message.task_id, message.subagent_type
+        if isinstance(task, str) and isinstance(kind, str):
+            self._subagents[task[:LONGEST_NAME]] = kind[:LONGEST_NAME]
+            if len(self._subagents) > SUBAGENTS_KNOWN:
+                del self._subagents[next(iter(self._subagents))]
+
+    def _begun(self) -> list[Said]:
+        """A turn begins. One of the CLI's own has an end only where it reports its state."""
+        self._own_turn = self._prompt_id is None
+        if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
+            return []
+        self._begun_alone, self._interrupted = True, False
+        return [TurnBegun()]
+
+    def _in_state(self, state: object) -> list[Said]:
+        self._state = state
+        if state != "idle" or (self._last_result is None and not self._begun_alone):
+            return []
+        failure, interrupted = self._last_result or (None, False)
+        if self._interrupted:
+            failure, interrupted = Failure(FAILED, INTERRUPTED), True
+        return [self._turn_ended(failure, interrupted=interrupted)]
+
+    def _in_session(self, session_id: object) -> list[Said]:
+        if not isinstance(session_id, str) or not session_id or session_id == self._session_id:
+            return []
+        self._session_id = session_id
+        return [SessionKnown(session_id)]
+
+    def _in_mode(self, mode: object) -> list[Said]:
+        return [ModeKnown(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
+
+    def _result(self, data: bytes) -> list[Said]:
+        try:
+            result = json_object(data)
+        except (ValueError, RecursionError):
+            result = {}
+        results.add_costs(self._costs, result)
+        self._can_be_resumed = self._session_id is not None
+        is_of_prompt = self._is_of_prompt(result)
+        if not is_of_prompt:
+            self._own_turn = False
+            if self._last_result is None and not self._begun_alone:
+                return []
+        failure = results.failure(self._name, result, self._api_error, self._limited)
+        interrupted = failure is not None and (self._interrupted or results.was_aborted(result))
+        if interrupted:
+            failure = Failure(FAILED, INTERRUPTED)
+        if is_of_prompt and (self._state in (None, "idle") or not self._had_tasks):
+            return [self._turn_ended(failure, interrupted=interrupted)]
+        self._last_result = failure, interrupted
+        return []
+
+    def _is_of_prompt(self, result: Mapping[str, Any]) -> bool:
+        """The CLI also begins turns by itself, and may answer a prompt that comes meanwhile in the same turn (2.1.329)."""
+        if self._prompt_id is None:
+            return False
+        answered = result.get("user_message_uuids")
+        named = isinstance(answered, list) and self._prompt_id in answered
+        return named or self._taken or not isinstance(result.get("origin"), dict)
+
+    def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
+        self._prompt_id = self._last_result = None
+        self._taken = self._interrupted = self._own_turn = self._begun_alone = False
+        self._api_error = None
+        return TurnEnded(
+            ok=failure is None,
+            session_id=self._session_id if self._can_be_resumed else None,
+            cost_usd=self._costs.take(),
+            error=failure.text if failure else None,
+            code=failure.code if failure else None,
+            retry_at=failure.retry_at if failure else None,
+            interrupted=interrupted,
+        )
+
+    def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
+        said = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        text = fault or f"{self._name} ended {how} before it was done" + (f": {said}" if said else ", without a word.")
+        failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
+        return self._turn_ended(failure, interrupted=self._interrupted and fault is None)
+
+    # Its questions.
+
+    def _asked(self, message: Message) -> list[Said]:
+        id = message.request_id
+        if not isinstance(id, str):
+            return []
+        try:
+            request = _request.decode(message.request)
+            given = json_object(request.input)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self._reply_error(id, "This question can't be understood.")
+            return []
+        if request.subtype != "can_use_tool" or not request.tool_name:
+            self._reply_error(id, f"Unsupported control request subtype: {request.subtype}")
+            return []
+        suggestions = request.permission_suggestions
+        if not bytes(suggestions).startswith(b"["):
+            suggestions = Raw(b"[]")
+        suggestions = prompts.suggestions(request.tool_name, suggestions)
+        self._questions[id] = _Asked(request.input, suggestions)
+        proposed = proposal(request.tool_name, given, self._read)
+        question = Question(
+            id,
+            request.tool_name,
+            request.input,
+            suggestions,
+            proposed,
+            asked_by=self._asked_by(request),
+            reason=words(request.decision_reason, LONGEST_REASON),
+            blocked_path=words(request.blocked_path, LONGEST_PATH),
+        )
+        return [question]
+
+    def _asked_by(self, request: _Request) -> AskedBy | None:
+        id = words(request.agent_id, LONGEST_NAME)
+        if id is None:
+            return None
+        return AskedBy(id, words(request.agent_type, LONGEST_NAME) or self._subagents.get(id))
+
+    def _taken_back(self, question_id: object) -> list[Said]:
+        if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:
+            return []
+        return [QuestionGone(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
+
+    def answer(self, question_id: str, decision: Decision) -> None:
+        """Once for a question; what comes later, or for none, goes nowhere. Raises ``BadArgument``."""
+        asked = self._questions.get(question_id)
+        if asked is None:
+            return
+        reply = prompts.verdict(decision, asked.input, asked.suggestions)
+        del self._questions[question_id]
+        response = {"subtype": "success", "request_id": question_id, "response": reply}
+        self._write({"type": "control_response", "response": response})
+
+    def _reply_error(self, request_id: str, text: str) -> None:
+        response = {"subtype": "error", "request_id": request_id, "error": text}
+        self._write({"type": "control_response", "response": response})
+
+    # What it is told.
+
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
+        """Begins a turn. Not while another is open."""
+        if self._prompt_id is not None:
+            raise RuntimeError("one prompt at a time")
+        self._prompt_id = str(uuid.uuid4())
+        self._interrupted = self._taken = self._begun_alone = False
+        self._had_tasks, self._last_result = self._in_background, None
+        try:
+            content = prompts.content(text, attachments)
+        except BadArgument as error:
+            return [self._turn_ended(Failure("VALIDATION_FAILED", str(error)))]
+        message = {"role": "user", "content": content}
+        self._write({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": self._prompt_id})
+        return []
+
+    def interrupt(self) -> None:
+        if self.busy:
+            self._interrupted = self.turn_open
+            self._command(subtype="interrupt")
+
+    def set_mode(self, mode: str) -> str:
+        """The id of the ``Replied`` that follows."""
+        return self._command_waited_for(subtype="set_permission_mode", mode=valid(mode))
+
+    def set_model(self, model: str) -> str:
+        """The id of the ``Replied`` that follows."""
+        return self._command_waited_for(subtype="set_model", model=valid(model))
+
+    def _command_waited_for(self, **request: object) -> str:
+        id = self._command(**request)
+        self._waited_for.add(id)
+        return id
+
+    def _command(self, **request: object) -> str:
+        self._requests += 1
+        id = f"drawbridge-{self._requests}"
+        self._write({"type": "control_request", "request_id": id, "request": request})
+        return id
+
+    def _replied(self, message: Message) -> list[Said]:
+        try:
+            reply = _reply.decode(message.response)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return []
+        if reply.request_id not in self._waited_for:
+            return []
+        self._waited_for.discard(reply.request_id)
+        return [Replied(reply.request_id, None if reply.subtype == "success" else str(reply.error))]
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        """A line that the CLI can't read would end it."""
+        self._out.append(msgspec.json.encode(message) + b"\n")

@@ -1,0 +1,158 @@
+"""Claude Code as the server starts it: found, asked for its version, run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from drawbridge.agents import catalog, process
+from drawbridge.agents.base import AgentUnusable, Event, Launch, Sessions
+from drawbridge.agents.claude import command_line, open_sessions
+from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.framing import readable
+from drawbridge.agents.proposals import read_file
+
+ROW: Final = catalog.AGENTS["claude"]
+
+PLACES: Final = ("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude")
+"""Where its installers put it; a server that a service manager starts often has a short PATH."""
+
+VERSION_SECONDS: Final = 20.0
+"""2.1.329 answers in 0.02 s, the very first time on a machine in 3 s."""
+
+ANSWER_LIMIT: Final = 4096
+
+
+class Claude:
+    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    sessions: Sessions = open_sessions.Kept()
+
+    def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """``path``: the program; without it PATH and the usual places are searched at each start."""
+        self._path = path
+        self._environment = environment
+        self._proven: tuple[str, int, int] | None = None
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        arguments = command_line.arguments(launch)
+        program = await self._program()
+        if launch.resume:
+            users = await asyncio.to_thread(self.sessions.used_by, launch.session_id)
+            if users:
+                raise AgentUnusable("SESSION_IN_USE", in_use(users))
+        environment = command_line.environment(self._environment, launch.directory, launch.mark)
+        environment |= command_line.STATES
+        resumed = launch.resume or launch.fork_from is not None
+        conversation = Conversation(ROW.title, read_file, resumed=resumed)
+        command = [program, *arguments]
+        return await process.start(
+            ROW.title, command, launch.directory, environment, conversation, heard, launch.confinement
+        )
+
+    async def probe(self) -> str:
+        """Its version, as "2.1.329". Raises ``AgentUnusable`` with what is wrong and what to do."""
+        return await asyncio.to_thread(self._version, self._find())
+
+    async def _program(self) -> str:
+        """The path of a program that is known to be new enough; asked once for each file."""
+        path = self._find()
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            seen = (path, status.st_mtime_ns, status.st_size)
+            if self._proven != seen:
+                await asyncio.to_thread(self._version, path)
+                self._proven = seen
+        return path
+
+    def _find(self) -> str:
+        places = PLACES if self._path is None else ()
+        named = self._path or shutil.which(ROW.program, path=self._environment.get("PATH"))
+        found = next(
+            (place for place in (named, *map(os.path.expanduser, places)) if place and os.path.isfile(place)), None
+        )
+        if found is None:
+            where = "where --agent-path names it" if self._path else "on PATH"
+            raise AgentUnusable(
+                "AGENT_NOT_FOUND",
+                f"There is no program `claude` {where} on the server's machine. Install Claude Code there, or start the "
+                "server with --agent-path claude=PATH.",
+            )
+        return os.path.abspath(found)
+
+    def _version(self, path: str) -> str:
+        environment = command_line.environment(self._environment, "/", uuid.uuid4().hex)
+        answer = _answer([path, "--version"], environment)
+        numbers = command_line.version(answer)
+        if numbers is None:
+            raise AgentUnusable(
+                "EXECUTION_FAILED", f"`{Path(path).name} --version` does not tell a version: {answer[:200]!r}."
+            )
+        if numbers < command_line.OLDEST:
+            oldest = ".".join(map(str, command_line.OLDEST))
+            shown = ".".join(map(str, numbers))
+            raise AgentUnusable(
+                "AGENT_TOO_OLD",
+                f"Claude Code {shown} is too old; {oldest} is needed. Run `claude update` on the server's machine.",
+            )
+        return ".".join(map(str, numbers))
+
+
+def agent(path: str | None) -> Claude:
+    return Claude(path)
+
+
+def in_use(users: Sequence[int]) -> str:
+    """The reason to refuse a resume: two processes would write the same file without knowing of each other."""
+    shown = ", ".join(map(str, users[:3]))
+    text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
+    return f"{text} Close it there, or fork the conversation."
+
+
+def _answer(command: list[str], environment: Mapping[str, str]) -> str:
+    """The first words of a program that may hang, flood or leave children. Blocking, bounded in time and size."""
+    reader, writer = os.pipe()
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(reader)
+        raise AgentUnusable(
+            "EXECUTION_FAILED", f"`{os.path.basename(command[0])}` can't be run: {error.strerror}."
+        ) from None
+    finally:
+        os.close(writer)
+    try:
+        return readable(_read(reader).decode("utf-8", "replace"))
+    finally:
+        os.close(reader)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _read(descriptor: int) -> bytes:
+    deadline = time.monotonic() + VERSION_SECONDS
+    data = b""
+    while len(data) < ANSWER_LIMIT and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        piece = os.read(descriptor, ANSWER_LIMIT)
+        if not piece:
+            break
+        data += piece
+    return data

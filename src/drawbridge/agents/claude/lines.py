@@ -1,0 +1,44 @@
+"""One line of ``claude``: what it is routed by, and its bytes as they may be passed on. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents import json_lines
+
+EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
+EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
+"""Of use only at the moment; what stays is said again by a later line."""
+
+
+class Message(Struct):
+    """What a line is routed by. Anything may stand in it; the rest of the line is only checked for being JSON."""
+
+    type: Any = None
+    subtype: Any = None
+    session_id: Any = None
+    request_id: Any = None
+    request: Raw = Raw(b"null")
+    response: Raw = Raw(b"null")
+    tasks: Raw = Raw(b"null")
+    error: Any = None
+    state: Any = None
+    task_id: Any = None
+    subagent_type: Any = None
+    command_uuid: Any = None
+    mode: Any = msgspec.field(name="permissionMode", default=None)
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self.type in EPHEMERAL or (self.type == "system" and self.subtype in EPHEMERAL_SYSTEM)
+
+
+_message: Final = msgspec.json.Decoder(Message)
+
+
+def parsed(line: bytes) -> tuple[Message, bytes] | None:
+    """See ``json_lines.parsed``."""
+    return json_lines.parsed(line, _message)

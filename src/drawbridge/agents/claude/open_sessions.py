@@ -1,0 +1,59 @@
+"""The running processes of Claude Code on this machine, also in terminals, and the conversations that they have open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.claude import sessions
+from drawbridge.core.private_files import process_alive
+
+
+class _Process(Struct):
+    """``<config>/sessions/<pid>.json`` (2.1.329): one for each process of the CLI that runs."""
+
+    pid: int
+    sessionId: str  # noqa: N815 - the CLI's own name
+    procStart: Any = None  # noqa: N815
+    parkedJobId: Any = None  # noqa: N815 - its conversation was moved to a background session (2.1.329)
+
+
+def used_by(session_id: str) -> list[int]:
+    """Reads files: not from the event loop's thread."""
+    found = []
+    for file in (sessions.config() / "sessions").glob("*.json"):
+        try:
+            process = msgspec.json.decode(_head(file), type=_Process)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if process.sessionId == session_id and not process.parkedJobId and _runs(process):
+            found.append(process.pid)
+    return found
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(sessions.HEAD_BYTES)
+
+
+def _runs(process: _Process) -> bool:
+    """Process ids are reused: on Linux the file has the start time of the right process, as the kernel reports it."""
+    if not process_alive(process.pid):
+        return False
+    try:
+        status = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
+    except OSError:
+        return True
+    started = status.rpartition(")")[2].split()[19:20]
+    return not isinstance(process.procStart, str) or started in ([], [process.procStart])
+
+
+class Kept:
+    """The ``Sessions`` of Claude Code."""
+
+    listed = staticmethod(sessions.listed)
+    known = staticmethod(sessions.known)
+    used_by = staticmethod(used_by)

@@ -1,0 +1,106 @@
+"""What a ``result`` line of ``claude`` means: how the turn went, and what it cost. Pure.
+
+The CLI's own words mislead (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
+``"is_error": true``, and ``total_cost_usd`` is the whole conversation's, across processes and forks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.framing import readable
+from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
+
+LONGEST_ERROR: Final = 2_000
+"""Characters of what the agent said that go into an error's text."""
+
+YEAR_2100: Final = 4_102_444_800
+"""In seconds since 1970; a number beyond is no time of these days."""
+
+_NO_CONVERSATION: Final = "No conversation found"
+_DIAGNOSTIC: Final = "[ede_diagnostic]"  # the CLI's note to its own makers
+
+
+def failure(
+    name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
+) -> Failure | None:
+    """Why the turn failed; None where it did not. ``api_error``: the ``error`` of its last ``assistant`` line; ``limited``:
+    what ``limited_until`` has said last.
+    """
+    is_error = result.get("is_error")
+    if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
+        return None
+    said = _said(result)
+    match result.get("subtype"):
+        case "error_max_turns":
+            return Failure(FAILED, f"{name} stopped at its limit of turns: {said} Send a prompt to let it go on.")
+        case "error_max_budget_usd":
+            return Failure(FAILED, f"{name} stopped at its budget: {said} Raise max_budget_usd to let it go on.")
+    if api_error == "authentication_failed":
+        return not_logged_in(name, said)
+    if api_error == "rate_limit":
+        return Failure(RATE_LIMITED, f"{name} was stopped by a limit of its account: {said}", limited)
+    return explained(name, said) or Failure(FAILED, said)
+
+
+def explained(name: str, said: str) -> Failure | None:
+    """The failures that a person can do something about, by the words they come with."""
+    if _NO_CONVERSATION in said:
+        return Failure(NO_SESSION, f"{name} does not know this conversation (any more): {said} Start a new session.")
+    return None
+
+
+class _Limits(Struct):
+    status: Any = None
+    resetsAt: Any = None  # noqa: N815 - the CLI's own name
+
+
+class _LimitEvent(Struct):
+    rate_limit_info: _Limits
+
+
+def limited_until(data: bytes) -> float | None:
+    """Of a ``rate_limit_event``: when what the account has used up is there again. None: nothing is used up, or not told."""
+    try:
+        limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    until = amount(limits.resetsAt)
+    return until if limits.status == "rejected" and until is not None and until < YEAR_2100 else None
+
+
+def was_aborted(result: Mapping[str, Any]) -> bool:
+    reason = result.get("terminal_reason")
+    return isinstance(reason, str) and reason.startswith("aborted")
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    """The agent's words, as one sentence or more."""
+    errors = result.get("errors")
+    words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
+    words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
+    if not words and isinstance(result.get("result"), str):
+        words = [result["result"]]
+    said = readable("; ".join(words))[:LONGEST_ERROR]
+    return _sentence(said or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith((".", "!", "?", "…")) else words + "."
+
+
+def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
+    """Of one more ``result``, also of a turn that the agent began by itself."""
+    costs.add(amount(result.get("total_cost_usd")), _usage(result.get("model_usage_since_last_result")))
+
+
+def _usage(models: object) -> float | None:
+    """2.1.329 says what each model cost since the last result; older versions don't."""
+    if not isinstance(models, dict):
+        return None
+    costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]
+    return sum(cost for cost in costs if cost is not None)

@@ -1,0 +1,111 @@
+"""The conversations that Claude Code keeps for a directory, those begun in a terminal included.
+
+They are the CLI's own files, ``<config>/projects/<directory with - for every other sign>/<session id>.jsonl`` (seen
+on 2.1.197 and 2.1.329; undocumented, so what looks different is passed over).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.base import Remembered
+
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+LONGEST_TITLE = 120
+HEAD_BYTES = 65_536
+"""The part of a file that is searched for a title."""
+LONGEST_HEAD = 16 * 1024 * 1024
+"""In which the directory is looked for: the first prompt, which may hold pictures, is in front of it in its line."""
+
+
+def config() -> Path:
+    """The CLI's own directory."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+
+
+def directory_of(path: Path) -> Path:
+    """Where the CLI keeps the conversations of a project directory."""
+    return config() / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(path))
+
+
+def listed(path: Path, limit: int) -> list[Remembered]:
+    """The newest first. Reads files: not from the event loop's thread."""
+    try:
+        entries = [(entry.stat(), entry) for entry in os.scandir(directory_of(path)) if entry.name.endswith(".jsonl")]
+    except OSError:
+        return []
+    entries.sort(key=lambda found: found[0].st_mtime, reverse=True)
+    found: list[Remembered] = []
+    for status, entry in entries:
+        if len(found) == limit:
+            break
+        if ID.fullmatch(entry.name[:-6]) and (head := _head(Path(entry.path))).is_of(path):
+            found.append(Remembered(entry.name[:-6], status.st_mtime, head.title))
+    return found
+
+
+def known(path: Path, session_id: str) -> bool:
+    return ID.fullmatch(session_id) is not None and _head(directory_of(path) / f"{session_id}.jsonl").is_of(path)
+
+
+class _Head(Struct):
+    """Facts from the beginning of a conversation. ``title``: the first prompt of the person."""
+
+    directory: str | None = None
+    title: str | None = None
+
+    def is_of(self, path: Path) -> bool:
+        """Whether it was begun in ``path``. The CLI's folder is not enough: ``site-a`` and ``site/a`` share one."""
+        if self.directory is None or not self.directory.startswith("/") or "\0" in self.directory:
+            return False
+        return self.directory == str(path) or os.path.realpath(self.directory) == str(path)
+
+
+class _Line(Struct):
+    type: str = ""
+    isMeta: bool = False  # noqa: N815 - the CLI's own name
+    cwd: str | None = None
+    summary: str | None = None
+    message: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Text(Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _Prompt(Struct):
+    content: str | list[_Text] = ""
+
+
+def _head(file: Path) -> _Head:
+    """Empty where the file can't be read."""
+    head, left = _Head(), LONGEST_HEAD
+    with contextlib.suppress(OSError), file.open("rb") as opened:
+        while line := opened.readline(left):
+            left -= len(line)
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                found = msgspec.json.decode(line, type=_Line)
+                head.directory = head.directory or found.cwd
+                head.title = head.title or _title(found)
+            if head.directory and (head.title or LONGEST_HEAD - left > HEAD_BYTES):
+                break
+    return head
+
+
+def _title(line: _Line) -> str | None:
+    if line.summary:
+        return line.summary[:LONGEST_TITLE]
+    if line.type != "user" or line.isMeta:
+        return None
+    content = msgspec.json.decode(bytes(line.message), type=_Prompt).content
+    text = content if isinstance(content, str) else " ".join(part.text for part in content if part.type == "text")
+    if not text.strip() or text.lstrip().startswith("<"):
+        return None
+    return " ".join(text.split())[:LONGEST_TITLE]

@@ -1,0 +1,117 @@
+"""Codex as the server starts it: ``codex exec --json``, one process a prompt (measured with 0.169.0). It asks nobody:
+what it may do is its sandbox, which the permission mode chooses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from drawbridge.agents import catalog, process
+from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Event, Launch, Line, Said, check_options
+from drawbridge.agents.environment import environment, program
+from drawbridge.agents.one_shot import OneShot, Turn
+from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
+
+ROW: Final = catalog.AGENTS["codex"]
+
+SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
+"""Options that Codex can be given."""
+
+SANDBOXES: Final[Mapping[str | None, str]] = {
+    None: "read-only",
+    "default": "read-only",
+    "manual": "read-only",
+    "plan": "read-only",
+    "dontAsk": "read-only",
+    "acceptEdits": "workspace-write",
+    "auto": "workspace-write",
+}
+"""What would be asked about can't be, so it is not done: only a mode that lets edits through lets Codex write."""
+
+PASSING: Final = ("item.started", "item.updated")
+"""Said again, in full, by ``item.completed``."""
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Codex:
+    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    sessions = None
+
+    def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """``path``: the program; without it PATH is searched at each start."""
+        self._path = path
+        self._environment = environment
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        words = list(arguments(launch))
+        command = [program(self.name, self._path or ROW.program, self._environment, ROW.title), *words]
+        variables = environment(self._environment, launch.directory, launch.mark)
+        return await process.start(
+            ROW.title, command, launch.directory, variables, Conversation(ROW.title), heard, launch.confinement, OneShot
+        )
+
+
+def agent(path: str | None) -> Codex:
+    return Codex(path)
+
+
+def arguments(launch: Launch) -> Iterator[str]:
+    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for what can't be told to Codex; the text names the option."""
+    options = launch.options
+    check_options(options, SUPPORTED, ROW.title)
+    session_id = launch.fork_from or (launch.session_id if launch.resume else None)
+    if session_id is not None and not _UUID.fullmatch(session_id):
+        raise AgentUnusable(NO_SESSION, f"{ROW.title} knows no conversation with this id. Start a new session.")
+    if options.model is not None and not MODEL_NAME.fullmatch(options.model):
+        raise AgentUnusable("VALIDATION_FAILED", "options.model: it is not a model's name. The agent was not started.")
+    yield "exec"
+    if session_id is not None:
+        yield "fork" if launch.fork_from else "resume"
+    yield from ("--json", "--skip-git-repo-check")
+    if options.dangerously_skip_permissions:
+        yield "--dangerously-bypass-approvals-and-sandbox"
+    else:
+        yield from _sandbox(options.permission_mode)
+    if options.model is not None:
+        yield f"--model={options.model}"
+    if options.add_dirs:
+        yield f"--config=sandbox_workspace_write.writable_roots={json.dumps(options.add_dirs)}"
+    if session_id is not None:
+        yield session_id
+    yield "-"
+
+
+def _sandbox(mode: str | None) -> tuple[str, str]:
+    if mode not in SANDBOXES:
+        raise AgentUnusable("VALIDATION_FAILED", f"options.permission_mode: {ROW.title} has no mode {mode}.")
+    return f'--config=sandbox_mode="{SANDBOXES[mode]}"', '--config=approval_policy="never"'
+
+
+class Conversation(Turn):
+    _error = ""
+
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
+        kind = message.get("type")
+        if kind == "thread.started":
+            return [*self.in_session(message.get("thread_id")), Line(data)]
+        if kind == "turn.failed" and isinstance(message.get("error"), dict):
+            self._error = str(message["error"].get("message"))
+        return [Line(data, durable=kind not in PASSING)]
+
+    def failed(self, code: int, words: str) -> Failure | None:
+        if code == 0 and not self._error:
+            return None
+        told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
+        said = self._error or "\n".join(told) or words
+        if "no rollout found" in said:
+            return Failure(NO_SESSION, f"{self.name} does not know this conversation (any more). Start a new session.")
+        if "401 Unauthorized" in said:
+            return not_logged_in(self.name, said)
+        if "usage limit" in said:
+            return Failure("AGENT_RATE_LIMITED", said)
+        return super().failed(code or 1, said)

@@ -1,0 +1,79 @@
+"""Any program as an agent: it reads a prompt from its input and prints what it has to say, text or JSON lines. It asks
+nothing and keeps no conversation, unless its own JSON lines name one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from drawbridge.agents import process
+from drawbridge.agents.base import AgentUnusable, Event, Launch, Line, Options, Said
+from drawbridge.agents.environment import environment, program
+from drawbridge.agents.one_shot import OneShot, Turn
+
+SESSION: Final = "DRAWBRIDGE_SESSION_ID"
+"""The environment variable that holds the conversation to go on with: what ``session_id`` of its last JSON line named."""
+
+LONGEST_TEXT: Final = 64 * 1024
+"""Bytes of text in one line of the history."""
+
+
+class Command:
+    asks = own_modes = sees = False
+    sessions = None
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+        self.name = name
+        self._command = command
+        self._environment = environment
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        for option in launch.options.__struct_fields__:
+            if option != "partial_messages" and getattr(launch.options, option) != getattr(Options(), option):
+                raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} can't be told anything.")
+        if launch.fork_from is not None:
+            raise AgentUnusable("NOT_SUPPORTED", f"{self.name} can't copy a conversation.")
+        command = [program(self.name, self._command[0], self._environment), *self._command[1:]]
+        variables = environment(self._environment, launch.directory, launch.mark)
+        if launch.resume:
+            variables[SESSION] = launch.session_id
+        conversation = Conversation(self.name, partial=launch.options.partial_messages)
+        return await process.start(
+            self.name, command, launch.directory, variables, conversation, heard, launch.confinement, OneShot
+        )
+
+
+class Conversation(Turn):
+    """Text becomes ``{"type": "text", "text": …}``: in pieces as it comes where that is wanted, whole for the history."""
+
+    def __init__(self, name: str, *, partial: bool) -> None:
+        super().__init__(name)
+        self._partial = partial
+        self._lines: list[str] = []
+        self._size = self._empty = 0
+
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
+        return [*self.rest(), *self.in_session(message.get("session_id")), Line(data)]
+
+    def text(self, line: bytes) -> list[Said]:
+        words = line.decode("utf-8", "replace").rstrip("\r")
+        if not words:
+            self._empty += 1
+            return []
+        words, self._empty = "\n" * self._empty + words + "\n", 0
+        self._lines.append(words)
+        self._size += len(line)
+        said: list[Said] = [Line(_said(words), durable=False)] if self._partial else []
+        return [*said, *self.rest()] if self._size > LONGEST_TEXT else said
+
+    def rest(self) -> list[Said]:
+        words, self._lines, self._size = "".join(self._lines), [], 0
+        return [Line(_said(words))] if words else []
+
+
+def _said(words: str) -> bytes:
+    return msgspec.json.encode({"type": "text", "text": words})

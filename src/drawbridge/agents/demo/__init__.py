@@ -1,0 +1,1 @@
+"""The demo agent, which needs no account."""

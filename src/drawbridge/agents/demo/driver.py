@@ -1,0 +1,47 @@
+"""The demo agent: scripted, but a real child process that speaks the real stream. It needs no account."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from drawbridge.agents import catalog, process
+from drawbridge.agents.base import Event, Launch
+from drawbridge.agents.claude import command_line
+from drawbridge.agents.claude.conversation import Conversation
+from drawbridge.agents.proposals import read_file
+
+ROW: Final = catalog.AGENTS["demo"]
+
+# -P: what lies in the project's directory is not taken for a module.
+COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.agents.demo.script")
+
+
+class Demo:
+    """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
+
+    asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
+    sessions = None
+
+    def __init__(
+        self, command: Sequence[str] = COMMAND, name: str = ROW.name, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self.name = name
+        self._command = command
+        self._environment = environment
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        title = f"The {self.name} agent"
+        command = [*self._command, *command_line.arguments(launch)]
+        environment = command_line.environment(self._environment, launch.directory, launch.mark)
+        conversation = Conversation(title, read_file, resumed=launch.resume or launch.fork_from is not None)
+        return await process.start(
+            title, command, launch.directory, environment, conversation, heard, launch.confinement
+        )
+
+
+def agent(path: str | None) -> Demo:
+    """``path``: always None; the script is this package's own."""
+    return Demo()

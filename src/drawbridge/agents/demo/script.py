@@ -1,0 +1,316 @@
+"""The demo agent's program: a script with good manners that speaks ``claude``'s stream on stdin and stdout.
+
+``python -P -m drawbridge.agents.demo.script`` takes the real CLI's flags and lets those be that it has no use for. It
+asks before it changes a file, changes nothing outside of the directory it was started in, and calls nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import uuid
+from typing import Any, Final, NoReturn
+
+from drawbridge.agents.demo import edits as demo_edits
+
+VERSION: Final = "1.0"
+MODEL: Final = "demo"
+PRICE: Final = 0.0004
+"""Made up, a step: so that there is something to see where costs are shown."""
+
+WORD_SECONDS: Final = 0.03
+
+HELP: Final = """I am the demo agent: a script, no model. Whatever you ask, I propose a small change of a file here and \
+wait for your yes or no. I also know:
+- `/ask`: I ask you a question with choices
+- `/slow 20`: I talk for 20 seconds, so that you can interrupt me
+- `/lines 1000`: I say so many lines at once
+- `/fail`: I end with an error; `/crash`: I die
+- `/quick`: I answer at once"""
+
+
+class Interrupted(Exception):
+    """The person wants this turn to stop."""
+
+
+class Failed(Exception):
+    """The turn ends with an error."""
+
+
+class Agent:
+    """One conversation; one turn at a time. A thread reads stdin, so that a person is heard in mid-sentence."""
+
+    def __init__(self, flags: dict[str, str]) -> None:
+        self._session_id = flags.get("session-id") or flags.get("resume") or str(uuid.uuid4())
+        self._resumed = "resume" in flags
+        self._partial = "include-partial-messages" in flags
+        self._mode = flags.get("permission-mode") or "default"
+        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._prompts: list[dict[str, Any]] = []
+        self._answers: dict[str, dict[str, Any]] = {}
+        self._open = True
+        self._interrupted = False
+        self._steps = self._results = 0
+        self._total = 0.0
+        self._model = flags.get("model") or MODEL
+
+    def run(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+        while self._open or self._prompts:
+            if self._prompts:
+                self._turn(self._prompts.pop(0))
+            else:
+                self._take(None)
+
+    # What it hears.
+
+    def _read(self) -> None:
+        for line in sys.stdin.buffer:
+            self._said.put(json.loads(line))
+        self._said.put(None)
+
+    def _take(self, seconds: float | None) -> None:
+        """Waits for the next thing that is said, at most so long, and sees to it."""
+        try:
+            message = self._said.get(timeout=seconds)
+        except queue.Empty:
+            return
+        if message is None:
+            self._open = False
+        elif message["type"] == "user":
+            self._prompts.append(message)
+        elif message["type"] == "control_request":
+            self._obey(message["request_id"], message["request"])
+        elif message["type"] == "control_response":
+            self._answers[message["response"]["request_id"]] = message["response"].get("response", {})
+
+    def _obey(self, id: str, request: dict[str, Any]) -> None:
+        reply: dict[str, Any] = {}
+        match request["subtype"]:
+            case "interrupt":
+                self._interrupted = True
+            case "set_permission_mode":
+                self._mode = reply["mode"] = request["mode"]
+                self._say("system", subtype="status", status=None, permissionMode=self._mode)
+            case "set_model":
+                self._model = reply["model"] = request["model"]
+            case unknown:
+                error = {
+                    "subtype": "error",
+                    "request_id": id,
+                    "error": f"Unsupported control request subtype: {unknown}",
+                }
+                return self._write({"type": "control_response", "response": error})
+        return self._write(
+            {"type": "control_response", "response": {"subtype": "success", "request_id": id, "response": reply}}
+        )
+
+    def _wait(self, seconds: float) -> None:
+        """Time passes; raises ``Interrupted``."""
+        end = time.monotonic() + seconds
+        while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:
+            self._take(left)
+        while not self._said.empty():
+            self._take(0)
+        if self._interrupted:
+            raise Interrupted
+
+    # A turn.
+
+    def _turn(self, prompt: dict[str, Any]) -> None:
+        self._interrupted = False
+        self._began, self._steps = time.monotonic(), 0
+        self._prompt_id = prompt.get("uuid")
+        self._say(
+            "system",
+            subtype="init",
+            cwd=os.getcwd(),
+            tools=["Edit", "Write", "AskUserQuestion"],
+            mcp_servers=[],
+            model=self._model,
+            permissionMode=self._mode,
+            claude_code_version=f"demo {VERSION}",
+        )
+        try:
+            self._result(self._answer(_words(prompt["message"]["content"])))
+        except Interrupted:
+            self._user([{"type": "text", "text": "[Request interrupted by user]"}])
+            self._result("", error=("error_during_execution", "aborted_streaming"))
+        except Failed as failure:
+            self._result(str(failure), error=("success", "api_error"))
+
+    def _answer(self, words: str) -> str:
+        """What the last line says."""
+        command, _, rest = words.strip().partition(" ")
+        number = int(rest) if rest.strip().isdecimal() else None
+        match command:
+            case "/help":
+                return self._tell(HELP, pace=0)
+            case "/quick":
+                return self._tell("Done.", pace=0)
+            case "/lines":
+                for line in range(number or 100):
+                    self._tell(f"Line {line + 1}", pace=0)
+                return "Said."
+            case "/slow":
+                text = " ".join(["On and on I talk, and wait for you to interrupt me."] * 50)
+                return self._tell(text, pace=(number or 20) / text.count(" "))
+            case "/ask":
+                return self._ask()
+            case "/fail":
+                self._tell("I was told to fail, and so I do.")
+                raise Failed("The demo agent failed, as it was told to.")
+            case "/crash":
+                sys.stderr.write("The demo agent crashed, as it was told to.\n")
+                os._exit(3)
+            case _:
+                return self._change(words)
+
+    def _change(self, words: str) -> str:
+        hello = "We go on where we were. " if self._resumed else ""
+        self._resumed = False
+        edit = demo_edits.for_prompt(words, os.getcwd())
+        name = os.path.relpath(edit.input["file_path"])
+        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I write that into `{name}`, if you let me.")
+        answer = self._may_i(edit.tool, edit.input)
+        if answer.get("behavior") != "allow":
+            self._tool_result(answer.get("message") or "No.", is_error=True)
+            return self._tell(f"All right, `{name}` stays as it is. You told me: “{answer.get('message') or 'no'}”")
+        given = answer.get("updatedInput") or edit.input
+        problem = demo_edits.apply(edit.tool, given, os.getcwd())
+        self._tool_result(problem or f"The file {given['file_path']} has been updated.", is_error=bool(problem))
+        if problem:
+            return self._tell(f"That did not work: {problem}")
+        mine = given.get("new_string") == edit.input.get("new_string") and given.get("content") == edit.input.get(
+            "content"
+        )
+        return self._tell(f"Done: `{name}` has {'the new line' if mine else 'your version of it'}.")
+
+    def _ask(self) -> str:
+        question = "What shall the drawbridge be painted with?"
+        options = [
+            {"label": "Red", "description": "Seen from afar"},
+            {"label": "Oak", "description": "As it always was"},
+        ]
+        asked = {"questions": [{"question": question, "header": "Colour", "multiSelect": False, "options": options}]}
+        answer = self._may_i("AskUserQuestion", asked)
+        chosen = ((answer.get("updatedInput") or {}).get("answers") or {}).get(question)
+        self._tool_result(f"{question}={chosen}" if chosen else "No answer.", is_error=not chosen)
+        return self._tell(f"{chosen} it is." if chosen else "Then it stays unpainted.")
+
+    def _may_i(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+        """Calls a tool: the person's answer, or our own where the mode makes asking needless."""
+        self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
+        self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
+        if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):
+            return {"behavior": "allow", "updatedInput": given}
+        id = str(uuid.uuid4())
+        accept = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+        request = {
+            "subtype": "can_use_tool",
+            "tool_name": tool,
+            "input": given,
+            "tool_use_id": self._tool_id,
+            "permission_suggestions": accept if tool != "AskUserQuestion" else [],
+        }
+        self._write({"type": "control_request", "request_id": id, "request": request})
+        while id not in self._answers and self._open:
+            self._take(None)
+            if self._interrupted and id not in self._answers:
+                self._write({"type": "control_cancel_request", "request_id": id})
+                raise Interrupted
+        answer = self._answers.pop(id, {"behavior": "deny", "message": "Nobody is there to ask."})
+        for rule in answer.get("updatedPermissions") or []:
+            self._mode = rule.get("mode", self._mode)
+        return answer
+
+    # What it says.
+
+    def _tell(self, text: str, pace: float | None = None) -> str:
+        """Word by word where partial messages are wanted, then the whole. ``pace``: seconds a word."""
+        self._wait(0)
+        words = text.split(" ")
+        pace = WORD_SECONDS if pace is None else pace
+        if self._partial:
+            self._event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+        try:
+            for number, word in enumerate(words):
+                if self._partial:
+                    piece = word if number == 0 else f" {word}"
+                    self._event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+                if pace:
+                    self._wait(pace)
+        except Interrupted:
+            self._assistant({"type": "text", "text": " ".join(words[: number + 1])})
+            raise
+        self._assistant({"type": "text", "text": text})
+        if self._partial:
+            self._event(type="content_block_stop", index=0)
+        return text
+
+    def _event(self, **event: Any) -> None:
+        self._say("stream_event", event=event, parent_tool_use_id=None)
+
+    def _assistant(self, block: dict[str, Any]) -> None:
+        self._steps += 1
+        usage = {"input_tokens": 10, "output_tokens": 10}
+        message = {"id": f"msg_{uuid.uuid4().hex[:24]}", "type": "message", "role": "assistant", "model": self._model}
+        self._say("assistant", message=message | {"content": [block], "usage": usage}, parent_tool_use_id=None)
+
+    def _tool_result(self, text: str, *, is_error: bool) -> None:
+        result = {"type": "tool_result", "tool_use_id": self._tool_id, "content": text, "is_error": is_error}
+        self._user([result])
+
+    def _user(self, content: list[dict[str, Any]]) -> None:
+        self._say("user", message={"role": "user", "content": content}, parent_tool_use_id=None)
+
+    def _result(self, text: str, error: tuple[str, str] | None = None) -> None:
+        """``error``: subtype and terminal reason."""
+        cost = round(self._steps * PRICE, 6)
+        self._total = round(self._total + cost, 6)
+        subtype, reason = error or ("success", "completed")
+        self._say(
+            "result",
+            subtype=subtype,
+            is_error=error is not None,
+            result=text,
+            terminal_reason=reason,
+            num_turns=self._steps,
+            duration_ms=int((time.monotonic() - self._began) * 1000),
+            total_cost_usd=self._total,
+            model_usage_since_last_result={self._model: {"costUSD": cost}},
+            permission_denials=[],
+            user_message_uuids=[self._prompt_id] if self._prompt_id else [],
+            result_index=self._results,
+        )
+        self._results += 1
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        self._write({"type": kind, **fields, "session_id": self._session_id, "uuid": str(uuid.uuid4())})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _words(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return " ".join(block["text"] for block in content if block["type"] == "text")
+
+
+def main() -> NoReturn:
+    flags = (argument.removeprefix("--").partition("=") for argument in sys.argv[1:] if argument.startswith("--"))
+    try:
+        Agent({name: value for name, _, value in flags}).run()
+    except (KeyboardInterrupt, BrokenPipeError):
+        os._exit(0)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

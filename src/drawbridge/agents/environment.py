@@ -1,0 +1,42 @@
+"""What every agent is started with, whatever it is: its program and its environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Final
+
+from drawbridge.agents import catalog
+from drawbridge.agents.base import AgentUnusable
+
+MARK: Final = "DRAWBRIDGE_AGENT"
+"""An environment variable of everything that an agent of ours starts, with an id of its own for each process."""
+
+SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
+"""The server's own settings, as in ``Row.own_variables``: the webhook's address is a secret."""
+
+
+def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
+    """``base`` (the server's own, with the account's variables in it) as an agent may see it."""
+    removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
+    names = {name for name in removed if not name.endswith("*")}
+    prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))
+    passed_on = {name: value for name, value in base.items() if name not in names and not name.startswith(prefixes)}
+    for row in catalog.ROWS:
+        passed_on |= row.environment
+    return passed_on | {"NO_COLOR": "1", "PWD": directory, MARK: mark}
+
+
+def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
+    """The absolute path of an agent's program. ``install``: what to install where it is missing.
+
+    Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
+    """
+    found = shutil.which(path, path=environment.get("PATH"))
+    if found is None:
+        where = f"at {path}" if os.sep in path else f"`{path}` on PATH"
+        remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
+        text = f"There is no program {where} on the server's machine, which the agent {name} needs."
+        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
+    return os.path.abspath(found)

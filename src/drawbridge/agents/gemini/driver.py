@@ -1,0 +1,57 @@
+"""Gemini CLI as the server starts it: by its Agent Client Protocol mode (measured with 0.61.0)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from drawbridge.agents import catalog, process
+from drawbridge.agents.acp import opening
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import AgentUnusable, Event, Launch
+from drawbridge.agents.environment import program
+from drawbridge.agents.gemini.sessions import Kept, spare
+
+ROW: Final = catalog.AGENTS["gemini"]
+
+OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+"""Else it starts itself once more, with a larger heap: a process more, and twice the wait."""
+
+
+class Gemini(Acp):
+    asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
+    own = OWN
+
+    def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """``path``: the program; without it PATH is searched at each start."""
+        super().__init__(ROW.name, [path or ROW.program, "--acp"], ROW.title, environment)
+
+    async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
+        opening.check(launch.options, self.title)
+        command = [program(self.name, self._command[0], self._environment, self.title), *self._command[1:]]
+        for directory in launch.options.add_dirs:
+            if "," in directory:
+                raise AgentUnusable("VALIDATION_FAILED", "options.add_dirs: Gemini CLI takes no path with a comma.")
+            command.append(f"--include-directories={directory}")
+        told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()))
+        if launch.resume:
+            await asyncio.to_thread(spare, self.home, launch.session_id)
+        return await self._run(command, told, heard)
+
+    @property
+    def sessions(self) -> Kept:  # type: ignore[override]
+        return Kept(self.home)
+
+    @property
+    def home(self) -> Path:
+        """Where it keeps everything."""
+        return Path(self._environment.get("GEMINI_CLI_HOME") or os.path.expanduser("~")) / ".gemini"
+
+
+def agent(path: str | None) -> Gemini:
+    return Gemini(path)

@@ -1,0 +1,115 @@
+"""The conversations that Gemini CLI keeps: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
+
+They are the CLI's own files (seen on 0.61.0; undocumented, so what looks different is passed over). They can be removed
+by it or by a person at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents.base import Remembered
+
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+HEAD_BYTES = 65_536
+LONGEST_TITLE = 120
+
+
+def spare(home: Path, session_id: str) -> None:
+    """Keeps a conversation from being lost when it is resumed in the minute in which it began.
+
+    ``session/load`` first opens a new file for it, named by the minute, and with that overwrites the one that it is
+    about to read (0.61.0). That one gets the name of the minute before; the CLI finds it by what is in it.
+    """
+    if not ID.fullmatch(session_id):
+        return
+    now = datetime.now(UTC)
+    name = "session-{:%Y-%m-%dT%H-%M}-" + session_id[:8] + ".jsonl"
+    for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
+        spared = path.with_name(name.format(now - timedelta(minutes=1)))
+        if not spared.exists():
+            path.rename(spared)
+
+
+class Kept(Struct, frozen=True):
+    """Those in ``home``, the CLI's folder."""
+
+    home: Path
+
+    def listed(self, path: Path, limit: int) -> list[Remembered]:
+        """The newest first. Reads files: not from the event loop's thread."""
+        found = []
+        for file in _files(self.home, path):
+            with contextlib.suppress(OSError):
+                found.append((file.stat().st_mtime, file))
+        sessions: dict[str, Remembered] = {}
+        for time, file in sorted(found, reverse=True):
+            session = _read(file, time)
+            if session is not None:
+                sessions.setdefault(session.session_id, session)
+            if len(sessions) == limit:
+                break
+        return list(sessions.values())
+
+    def used_by(self, session_id: str) -> list[int]:
+        """Always empty: the CLI does not list its processes (0.61.0)."""
+        return []
+
+    def known(self, path: Path, session_id: str) -> bool:
+        if not ID.fullmatch(session_id):
+            return False
+        files = (file for file in _files(self.home, path) if file.stem.endswith(session_id[:8]))
+        return any((session := _read(file, 0)) and session.session_id == session_id for file in files)
+
+
+def _files(home: Path, directory: Path) -> list[Path]:
+    for root in home.glob("tmp/*/.project_root"):
+        try:
+            if os.path.realpath(root.read_text().strip()) == os.path.realpath(directory):
+                return list(root.parent.glob("chats/session-*.jsonl"))
+        except (OSError, UnicodeDecodeError):
+            continue
+    return []
+
+
+class _Line(Struct):
+    sessionId: Any = None  # noqa: N815 - the CLI's own name
+    kind: Any = None
+    type: Any = None
+    content: Any = None
+
+
+def _read(path: Path, time: float) -> Remembered | None:
+    """None for one in which nothing was said yet: it can't be resumed."""
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(HEAD_BYTES)
+    except OSError:
+        return None
+    session_id = ""
+    for raw in head.split(b"\n"):
+        try:
+            line = msgspec.json.decode(raw, type=_Line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(line.sessionId, str) and ID.fullmatch(line.sessionId) and line.kind == "main":
+            session_id = line.sessionId
+        elif session_id and line.type == "user":
+            return Remembered(session_id, time, _title(line.content))
+    return None
+
+
+def _title(content: object) -> str | None:
+    """The first thing that the person said."""
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    words = " ".join(text for text in texts if isinstance(text, str)).split()
+    return " ".join(words)[:LONGEST_TITLE] or None

@@ -1,0 +1,150 @@
+"""Agents that take one prompt a process: it is read from their input up to its end, and the turn ends with the process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.agents import json_lines
+from drawbridge.agents.base import AgentRefused, Attachment, Decision, Exited, Line, Said, SessionKnown, TurnEnded
+from drawbridge.agents.framing import JUNK_LIMIT, Tail, readable
+from drawbridge.agents.process import Process
+from drawbridge.agents.results import FAILED, Failure
+
+STDIN = 0
+LONGEST_TEXT = 2_000
+
+
+class _Object(Struct):
+    """Any JSON object."""
+
+
+_object: Final = msgspec.json.Decoder(_Object)
+
+
+class OneShot(Process):
+    """Its input ends after the prompt; SIGINT interrupts it."""
+
+    def _flush(self) -> None:
+        super()._flush()
+        if self._conversation.turn_open:
+            self._stdin.close()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd != STDIN:
+            super().pipe_connection_lost(fd, exc)
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        if self._conversation.turn_open:
+            self._pipe.signal(signal.SIGINT)
+
+
+class Turn:
+    """One process' side: a prompt in, lines out. What they mean is the agent's own (``meant`` and ``failed``)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.session_id: str | None = None
+        self.turn_open = self._interrupted = False
+        self._out = b""
+        self.junk = Tail(JUNK_LIMIT)
+
+    @property
+    def busy(self) -> bool:
+        return self.turn_open
+
+    def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
+        """What one JSON object of its output means."""
+        return [Line(data)]
+
+    def text(self, line: bytes) -> list[Said]:
+        """A line that is no JSON object; an empty one also at the very end."""
+        self.junk.add(line + b"\n")
+        return []
+
+    def rest(self) -> list[Said]:
+        """What is to be said when nothing comes any more."""
+        return []
+
+    def failed(self, code: int, words: str) -> Failure | None:
+        """Why the turn failed; ``words``: what it said on stderr, or else its junk."""
+        if code == 0:
+            return None
+        words = "\n".join(words.splitlines()[-5:])
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return Failure(
+            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a word.'}"[:LONGEST_TEXT]
+        )
+
+    def outgoing(self) -> bytes:
+        data, self._out = self._out, b""
+        return data
+
+    def received(self, line: bytes) -> list[Said]:
+        stripped = line.strip(b" \t\r")
+        read = json_lines.parsed(stripped, _object) if stripped else None
+        if read is None:
+            return self.text(line)
+        try:
+            message = msgspec.json.decode(read[1], type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            message = {}
+        return self.meant(message, read[1])
+
+    def in_session(self, session_id: object) -> list[Said]:
+        if not isinstance(session_id, str) or not session_id or session_id == self.session_id:
+            return []
+        self.session_id = session_id
+        return [SessionKnown(session_id)]
+
+    def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
+        said = self.rest()
+        if self.turn_open:
+            failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
+            self.turn_open = False
+            said.append(
+                TurnEnded(
+                    ok=failure is None,
+                    session_id=self.session_id,
+                    error=failure.text if failure else None,
+                    code=failure.code if failure else None,
+                    interrupted=failure is not None and self._interrupted and fault is None,
+                )
+            )
+        return [*said, Exited(code, stderr)]
+
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
+        """Attachments go as text before the prompt; what is no text can't be given."""
+        self.turn_open = True
+        parts = []
+        for one in attachments:
+            name = one.name or "attachment"
+            try:
+                parts.append(f"{name}:\n\n{one.data.decode()}\n\n")
+            except UnicodeDecodeError:
+                self.turn_open = False
+                problem = (
+                    f"{name} ({one.media_type}) is no text, and {self.name} can be given no other. Nothing was sent."
+                )
+                return [TurnEnded(ok=False, error=json_lines.valid(problem), code="VALIDATION_FAILED")]
+        self._out = json_lines.valid("".join([*parts, text])).encode()
+        return []
+
+    def answer(self, question_id: str, decision: Decision) -> None:
+        """It asks nothing."""
+
+    def interrupt(self) -> None:
+        self._interrupted = self.turn_open
+
+    def set_mode(self, mode: str) -> str:
+        raise AgentRefused(
+            f"{self.name} can't be told while it is at work; it holds for the next prompt if sent with it"
+        )
+
+    def set_model(self, model: str) -> str:
+        return self.set_mode(model)

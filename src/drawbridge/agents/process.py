@@ -1,0 +1,325 @@
+"""An agent as a child process: the asyncio shell of its ``Dialect``. It starts it, listens, and makes sure of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from drawbridge.agents import process_tree
+from drawbridge.agents.base import (
+    AgentRefused,
+    AgentUnusable,
+    Attachment,
+    Broken,
+    Confinement,
+    Decision,
+    Dialect,
+    Event,
+    Replied,
+    Said,
+)
+from drawbridge.agents.environment import MARK
+from drawbridge.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
+from drawbridge.agents.shortage import shortage
+from drawbridge.agents.supervisor_pipe import SupervisorPipe
+
+STDIN_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes that wait for an agent that does not read; a prompt with its attachments is far smaller."""
+
+STDOUT, STDERR = 1, 2
+
+logger = logging.getLogger("drawbridge.agents")
+
+
+class Times(Struct, frozen=True):
+    """Seconds. What each step towards the end may take before the next, harder one."""
+
+    interrupt: float = 2.0
+    leave: float = 1.0
+    """After its input was closed, at the end of a turn that was interrupted."""
+    leave_idle: float = 5.0
+    """The same, where nothing hurries."""
+    sigint: float = 2.0
+    sigterm: float = 3.0
+    """The CLI needs one second to end a command that it runs (2.1.329)."""
+    sigkill: float = 5.0
+    """The time that the supervisor has for it; after that the server ends the processes itself."""
+    pipes: float = 2.0
+    """Between the end of a pipe and the end of the process, or the other way round."""
+    reply: float = 5.0
+
+
+class Process(asyncio.SubprocessProtocol):
+    """An ``AgentProcess``. ``times``: what each step of its end may take."""
+
+    pid = 0
+
+    def __init__(
+        self, name: str, mark: str, pipe: SupervisorPipe, conversation: Dialect, heard: Callable[[Event], None]
+    ) -> None:
+        self._name = name
+        self._pipe = pipe
+        self._mark = f"{MARK}={mark}"
+        self._conversation = conversation
+        self._heard = heard
+        self.times = Times()
+        self._lines = Lines()
+        self._stderr = Tail(STDERR_LIMIT)
+        self._fault: str | None = None
+        self._replies: dict[str, asyncio.Future[str | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._quiet = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    @property
+    def busy(self) -> bool:
+        return self._conversation.busy
+
+    # What it is told.
+
+    def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        if not self._gone.is_set():
+            self._hear(self._conversation.prompt(text, attachments))
+
+    def answer(self, question_id: str, decision: Decision) -> None:
+        self._conversation.answer(question_id, decision)
+        self._flush()
+
+    def interrupt(self) -> None:
+        self._conversation.interrupt()
+        self._flush()
+
+    async def set_mode(self, mode: str) -> None:
+        await self._reply(self._conversation.set_mode(mode))
+
+    async def set_model(self, model: str) -> None:
+        await self._reply(self._conversation.set_model(model))
+
+    async def _reply(self, request_id: str) -> None:
+        if self._gone.is_set():
+            raise AgentRefused(f"{self._name} has ended.")
+        reply = self._replies[request_id] = asyncio.get_running_loop().create_future()
+        self._flush()
+        try:
+            async with asyncio.timeout(self.times.reply):
+                error = await reply
+        except TimeoutError:
+            error = f"{self._name} did not answer within {self.times.reply:g} s."
+        finally:
+            del self._replies[request_id]
+        if error is not None:
+            raise AgentRefused(error)
+
+    def _flush(self) -> None:
+        data = self._conversation.outgoing()
+        if not data or self._stdin.is_closing():
+            return
+        self._stdin.write(data)
+        if self._stdin.get_write_buffer_size() > STDIN_LIMIT:
+            self._fail(f"{self._name} does not read what it is told")
+
+    # What it says: asyncio calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        self.pid = self._transport.get_pid()
+        self._flush()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == STDERR:
+            self._stderr.add(data)
+            return
+        for line in self._lines.feed(data):
+            self._hear(self._conversation.received(line))
+        if self._lines.too_long:
+            self._fail(f"{self._name} said a line of more than {LINE_LIMIT // 2**20} MB")
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == STDOUT:
+            self._hear(self._conversation.received(self._lines.rest()))
+        if fd != STDERR:
+            asyncio.get_running_loop().call_later(self.times.pipes, self._expect_exit)
+
+    def process_exited(self) -> None:
+        self._exited.set()
+        self._spawn(self._finish())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+
+    def _hear(self, said: Sequence[Said]) -> None:
+        for item in said:
+            if isinstance(item, Replied):
+                reply = self._replies.get(item.request_id)
+                if reply is not None and not reply.done():
+                    reply.set_result(item.error)
+                continue
+            if isinstance(item, Broken):
+                self._fail(item.fault)
+                continue
+            try:
+                self._heard(item)
+            except Exception:  # a fault of ours must not cost the rest of what the agent says
+                logger.exception("%s: what it said could not be dealt with", self._name)
+        self._flush()
+        if self._conversation.turn_open:
+            self._quiet.clear()
+        else:
+            self._quiet.set()
+
+    # Its end.
+
+    async def stop(self) -> None:
+        await self._shielded(self._stop())
+
+    async def kill(self) -> None:
+        await self._shielded(self._kill())
+
+    async def _stop(self) -> None:
+        if self._conversation.turn_open:
+            await self._kill()
+            return
+        self._wake()
+        self._stdin.close()
+        if not await self._is_gone_within(self.times.leave_idle):
+            await self._kill_by_signals(signal.SIGTERM)
+
+    async def _kill(self) -> None:
+        self._wake()
+        if self._conversation.turn_open:
+            self.interrupt()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.times.interrupt):
+                    await self._quiet.wait()
+        if not self._conversation.turn_open:
+            self._stdin.close()
+            if await self._is_gone_within(self.times.leave):
+                return
+        await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
+
+    def _wake(self) -> None:
+        """One that somebody has stopped (SIGSTOP) would hear nothing of what follows but the last blow."""
+        self._pipe.signal(signal.SIGCONT)
+
+    async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
+        for number in numbers:
+            self._pipe.signal(number)
+            seconds = self.times.sigint if number is signal.SIGINT else self.times.sigterm
+            if await self._is_gone_within(seconds):
+                return
+        self._pipe.signal(signal.SIGKILL)
+        if await self._is_gone_within(self.times.sigkill):
+            return
+        await asyncio.to_thread(process_tree.end, self.pid, self._mark)
+        await self._gone.wait()
+
+    async def _is_gone_within(self, seconds: float) -> bool:
+        """Once it has exited, the rest of its process tree is waited for too."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        await self._gone.wait()
+        return True
+
+    def _fail(self, fault: str) -> None:
+        """It has broken what can't be mended: it has to go."""
+        if self._fault is None and not self._exited.is_set():
+            self._fault = f"{fault}, and was ended."
+            self._spawn(self._kill_by_signals(signal.SIGTERM))
+
+    def _expect_exit(self) -> None:
+        """A pipe of it is closed."""
+        if not self._exited.is_set() and not self._tasks:
+            self._fail(f"{self._name} closed its input or output but went on running")
+
+    async def _finish(self) -> None:
+        """It has exited. Whatever it started is ended; then the last word."""
+        try:
+            if not self._pipe.all_gone():
+                left = await asyncio.to_thread(process_tree.end, self.pid, self._mark)
+                if left:
+                    logger.error("%s: its processes %s can't be ended", self._name, left)
+            await self._close_pipes()
+        finally:
+            self._pipe.close()
+            code = self._transport.get_returncode()
+            self._hear(self._conversation.ended(-1 if code is None else code, self._stderr.text, self._fault))
+            self._gone.set()
+
+    async def _close_pipes(self) -> None:
+        """What was still in them is read to its end, but nobody who holds one open is waited for."""
+        await self._wait_for_pipes(self.times.pipes)
+        self._transport.close()
+        await self._wait_for_pipes(self.times.pipes)
+
+    async def _wait_for_pipes(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Who waits for the end may stop waiting; the end comes all the same."""
+        await asyncio.shield(self._spawn(work))
+
+
+async def start(
+    name: str,
+    command: Sequence[str],
+    directory: str,
+    environment: Mapping[str, str],
+    conversation: Dialect,
+    heard: Callable[[Event], None],
+    confinement: Confinement = Confinement(),  # noqa: B008 - frozen
+    kind: type[Process] = Process,
+) -> Process:
+    """Runs ``command`` in ``directory``, in a session of its own, under a supervisor.
+
+    ``environment`` holds the mark. Raises ``AgentUnusable``.
+    """
+    pipe = SupervisorPipe()
+    process = kind(name, environment[MARK], pipe, conversation, heard)
+    try:
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: process,
+            *pipe.command(confinement, command),
+            cwd=directory,
+            env=dict(environment),
+            start_new_session=True,
+            pass_fds=(pipe.descriptor,),
+        )
+    except OSError as error:
+        pipe.close()
+        raise _not_started(name, directory, error) from None
+    except BaseException:
+        pipe.close()
+        raise
+    try:
+        process.pid = await pipe.agent_pid() or process.pid
+    except BaseException:  # nobody wants it any more
+        await process.stop()
+        raise
+    return process
+
+
+def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
+    if not os.path.isdir(directory):
+        return AgentUnusable("INVALID_PATH", "The project's directory is not there any more.")
+    return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")

@@ -1,0 +1,176 @@
+"""The change that an edit tool of the client protocol would make to a file, so that a person can see it before it happens.
+
+Pure, apart from the ``Reader``. The protocol has its edit tools and their input from Claude Code, and the text is what 2.1.329
+writes: with the file's own line ends; a deletion at the end of a line removes the line's end too; a notebook is indented by
+one. Where the result can't be known to the byte there is no proposal: the plain call is better than a wrong diff.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from drawbridge.agents.base import Proposal
+from drawbridge.core.errors import UnusableFile
+from drawbridge.editors import files
+
+TEXT_LIMIT: Final = 2 * 1024 * 1024
+"""Bytes of a file, and characters of what becomes of it, above which a change is not shown as a proposal."""
+
+Reader: TypeAlias = Callable[[str], str | None]
+"""A file's whole text; None where there is no such file. Raises ``UnusableFile``."""
+
+
+def read_file(path: str) -> str | None:
+    """A ``Reader``: how a question's file is read, up to ``TEXT_LIMIT`` bytes. Blocking, but short."""
+    return files.read_text(path, TEXT_LIMIT)
+
+
+_PATHS: Final = {"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
+
+
+class _Unforeseeable(Exception):
+    """The call does not fit the file, or the file is not what it should be."""
+
+
+def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
+    """The change that ``tool`` with the input ``given`` would make. None: it changes no file, or not foreseeably."""
+    path = given.get(_PATHS.get(tool, ""))
+    if not isinstance(path, str) or not path.startswith("/"):
+        return None
+    try:
+        old = read(path)
+        new = _changed(tool, given, old)
+    except (UnusableFile, _Unforeseeable):
+        return None
+    return Proposal(path, old or "", new) if len(new) <= TEXT_LIMIT else None
+
+
+def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | None:
+    """What ``tool`` makes of ``old_text``; None where that can't be foretold."""
+    try:
+        return _changed(tool, given, old_text)
+    except _Unforeseeable:
+        return None
+
+
+def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
+    """The input with which ``tool`` writes exactly ``text``. None: this tool's text can't be given.
+
+    The whole file goes as the old and the new string of an edit: what was shown is what is written, or nothing is.
+    """
+    old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
+    match tool:
+        case "Write":
+            return {**given, "content": text}
+        case "Edit":
+            return {**given, "old_string": old, "new_string": new, "replace_all": False}
+        case "MultiEdit":
+            return {**given, "edits": [{"old_string": old, "new_string": new, "replace_all": False}]}
+    return None
+
+
+def _changed(tool: str, given: Mapping[str, Any], old: str | None) -> str:
+    match tool:
+        case "Write":
+            return _text(given, "content")
+        case "NotebookEdit":
+            return _notebook(given, old)
+        case "Edit":
+            edits = [given]
+        case _:
+            edits = [edit for edit in _list(given, "edits") if isinstance(edit, dict)]
+    text = (old or "").replace("\r\n", "\n")
+    for edit in edits:
+        text = _edited(text, edit)
+    return text.replace("\r\n", "\n").replace("\n", "\r\n") if _has_crlf(old or "") else text
+
+
+def _edited(text: str, edit: Mapping[str, Any]) -> str:
+    before, after = _text(edit, "old_string"), _text(edit, "new_string")
+    if not before:
+        if text.strip():
+            raise _Unforeseeable
+        return after
+    if edit.get("replace_all") is not True and text.count(before) != 1:
+        raise _Unforeseeable
+    if before not in text:
+        raise _Unforeseeable
+    if not after and not before.endswith("\n") and before + "\n" in text:
+        before += "\n"
+    if len(text) + text.count(before) * (len(after) - len(before)) > TEXT_LIMIT:
+        raise _Unforeseeable
+    return text.replace(before, after) if edit.get("replace_all") is True else text.replace(before, after, 1)
+
+
+def _has_crlf(text: str) -> bool:
+    crlf = text.count("\r\n")
+    return crlf > text.count("\n") - crlf
+
+
+def _notebook(given: Mapping[str, Any], old: str | None) -> str:
+    try:
+        notebook = json.loads(old or "")
+        cells = notebook["cells"]
+        index = _cell(cells, given.get("cell_id"))
+        match given.get("edit_mode", "replace"):
+            case "replace":
+                _replace(cells[index], _text(given, "new_source"), given.get("cell_type"))
+            case "insert":
+                at = 0 if given.get("cell_id") is None else index + 1
+                cells.insert(at, _new_cell(notebook, _text(given, "new_source"), given.get("cell_type")))
+            case "delete":
+                del cells[index]
+            case _:
+                raise _Unforeseeable
+        return json.dumps(notebook, indent=1, ensure_ascii=False) + ("\n" if (old or "").endswith("\n") else "")
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise _Unforeseeable from None
+
+
+def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
+    """By its id, or by its number as "cell-3"; without one the first."""
+    if cell_id is None:
+        return 0
+    if not isinstance(cell_id, str):
+        raise _Unforeseeable
+    for index, cell in enumerate(cells):
+        if cell.get("id") == cell_id:
+            return index
+    number = re.fullmatch(r"cell-(\d{1,9})", cell_id)
+    if not number:
+        raise _Unforeseeable
+    return int(number[1])
+
+
+def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
+    cell["source"] = source
+    if cell.get("cell_type") == "code":
+        cell["execution_count"], cell["outputs"] = None, []
+    if isinstance(kind, str):
+        cell["cell_type"] = kind
+
+
+def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:
+    """The CLI makes up an id when it writes; a word stands for it here."""
+    if not isinstance(kind, str):
+        raise _Unforeseeable
+    has_ids = (notebook.get("nbformat", 0), notebook.get("nbformat_minor", 0)) >= (4, 5)
+    cell = {"cell_type": kind, **({"id": "new"} if has_ids else {}), "source": source, "metadata": {}}
+    return cell | ({"execution_count": None, "outputs": []} if kind == "code" else {})
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise _Unforeseeable
+    return value
+
+
+def _list(given: Mapping[str, Any], name: str) -> list[Any]:
+    value = given.get(name)
+    if not isinstance(value, list) or not value:
+        raise _Unforeseeable
+    return value

@@ -1,0 +1,85 @@
+"""The agents of a server, by name."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from drawbridge.agents import catalog
+from drawbridge.agents.acp.driver import Acp
+from drawbridge.agents.base import Agent
+from drawbridge.agents.command.driver import Command
+
+
+class Named(Struct, frozen=True):
+    """Settings, each value as ``NAME=…``: programs of built-in agents, and the commands of more agents."""
+
+    paths: Sequence[str] = ()
+    acp: Sequence[str] = ()
+    commands: Sequence[str] = ()
+
+
+def agents(named: Named) -> dict[str, Agent]:
+    """All there are, the usual one first; of what ``problems`` has found nothing in."""
+    paths = dict(_parts(given) for given in named.paths)
+    found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
+    found += [Acp(name, shlex.split(command)) for name, command in map(_parts, named.acp)]
+    found += [Command(name, shlex.split(command)) for name, command in map(_parts, named.commands)]
+    found += [built_in(row.name, None) for row in catalog.ROWS if not row.program]
+    return {agent.name: agent for agent in found}
+
+
+def built_in(name: str, path: str | None) -> Agent:
+    """The driver of an agent that has a row. ``path``: its program, None for the usual one."""
+    driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
+    agent: Agent = driver.agent(path)
+    return agent
+
+
+def that_see(known: Mapping[str, Agent]) -> list[str]:
+    """Those that can be given a picture with a prompt, as far as that is known before they are started."""
+    return [name for name, agent in known.items() if agent.sees]
+
+
+def missing(named: Named) -> dict[str, str]:
+    """Agents that can't run now → their program, which is not on PATH. They can be installed while the server runs."""
+    paths = dict(_parts(given) for given in named.paths)
+    programs = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
+    programs |= {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
+    return {name: program for name, program in programs.items() if shutil.which(program) is None}
+
+
+def problems(named: Named) -> list[str]:
+    """What is wrong with them, as settings tell it."""
+    found = []
+    with_a_program = [row.name for row in catalog.ROWS if row.program]
+    for name, path in map(_parts, named.paths):
+        if name not in with_a_program:
+            found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(with_a_program)}")
+        elif shutil.which(path) is None:
+            found.append(f"--agent-path: there is no program {path}")
+    taken = set(catalog.AGENTS)
+    for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
+        for name, command in map(_parts, given):
+            if name in taken:
+                found.append(f"{flag}: there is an agent {name} already")
+            taken.add(name)
+            found += _command_problems(flag, command)
+    return found
+
+
+def _command_problems(flag: str, command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return [f"{flag}: {command} has a quotation mark without its other half"]
+    return [] if words else [f"{flag}: the command is empty"]
+
+
+def _parts(given: str) -> tuple[str, str]:
+    name, _, value = given.partition("=")
+    return name, value

@@ -1,0 +1,66 @@
+"""How a turn went and what it cost, in the same terms for every agent. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from msgspec import Struct
+
+FAILED, NOT_LOGGED_IN, NO_SESSION = "EXECUTION_FAILED", "AGENT_NOT_LOGGED_IN", "SESSION_NOT_FOUND"
+RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
+"""Error codes of the client protocol."""
+
+
+class Failure(Struct, frozen=True):
+    """Why a turn failed. ``text``: for people; ``retry_at``: when to try again, in seconds since 1970, if that is known."""
+
+    code: str
+    text: str
+    retry_at: float | None = None
+
+
+def not_logged_in(name: str, said: str) -> Failure:
+    remedy = "Log in there, in a terminal, or set its API key for the server."
+    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {said} {remedy}")
+
+
+class Costs:
+    """The cost of each turn in US dollars, computed from totals of the whole conversation.
+
+    ``known``: the total so far; None if it is not known.
+    """
+
+    def __init__(self, known: float | None) -> None:
+        self._total = known
+        self._turn: list[float | None] = []
+
+    def add(self, total: float | None, since: float | None = None) -> None:
+        """A new total. ``since``: the cost since the total before, where the agent reports that too."""
+        self._turn.append(self._difference(total, since))
+        if total is not None:
+            self._total = total
+
+    def take(self) -> float | None:
+        """The cost since the last call; None if it can't be known."""
+        costs, self._turn = self._turn, []
+        known = [cost for cost in costs if cost is not None]
+        return round(sum(known), 9) if known and len(known) == len(costs) else None
+
+    def _difference(self, total: float | None, since: float | None) -> float | None:
+        if total is None or self._total is None:
+            return since
+        if total >= self._total:
+            return total - self._total
+        return total if since is None else since  # a new conversation has begun, with a total of zero
+
+
+def amount(value: object) -> float | None:
+    """A number that is finite and not negative; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

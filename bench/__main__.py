@@ -1,4 +1,4 @@
-"""``make bench``: every number of docs/internals/benchmarks.md, measured here and now; ``make bench ARGS=server`` a part of them."""
+"""``make bench`` and ``make bench ARGS=server``: the numbers of docs/internals/benchmarks.md, measured here and now."""
 
 from __future__ import annotations
 

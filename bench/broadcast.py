@@ -26,8 +26,11 @@ from drawbridge.agents.demo.driver import Demo
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.websocket import framed, handshake
 from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
@@ -54,8 +57,8 @@ class Broadcaster(Protocol):
 class Ours:
     """A project of the real core; who has joined it is behind the real door."""
 
-    def __init__(self, core: Core, site: ServerSite, project: Any) -> None:
-        self._project, self._site = project, site
+    def __init__(self, core: Core, clients: Clients, project: Any) -> None:
+        self._project, self._clients = project, clients
 
     def connected(self) -> int:
         return len(self._project.journal.subscribers)
@@ -64,7 +67,7 @@ class Ours:
         self._project.line(None, Line(line))
 
     def behind(self) -> bool:
-        return any(client.outbox._bytes > 0 for client in self._site.clients.values())
+        return any(client.outbox._bytes > 0 for client in self._clients)
 
 
 class Bare(asyncio.Protocol):
@@ -106,14 +109,26 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
     blobs = Blobs(directory / "blobs")
     core = Core(directory / "data", [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
     await core.open()
-    site = ServerSite(Entrance(Access(None, OwnNames(), secure=tls is not None)), core)
-    monitor = Monitor(directory, "0", core.states, lambda: len(site.clients))
-    site.dispatch = Dispatch(core, blobs, [directory], ["demo"], "0", monitor.health)
-    core.house.broadcast = site.writers.broadcast
+    entrance = Entrance(Access(None, OwnNames(), secure=tls is not None))
+    clients = Clients(entrance, core)
+    core.house.broadcast = clients.writers.broadcast
+    monitor = Monitor(directory, "0", core.states, clients.__len__)
+    server = ServerCommands(
+        core,
+        blobs,
+        entrance,
+        clients,
+        version="0",
+        roots=[directory],
+        agents=["demo"],
+        scopes=scopes_of(COMMANDS),
+        health=monitor.health,
+    )
+    site = ServerSite(entrance, clients, Dispatch(COMMANDS, core, server, entrance, blobs))
     project = core.projects.create(str(directory / "code"), "demo")
     print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
     async with Door(site, listener, terms(1_000), tls):
-        yield Ours(core, site, project)
+        yield Ours(core, clients, project)
     await core.close("the end")
 
 

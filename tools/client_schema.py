@@ -1,16 +1,17 @@
-"""Writes docs/protocols/client.schema.json from the types of the client protocol; a test compares the two."""
+"""Writes docs/protocols/client.schema.json from the command table and the messages; a test compares the two."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.said import TYPES, UPDATES
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.app.dispatch import AnyRow
+from drawbridge.server.protocol import commands, messages, replies
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "protocols" / "client.schema.json"
 
@@ -19,17 +20,29 @@ TEXT = {"type": "string"}
 IDENTIFIER = {"type": "string", "minLength": 1, "maxLength": 200}
 
 
-def schema() -> dict[str, Any]:
+def sent(rows: Iterable[AnyRow] = COMMANDS) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the server sends: ``type`` → ``data``, and ``update_type`` → ``data.data`` of an ``update``."""
+    types: dict[str, Any] = dict(messages.TYPES)
+    updates: dict[str, Any] = dict(messages.UPDATES)
+    for row in rows:
+        known, name = (types, row.reply.name) if row.reply.update_type is None else (updates, row.reply.update_type)
+        assert known.setdefault(name, row.reply.data) == row.reply.data, f"{row.name}: {name} is another message"
+    return dict(sorted(types.items())), dict(sorted(updates.items()))
+
+
+def schema(rows: Iterable[AnyRow] = COMMANDS) -> dict[str, Any]:
     """``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
-    asked, asks_of = _components(commands.COMMANDS)
-    said, says_of = _components(TYPES)
-    updated, updates_of = _components(UPDATES)
-    asks = {f"client.{name}": _ask(name, commands.COMMANDS[name], asked, ref) for name, ref in asks_of.items()}
+    rows = list(rows)
+    requests = {row.name: row.request for row in rows}
+    types_sent, updates_sent = sent(rows)
+    asked, asks_of = _components(requests)
+    said, says_of = _components(types_sent, replies.Record)
+    updated, updates_of = _components(updates_sent)
+    asks = {f"client.{name}": _ask(name, requests[name], asked, ref) for name, ref in asks_of.items()}
     says = {f"server.{name}": _say({"const": name}, ref) for name, ref in says_of.items()}
     updates = {f"server.update.{name}": _update(name, ref) for name, ref in updates_of.items()}
-    shared = {
-        name: kind for name, kind in asked.items() if name not in {c.__name__ for c in commands.COMMANDS.values()}
-    }
+    names = {request.__name__ for request in requests.values()}
+    shared = {name: kind for name, kind in asked.items() if name not in names}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What clients and the agent server of Drawbridge say to each other",
@@ -47,10 +60,10 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _components(kinds: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The definitions that the kinds need, and each kind in terms of them."""
-    refs, components = msgspec.json.schema_components(list(kinds.values()), ref_template=REFERENCE)
-    return _tidy(components), dict(zip(kinds, _tidy(refs), strict=True))
+def _components(kinds: Mapping[str, Any], *more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The definitions that the kinds need, with those of ``more``, and each kind in terms of them."""
+    refs, components = msgspec.json.schema_components([*kinds.values(), *more], ref_template=REFERENCE)
+    return _tidy(components), dict(zip(kinds, _tidy(refs), strict=False))
 
 
 def _ask(name: str, kind: type[commands.Command], defs: Mapping[str, Any], ref: Any) -> dict[str, Any]:

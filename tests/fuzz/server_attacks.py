@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable
 from random import Random
 
-from drawbridge.server.protocol import commands
+from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.fuzz.attacks import TEXTS, Attacker
 from tests.protocols.bytes_of import frame, giant_frame_head, request, text
 
-TYPES = [*commands.COMMANDS, "", "no_such_type"]
-FIELDS = sorted({field for command in commands.COMMANDS.values() for field in command.__struct_fields__})
+TYPES = [*(row.name for row in COMMANDS), "", "no_such_type"]
+FIELDS = sorted({field for row in COMMANDS for field in row.request.__struct_fields__})
 
 
 class ServerAttacker(Attacker):

@@ -12,16 +12,17 @@ from websockets.asyncio.client import connect
 import client_schema
 from drawbridge.agents.base import Options
 from drawbridge.server.app.client import AUTH_BYTES, AUTH_SECONDS, TOO_SLOW, UNAUTHORIZED
-from drawbridge.server.app.site import TRY_LATER
+from drawbridge.server.app.clients import TRY_LATER
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.stats import EVERY_SECONDS
-from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import CODES
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
-from drawbridge.server.protocol.said import TYPES, UPDATES
 from drawbridge.server.serve import terms
 from tests.server.processes import serving
 
 PAGE = (client_schema.FILE.parent / "client.md").read_text()
+TYPES, UPDATES = client_schema.sent()
 ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (yes|no) \| (.*?) \| (.*) \|$", PAGE, re.MULTILINE)
 
 
@@ -30,20 +31,32 @@ def test_the_schema_is_what_the_types_say() -> None:
 
 
 def test_every_type_is_on_the_page() -> None:
-    for type in commands.COMMANDS:
-        assert re.search(rf"^\|.*`{type}`", PAGE, re.MULTILINE), type
+    for row in COMMANDS:
+        assert re.search(rf"^\|.*`{row.name}`", PAGE, re.MULTILINE), row.name
     for type in TYPES:
         assert f"`{type}`" in PAGE, type
     for update in UPDATES:
         assert f"`update/{update}`" in PAGE, update
 
 
-@pytest.mark.parametrize("type", commands.COMMANDS)
-def test_every_field_of_a_request_is_in_its_row(type: str) -> None:
-    row = next(line for line in PAGE.splitlines() if re.match(rf"\| [^|]*`{type}`", line)).split("|")[2]
-    named = set(re.findall(r"[a-z_][a-z0-9_]*", row))
-    fields = set(commands.COMMANDS[type].__struct_fields__) - {"request_id", "project_id"}
-    assert named == fields if type not in ("set_mode", "set_model") else fields <= named
+def in_table(row: AnyRow) -> tuple[str, str]:
+    """The data and the answer of a command, as its row of the page has them."""
+    line = next(line for line in PAGE.splitlines() if re.match(rf"\| [^|]*`{row.name}`", line))
+    return line.split("|")[2], line.split("|")[3]
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_every_field_of_a_request_is_in_its_row(row: AnyRow) -> None:
+    named = set(re.findall(r"[a-z_][a-z0-9_]*", in_table(row)[0]))
+    fields = set(row.request.__struct_fields__) - {"request_id", "project_id"}
+    assert named == fields if row.name not in ("set_mode", "set_model") else fields <= named
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_the_answer_is_in_the_row_of_its_request(row: AnyRow) -> None:
+    reply, answer = row.reply, in_table(row)[1]
+    assert answer.strip().startswith(f"`{reply.name}/{reply.update_type}`" if reply.update_type else f"`{reply.name}`")
+    assert ("*aside*" in answer) is (row.aside is True)
 
 
 @pytest.mark.parametrize("kind", [*TYPES, *UPDATES])

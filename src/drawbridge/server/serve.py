@@ -19,8 +19,11 @@ from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerR
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.server import logs, metrics_port, upgrade
 from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
@@ -93,9 +96,8 @@ async def _serve(
     core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
     core.house.note = entrance.note
     await core.open()
-    ours = certificate is not None and plan.certificate is None
-    site = ServerSite(entrance, core, plan.data / "tls" if ours else None)
-    core.house.broadcast = site.writers.broadcast
+    clients = Clients(entrance, core)
+    core.house.broadcast = clients.writers.broadcast
     host = socket.gethostname()
     notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
     core.house.heard = notifier.heard
@@ -104,13 +106,27 @@ async def _serve(
         plan.data,
         number,
         core.states,
-        lambda: len(site.clients),
+        clients.__len__,
         lambda: [*core.problems(), *notifier.problems()],
         subscriptions=core.subscriptions,
         metrics=core.house.metrics,
     )
-    health, push = monitor.health, notifier.subscriptions
-    site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, health, push, that_see(known))
+    server = ServerCommands(
+        core,
+        blobs,
+        entrance,
+        clients,
+        version=number,
+        roots=plan.roots,
+        agents=list(known),
+        scopes=scopes_of(COMMANDS),
+        health=monitor.health,
+        push=notifier.subscriptions,
+        that_see=that_see(known),
+    )
+    dispatch = Dispatch(COMMANDS, core, server, entrance, blobs)
+    ours = certificate is not None and plan.certificate is None
+    site = ServerSite(entrance, clients, dispatch, plan.data / "tls" if ours else None)
     tls = certificate.context() if certificate is not None else None
     async with (
         metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
@@ -129,10 +145,10 @@ async def _serve(
                     )
             show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking)
             async with _beside(
-                monitor.run(site), core.upkeep.run(), site.watch(), _renew(plan, names, certificate, tls)
+                monitor.run(clients), core.upkeep.run(), clients.watch(), _renew(plan, names, certificate, tls)
             ):
                 await stop.wait()
-        site.dispatch.ending = True
+        dispatch.ending = True
         notifier.end()
         try:
             await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.server.app.blobs import Blobs
+from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
-from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.dispatch import AnyRow, Dispatch
+from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
@@ -34,7 +37,9 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 class Server:
     """Listens on 127.0.0.1. Projects may lie in ``roots``; ``devices`` is another process's view of the same file."""
 
-    def __init__(self, directory: Path, tls: ssl.SSLContext | None, crowd: Crowd, **access: Any) -> None:
+    def __init__(
+        self, directory: Path, tls: ssl.SSLContext | None, crowd: Crowd, rows: Sequence[AnyRow], **access: Any
+    ) -> None:
         self.data, self.roots = directory / "data", directory / "roots"
         self.data.mkdir(mode=0o700)
         self.roots.mkdir()
@@ -47,12 +52,24 @@ class Server:
         self.port: int = self.listener.getsockname()[1]
         names, devices = OwnNames(["public.example"]), Devices(self.data)
         self.access = Access(OWNER, names, secure=tls is not None, devices=devices, port=self.port, **access)
-        self.site = ServerSite(Entrance(self.access, crowd, Audit(self.data)), self.core)
-        self.core.house.broadcast = self.site.writers.broadcast
-        self.monitor = Monitor(self.data, "1.2.3", self.core.states, lambda: len(self.site.clients))
-        self.site.dispatch = Dispatch(self.core, blobs, [self.roots], ["demo"], "1.2.3", self.monitor.health)
+        entrance = Entrance(self.access, crowd, Audit(self.data))
+        self.clients = Clients(entrance, self.core)
+        self.core.house.broadcast = self.clients.writers.broadcast
+        self.monitor = Monitor(self.data, "1.2.3", self.core.states, self.clients.__len__)
+        own = ServerCommands(
+            self.core,
+            blobs,
+            entrance,
+            self.clients,
+            version="1.2.3",
+            roots=[self.roots],
+            agents=["demo"],
+            scopes=scopes_of(rows),
+            health=self.monitor.health,
+        )
+        site = ServerSite(entrance, self.clients, Dispatch(rows, self.core, own, entrance, blobs))
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
-        self.door = Door(self.site, self.listener, terms(64), tls)
+        self.door = Door(site, self.listener, terms(64), tls)
 
     def token(self, name: str = "phone", scope: Scope = "approve", **more: Any) -> str:
         """Of a new device, as the owner makes it beside the server."""
@@ -73,12 +90,16 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(
-    directory: Path, tls: ssl.SSLContext | None = None, crowd: Crowd | None = None, **access: Any
+    directory: Path,
+    tls: ssl.SSLContext | None = None,
+    crowd: Crowd | None = None,
+    rows: Sequence[AnyRow] = COMMANDS,
+    **access: Any,
 ) -> AsyncIterator[Server]:
-    server = Server(directory, tls, crowd or Crowd(), **access)
+    server = Server(directory, tls, crowd or Crowd(), rows, **access)
     await server.core.open()
     async with server.door:
-        watch = asyncio.create_task(server.site.watch(every=0.02))
+        watch = asyncio.create_task(server.clients.watch(every=0.02))
         yield server
         watch.cancel()
         await asyncio.wait([watch])

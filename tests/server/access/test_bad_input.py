@@ -185,7 +185,7 @@ async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
             began = time.monotonic()
             assert (await owner.ask("health_check"))["type"] == "health"
             assert time.monotonic() - began < 1
-        await until(lambda: not server.site.clients, "the end of all clients")
+        await until(lambda: not list(server.clients), "the end of all clients")
         async with server.client() as newcomer:
             assert (await newcomer.ask("project_list"))["type"] == "project_list"
         kept = (server.data / "audit.jsonl").read_text() + "".join(

@@ -13,7 +13,8 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Proposal
-from drawbridge.server.auth.scopes import NEEDED, SCOPES, Identity, Scope, check_answer
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.records import Asked
@@ -48,16 +49,10 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
 # the table
 
 
-def test_every_command_has_an_entry_and_nothing_else_has() -> None:
-    assert set(NEEDED) == set(say.COMMANDS.values())
-
-
 def test_the_table_is_on_the_page_as_it_is() -> None:
     rows = re.findall(r"^\| `(view|approve|run|admin)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     shown = {scope: set(re.findall(r"`(\w+)`", text)) for scope, text in rows}
-    assert shown == {
-        scope: {say.TYPE_OF[kind] for kind, needed in NEEDED.items() if needed == scope} for scope in SCOPES
-    }
+    assert shown == {scope: {row.name for row in COMMANDS if row.scope == scope} for scope in SCOPES}
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -67,15 +62,15 @@ async def test_each_command_is_refused_below_its_scope_and_only_there(
     project = await server.project(owner)
     async with server.client(server.token("pad", scope)) as client:
         features = set((await client.ask("hello"))["data"]["features"])
-        for name, kind in say.COMMANDS.items():
-            within = SCOPES.index(NEEDED[kind]) <= SCOPES.index(scope)
+        for row in COMMANDS:
+            name, within = row.name, SCOPES.index(row.scope) <= SCOPES.index(scope)
             assert (name in features) is within, name
             if name != "project_delete" or not within:
-                about = project if issubclass(kind, say.ProjectCommand) else None
+                about = project if issubclass(row.request, say.ProjectCommand) else None
                 answer = await client.ask(name, AN_EXAMPLE.get(name), about)
                 assert (code_of(answer) == "OUT_OF_SCOPE") is not within, name
                 if not within:
-                    assert answer["data"]["details"] == {"scope": scope, "needed": NEEDED[kind]}
+                    assert answer["data"]["details"] == {"scope": scope, "needed": row.scope}
     [shown] = (await owner.ask("project_list"))["data"]["projects"]
     assert bool(shown["last_seq"]) is (scope in ("run", "admin")), "what was refused has left no trace"
 
@@ -207,8 +202,9 @@ async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
     assert (await confined.ask("hello"))["data"]["device"]["projects"] == [str(server.roots / "mine")]
     assert [one["id"] for one in (await confined.ask("project_list"))["data"]["projects"]] == [mine]
     assert (await confined.ask("health_check"))["data"]["projects"] == 1
-    for name, kind in say.COMMANDS.items():
-        if issubclass(kind, say.ProjectCommand):
+    for row in COMMANDS:
+        name = row.name
+        if issubclass(row.request, say.ProjectCommand):
             unknown = await confined.ask(name, AN_EXAMPLE.get(name), "nobody")
             answer = await confined.ask(name, AN_EXAMPLE.get(name), secret)
             assert code_of(answer) == "PROJECT_NOT_FOUND", name
@@ -270,7 +266,7 @@ async def test_a_confined_device_hears_nothing_of_others(
         given = {"approval_id": question["data"]["approval_id"], "decision": "deny"}
         await owner.ask("permission_response", given, project)
         await owner.hear("update", "run_finished", patience=15)
-    watching = asyncio.create_task(server.monitor.run(server.site))
+    watching = asyncio.create_task(server.monitor.run(server.clients))
     stats = (await confined.hear("update", "stats"))["data"]["data"]
     watching.cancel()
     await owner.ask("project_delete", project_id=secret)

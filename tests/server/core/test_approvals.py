@@ -12,7 +12,6 @@ from drawbridge.agents.base import Proposal, Question
 from drawbridge.server.auth import audited
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer
 
 from .twin import Client, Server, records, serving, settled
 
@@ -197,9 +196,7 @@ async def test_a_question_with_a_number_that_is_out_of_range_is_one_like_any_oth
         assert waiting["seq"] == request["seq"]
         answer = await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
         command = commands.PermissionResponse(project_id=project, approval_id=approval, decision="allow")
-        event = audited.done(command, Answer(type="update", project_id=project, data=answer["data"]), asked)
-        assert event is not None
-        assert event[1]["path"] == "/p/a.py"
+        assert audited.permission_response(command, answer["data"], asked)["path"] == "/p/a.py"
         assert [(question, decision.allow) for question, decision in process.answers] == [("q1", True)]
         process.ends()
 
@@ -217,7 +214,8 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
         before = records(server, project)
         value = given if how == "updated_input" else '"b"'
         data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'
-        command = commands.parse(f'{{"type":"permission_response","project_id":"{project}","data":{data}}}')
+        text = f'{{"type":"permission_response","project_id":"{project}","data":{data}}}'
+        command = commands.parse(text, {"permission_response": commands.PermissionResponse})
         assert isinstance(command, commands.PermissionResponse)
         with pytest.raises(ClientError) as refused:
             await server.core.permission_response(command, phone)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.replies import DiskWarning
+from drawbridge.server.protocol.messages import DiskWarning
 from drawbridge.server.sessions.disk import LEAST_FREE, LOW_FREE, Disk, Sizes
 from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.memory import MB

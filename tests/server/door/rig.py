@@ -12,20 +12,27 @@ from typing import Any
 
 import msgspec
 
+from drawbridge.protocols.gate import Head
 from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.command_table import COMMANDS, scopes_of
+from drawbridge.server.app.connection import Connection
+from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import AnyRow, Dispatch
+from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
+from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.protocol import commands as say
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol import messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.replies import Health
+from drawbridge.server.protocol.replies import OK, Health
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions import records
-from drawbridge.transport.http_server import Door, Terms
+from drawbridge.transport.http_server import Door, Terms, WebSocket
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"
@@ -70,47 +77,47 @@ class Twin:
         data = messages.agent_message(line, project_id="p1", session_id="s1", seq=seq)
         self.publish(Frame(data, ephemeral=seq is None, project_id="p1", seq=seq))
 
-    async def project_create(self, command: say.ProjectCreate, client: Subscriber) -> Answer:
+    async def project_create(self, command: say.ProjectCreate, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         made = info(f"p{len(self.projects) + 1}", command.path)
         self.projects[made.id] = made
         return messages.updated("project_state", messages.ProjectState(**msgspec.structs.asdict(made)))
 
-    async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer:
+    async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         seen = [project for project in self.projects.values() if client.sees(Path(project.path))]
-        return Answer(type="project_list", data={"projects": seen})
+        return Answer(type="project_list", data=replies.ProjectList(seen))
 
-    async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer:
+    async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         if command.project_id not in self.projects:
             raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
         self.subscribers[client.id] = client
-        return messages.OK
+        return OK
 
-    async def project_leave(self, command: say.ProjectLeave, client: Subscriber) -> Answer:
+    async def project_leave(self, command: say.ProjectLeave, client: Subscriber) -> Answer[Any]:
         self.subscribers.pop(client.id, None)
         return await self._plain(command, client)
 
-    async def execute(self, command: say.Execute, client: Subscriber) -> Answer:
+    async def execute(self, command: say.Execute, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         return Answer(
             type="accepted",
             project_id=command.project_id,
             seq=len(self.asked),
-            data=messages.Accepted(f"run_{client.name}", 0),
+            data=replies.Accepted(f"run_{client.name}", 0),
         )
 
-    async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer:
+    async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         await self.go_on.wait()
-        return messages.OK
+        return OK
 
-    async def _plain(self, command: say.Command, client: Subscriber) -> Answer:
+    async def _plain(self, command: say.Command, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         if self.fault is not None:
             raise self.fault
-        return messages.OK
+        return OK
 
     project_delete = get_messages = agent_interrupt = agent_new_session = set_mode = set_model = _plain
     session_list = session_resume = session_fork = permission_response = run_changes = run_revert = _plain
@@ -133,6 +140,9 @@ class Twin:
 
     def question(self, project_id: str, approval_id: str) -> records.Asked | None:
         return self.questions.get(approval_id)
+
+    def check_sees(self, identity: Identity, project_id: str) -> None:
+        """Every device of these tests sees every project."""
 
     async def record(self, project_id: str, seq: int) -> bytes:
         if project_id not in self.projects or seq not in self.records:
@@ -157,11 +167,42 @@ class Server:
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
         self.roots = [directory / "allowed"]
         self.roots[0].mkdir()
-        self.site = ServerSite(Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None)), self.core)
-        self.monitor = Monitor(directory, "1.2.3", self.core.states, lambda: len(self.site.clients))
-        blobs = Blobs(directory / "blobs")
-        self.site.dispatch = Dispatch(self.core, blobs, self.roots, ["demo"], "1.2.3", self.monitor.health)
+        entrance = Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None))
+        core: Any = self.core
+        self.clients = Clients(entrance, core)
+        self.monitor = Monitor(directory, "1.2.3", self.core.states, self.clients.__len__)
+        self.blobs = Blobs(directory / "blobs")
+        own = ServerCommands(
+            core,
+            self.blobs,
+            entrance,
+            self.clients,
+            version="1.2.3",
+            roots=self.roots,
+            agents=["demo"],
+            scopes=scopes_of(COMMANDS),
+            health=self.monitor.health,
+        )
+        rows = [_done_by_twin(row) if row.owner is Core else row for row in COMMANDS]
+        self.dispatch = Dispatch(rows, core, own, entrance, self.blobs)
+        self.site = Site(entrance, self.clients, self.dispatch)
         self.door = Door(self.site, self.listener, terms, tls)
+
+
+class Site(ServerSite):
+    """Remembers the connections that were opened."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.connections: list[Connection] = []
+
+    def opened(self, head: Head, websocket: WebSocket) -> Connection:
+        self.connections.append(super().opened(head, websocket))
+        return self.connections[-1]
+
+
+def _done_by_twin(row: AnyRow) -> AnyRow:
+    return msgspec.structs.replace(row, owner=Twin, handler=getattr(Twin, row.name))
 
 
 SERVED = Terms(

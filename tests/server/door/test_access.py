@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from drawbridge.core.errors import BadSetting, NotPrivate
 from drawbridge.server.app import client as client_module
 from drawbridge.server.app.client import AUTH_BYTES
-from drawbridge.server.app.site import STRANGERS
+from drawbridge.server.app.clients import STRANGERS
 from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
 from tests.protocols.bytes_of import request
 from tests.server.door.rig import TOKEN, Server, serving
@@ -47,7 +47,7 @@ async def test_the_right_token_in_the_header_lets_in_at_once(server: Server) -> 
 )
 async def test_a_wrong_token_in_the_header_is_refused_before_anything_else(server: Server, shown: str) -> None:
     assert await status_of(server, Authorization=shown) == 401
-    assert server.site.clients == {}
+    assert not list(server.clients)
 
 
 async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
@@ -95,7 +95,7 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
             await stranger.recv()
         assert stranger.close_code == 4401
     assert server.core.asked == []
-    assert server.site.clients == {}
+    assert not list(server.clients)
 
 
 async def pieces(connection: ClientConnection) -> AsyncIterator[str]:

@@ -59,14 +59,14 @@ async def test_a_blob_goes_up_in_pieces_and_comes_down_again(server: Server, cli
 
 
 async def test_a_piece_is_never_longer_than_a_message_may_be(server: Server, client: WireClient) -> None:
-    server.site.dispatch._blobs.put("b1", 0, bytes(2_000_000), True)
+    server.blobs.put("b1", 0, bytes(2_000_000), True)
     answer = await client.ask("blob_get", {"blob_id": "b1", "length": 10_000_000})
     assert len(base64.b64decode(answer["data"]["data"])) == PIECE_BYTES
     assert len(str(answer)) < FRAME_BYTES
 
 
 async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: Server, client: WireClient) -> None:
-    server.site.dispatch._blobs.put("half", 0, b"x", False)
+    server.blobs.put("half", 0, b"x", False)
     for blob_id in (
         "half",
         "never",

@@ -295,8 +295,8 @@ class Slow:
 
 
 async def join_all(server: Server) -> None:
-    await until(lambda: len(server.site.clients) >= 1)
-    server.core.subscribers = dict(server.site.clients)
+    await until(lambda: len(server.clients) >= 1)
+    server.core.subscribers = {one.id: one for one in server.clients}
 
 
 async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
@@ -310,7 +310,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
         for seq in range(1, 1_000):
             server.core.say_line(line, seq)
             await client.hear("agent_message")
-            if len(server.site.clients) == 1:
+            if len(server.clients) == 1:
                 break
     assert seq * len(line) < 2 * LIMIT + 20_000_000, "it was kept far too long"
     assert [message["seq"] for message in client.heard] == list(range(1, seq + 1))
@@ -338,7 +338,7 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
         if seq <= 50:
             server.core.say_line(whole, seq)
         await asyncio.sleep(0)
-    assert len(server.site.clients) == 1
+    assert len(server.clients) == 1
     slow.read_again()
     numbers: list[int] = []
     while len(numbers) < 50:
@@ -346,10 +346,10 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
         if "seq" in said:
             numbers.append(said["seq"])
     assert numbers == list(range(1, 51))
-    [there] = server.site.clients.values()
+    [there] = server.clients
     assert there.outbox.left_out > 0
     slow.client.cut()
-    await until(lambda: not server.site.clients)
+    await until(lambda: not list(server.clients))
 
 
 async def test_requests_of_a_client_that_reads_slowly_are_still_heard(server: Server) -> None:
@@ -358,7 +358,7 @@ async def test_requests_of_a_client_that_reads_slowly_are_still_heard(server: Se
     line = json.dumps({"type": "assistant", "text": "x" * 100_000}).encode()
     for seq in range(1, 41):
         server.core.say_line(line, seq)
-    [there] = server.site.clients.values()
+    [there] = server.clients
     await until(lambda: there._websocket.congested)
     assert there.outbox._bytes > 1_000_000, "it is behind"
     slow.client.send(text('{"type":"agent_kill","project_id":"p1"}'))
@@ -375,8 +375,8 @@ async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server)
             for _ in range(100)
         ]
         await join_all(server)
-        await until(lambda: len(server.site.clients) == 100)
-        server.core.subscribers = dict(server.site.clients)
+        await until(lambda: len(server.clients) == 100)
+        server.core.subscribers = {one.id: one for one in server.clients}
         for seq in range(1, 21):
             server.core.say_line(b'{"type":"assistant"}', seq)
             if seq % 3 == 0:
@@ -384,13 +384,13 @@ async def test_a_hundred_clients_hear_the_same_in_the_same_order(server: Server)
         for one in clients:
             assert [json.loads(await one.recv())["seq"] for _ in range(20)] == list(range(1, 21))
         await asyncio.gather(*(one.close() for one in clients))
-    await until(lambda: not server.site.clients)
+    await until(lambda: not list(server.clients))
 
 
 async def test_who_has_left_is_told_nothing_and_is_out_of_everything(server: Server) -> None:
     async with connected(server.url, TOKEN) as client:
         await client.ask("project_list")
-        [there] = server.site.clients.values()
+        [there] = server.clients
     await until(lambda: server.core.left == [there.id])
     there.send(Frame(b"{}"))
     await there.room()

@@ -14,7 +14,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.core.errors import HistoryNotWritten, NotPrivate
-from drawbridge.server.app.client import ASIDE, INBOX
+from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.app.connection import ASIDE, INBOX
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
@@ -47,7 +48,7 @@ async def test_hello_tells_what_this_server_is(client: WireClient) -> None:
     assert said["protocol"] == 1
     assert said["agents"] == ["demo"]
     assert said["limits"]["message_bytes"] == 1_000_000
-    assert set(said["features"]) == set(say.COMMANDS)
+    assert set(said["features"]) == {row.name for row in COMMANDS}
 
 
 async def test_a_client_goes_by_the_name_that_it_gives_itself_and_by_its_address_until_then(client: WireClient) -> None:
@@ -124,7 +125,7 @@ async def test_who_asks_faster_than_it_is_answered_is_not_read_from(server: Serv
     server.core.go_on.clear()
     for number in range(2_000):
         await client.tell("agent_kill", project_id="p1", request_id=str(number))
-    [there] = server.site.clients.values()
+    [there] = server.site.connections
     await until(lambda: there._held)
     assert len(there._inbox) < 2_000 - INBOX
     server.core.go_on.set()
@@ -140,7 +141,7 @@ async def test_what_was_asked_before_a_client_left_is_still_done(server: Server)
     await until(lambda: server.core.left)
     assert len(server.core.asked) == 6
     assert server.core.subscribers == {}, "it has joined and is gone"
-    assert server.site.clients == {}
+    assert not list(server.clients)
 
 
 # bad ones
@@ -372,7 +373,7 @@ async def test_what_the_disk_refuses_is_said_without_a_path(
 
 
 async def test_while_the_server_ends_nothing_is_begun(server: Server, client: WireClient) -> None:
-    server.site.dispatch.ending = True
+    server.dispatch.ending = True
     answer = await client.ask("project_create", {"path": "/a"})
     assert (answer["data"]["code"], answer["data"]["retryable"]) == ("SHUTTING_DOWN", True)
     assert server.core.asked == []
@@ -392,11 +393,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
-FIELDS = sorted({field for command in say.COMMANDS.values() for field in command.__struct_fields__})
+REQUESTS: dict[str, type[say.Command]] = {row.name: row.request for row in COMMANDS}
+FIELDS = sorted({field for request in REQUESTS.values() for field in request.__struct_fields__})
 
 
 @given(
-    st.sampled_from(sorted(say.COMMANDS)),
+    st.sampled_from(sorted(REQUESTS)),
     st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5) | JSON,
     st.none() | JSON,
     st.none() | JSON,
@@ -404,11 +406,11 @@ FIELDS = sorted({field for command in say.COMMANDS.values() for field in command
 def test_any_json_is_a_command_or_an_error(type: str, data: Any, project_id: Any, request_id: Any) -> None:
     text = json.dumps({"type": type, "data": data, "project_id": project_id, "request_id": request_id})
     try:
-        command = say.parse(text)
+        command = say.parse(text, REQUESTS)
     except ClientError:
         assert say.request_id_of(text) in (None, request_id)
         return
-    assert say.TYPE_OF[command.__class__] == type
+    assert REQUESTS[type] is command.__class__
     assert command.request_id == request_id
     if isinstance(command, say.ProjectCommand):
         assert command.project_id in (project_id, (data or {}).get("project_id"))
@@ -417,7 +419,7 @@ def test_any_json_is_a_command_or_an_error(type: str, data: Any, project_id: Any
 @given(st.text(max_size=200))
 def test_any_text_is_a_command_or_an_error(text: str) -> None:
     try:
-        say.parse(text)
+        say.parse(text, REQUESTS)
     except ClientError:
         say.request_id_of(text)
 
@@ -430,11 +432,11 @@ async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
 
     went: list[str] = []
     monkeypatch.setattr(server.site._entrance, "went", went.append)
-    monkeypatch.setattr(server.site, "answer", fails)
+    monkeypatch.setattr(server.dispatch, "answer", fails)
     async with connected(server.url, TOKEN) as client:
         await client.tell("hello")
         assert await client.close_code() == 1011
-    await until(lambda: not server.site.clients)
+    await until(lambda: not list(server.clients))
     assert went == ["127.0.0.1"]
 
 
@@ -446,8 +448,8 @@ async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:
             await client.tell("agent_kill", {}, "p1")
         await client.tell("execute", {"prompt": "x"}, "p1")
         await until(lambda: len(server.core.asked) == ASIDE)
-        (inside,) = server.site.clients.values()
-        inside.dismiss(ClientError("TOKEN_REVOKED", "This device's token was revoked."))
+        (inside,) = server.site.connections
+        inside.client.dismiss(ClientError("TOKEN_REVOKED", "This device's token was revoked."))
         server.core.go_on.set()
         await inside.done()
     assert len(server.core.asked) == ASIDE

@@ -1,7 +1,7 @@
-"""What the clients' commands do: the one place between the sockets and the projects.
+"""The commands that concern projects and their agents: the one place between the sockets and the projects.
 
-Each method takes a command of ``protocol`` and gives the answer for the client that asked, or raises
-``ClientError``. What concerns others is told to them by the project, as one frame for all.
+Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. What concerns other
+clients is sent to them by the project, as one frame for all.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, O
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.app.blobs import json_object
 from drawbridge.server.app.joining import Joining
-from drawbridge.server.protocol import commands, messages
+from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
-from drawbridge.server.protocol.replies import Health
+from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions import records
@@ -141,6 +142,11 @@ class Core:
         """A project, or an agent at somebody's desk, which is joined, read and answered like one."""
         return self.desk.find(project_id) or self.projects.get(project_id)
 
+    def check_sees(self, identity: Identity, project_id: str) -> None:
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if it is confined to other projects."""
+        if identity.projects is not None and not identity.sees(self.path_of(project_id)):
+            raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
+
     def question(self, project_id: str, approval_id: str) -> records.Asked | None:
         """One that waits for an answer."""
         questions = self._find(project_id).questions
@@ -161,7 +167,9 @@ class Core:
 
     # Projects.
 
-    async def project_create(self, command: commands.ProjectCreate, client: Subscriber) -> Answer:
+    async def project_create(
+        self, command: commands.ProjectCreate, client: Subscriber
+    ) -> Answer[messages.ProjectState]:
         project = self.projects.create(command.path, command.agent)
         if command.join:
             project.journal.subscribers[client.id] = client
@@ -170,12 +178,14 @@ class Core:
         self.house.tell("projects", frame, project.path, {client.id: client})
         return messages.updated("project_state", project.shown(), project.id)
 
-    async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer:
+    async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
         seen = [one.info() for one in [*self.projects, *self.desk] if client.sees(one.path)]
-        return Answer(type="project_list", data={"projects": seen})
+        return Answer(type="project_list", data=replies.ProjectList(seen))
 
-    async def project_delete(self, command: commands.ProjectDelete, client: Subscriber) -> Answer:
-        data = {"project_id": command.project_id, "success": True}
+    async def project_delete(
+        self, command: commands.ProjectDelete, client: Subscriber
+    ) -> Answer[replies.ProjectDeleted]:
+        data = replies.ProjectDeleted(command.project_id, success=True)
         session = self.desk.find(command.project_id)
         if session is not None:
             await self.desk.forget(session)
@@ -195,16 +205,16 @@ class Core:
             subscriber.send(gone)
         self.house.tell("projects", gone, project.path, joined)
 
-    async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer:
+    async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         project = self._find(command.project_id)
         snapshot = self._joining.join(project, client, command.after_seq)
         return messages.updated("project_joined", snapshot, project.id)
 
-    async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer:
+    async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer[Nothing]:
         self._joining.leave(self._find(command.project_id), client)
-        return messages.OK
+        return OK
 
-    async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer:
+    async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
         """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
         project = self._find(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
@@ -221,12 +231,12 @@ class Core:
         backwards = command.before_seq is not None and command.after_seq is None
         end = page.records[0 if backwards else -1].seq if page.records else None
         first = project.history.first_seq
-        data = messages.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
+        data = replies.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
         return Answer(type="message_history", project_id=project.id, data=data)
 
     # Runs.
 
-    async def execute(self, command: commands.Execute, client: Subscriber) -> Answer:
+    async def execute(self, command: commands.Execute, client: Subscriber) -> Answer[replies.Accepted]:
         if session := self.desk.find(command.project_id):
             return await self.desk.execute(session, command, client, lambda: self._as_a_run(session))
         project = self.projects.get(command.project_id)
@@ -274,17 +284,19 @@ class Core:
         """Whether it is a directory in which agents may work."""
         return usable(path, self.projects.roots) and not self.projects.is_own(Path(path).resolve())
 
-    async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer:
+    async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer[messages.ExecutionKilled]:
         return await self.projects.get(command.project_id).kill(client)
 
-    async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer:
+    async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
         self.projects.get(command.project_id).interrupt()
-        return messages.OK
+        return OK
 
-    async def agent_new_session(self, command: commands.AgentNewSession, client: Subscriber) -> Answer:
+    async def agent_new_session(
+        self, command: commands.AgentNewSession, client: Subscriber
+    ) -> Answer[messages.SessionReset]:
         return await self.projects.get(command.project_id).new_session(client)
 
-    async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer:
+    async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
         project = self._in_place(command.project_id)
         try:
             changes = await project.checkpoints.changes(command.run_id)
@@ -292,7 +304,7 @@ class Core:
             raise _no_checkpoint(error) from None
         return Answer(type="run_changes", project_id=project.id, data=changes)
 
-    async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer:
+    async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
         try:
             return await self._in_place(command.project_id).revert(command.run_id, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -303,38 +315,38 @@ class Core:
         """The modes that ``set_mode`` accepts."""
         return modes(self.house.ceilings)
 
-    async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer:
+    async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
         own_modes = self._has_own_modes(project.data.agent)
         mode = checked_mode(self.house.ceilings, command.mode, "data.mode", own_modes=own_modes)
         await project.set_options(permission_mode=mode)
-        return messages.OK
+        return OK
 
-    async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer:
+    async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
         model = checked_model(self.house.ceilings, command.model, "data.model")
         await project.set_options(model=model)
-        return messages.OK
+        return OK
 
     # Conversations.
 
-    async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer:
+    async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
         project = self._in_place(command.project_id)
         agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
         try:
             found = await sessions.listed(agent, project.path, current, command.limit)
         except AgentUnusable as error:
             raise ClientError(error.code, str(error)) from None
-        return Answer(type="session_list", project_id=project.id, data={"sessions": found})
+        return Answer(type="session_list", project_id=project.id, data=replies.SessionList(found))
 
-    async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer:
+    async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer[Nothing]:
         return await self._continue(command.project_id, command.session_id, fork=False)
 
-    async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer:
+    async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
         return await self._continue(project.id, command.session_id or project.memory.session_id, fork=True)
 
-    async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer:
+    async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         project = self._in_place(project_id)
         agent = self.house.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
@@ -342,7 +354,7 @@ class Core:
         if not fork:
             await self._check_unused(project, agent, session_id)
         await project.resume(session_id, fork=fork)
-        return messages.OK
+        return OK
 
     async def _check_unused(self, project: Project, agent: Agent | None, session_id: str) -> None:
         """Raises ``ClientError`` where another process has the conversation open: both would write the same record."""
@@ -359,7 +371,9 @@ class Core:
             text = f"This conversation is open {where}. Close it there, or fork it (session_fork). Nothing was changed."
             raise ClientError("SESSION_IN_USE", text, field="data.session_id")
 
-    async def permission_response(self, command: commands.PermissionResponse, client: Subscriber) -> Answer:
+    async def permission_response(
+        self, command: commands.PermissionResponse, client: Subscriber
+    ) -> Answer[messages.PermissionResolved]:
         updated = None
         if command.updated_input is not None:
             updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")

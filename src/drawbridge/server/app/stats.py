@@ -8,24 +8,19 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import psutil
 
-from drawbridge.server.protocol.messages import State
-from drawbridge.server.protocol.replies import Health, Stats
+from drawbridge.server.app.clients import Clients
+from drawbridge.server.protocol.messages import State, Stats
+from drawbridge.server.protocol.replies import Health
 from drawbridge.server.sessions.metrics import Metrics
 
 EVERY_SECONDS: Final = 10.0
 
 LOW_DISK: Final = 500 * 1024 * 1024
 """Bytes free where the data lies, below which health is "degraded"."""
-
-
-class Listeners(Protocol):
-    def tell_stats(self, stats: Stats) -> None: ...
-
-    def follows(self, topic: str) -> bool: ...
 
 
 class Monitor:
@@ -55,14 +50,14 @@ class Monitor:
         self._used: dict[tuple[int, float], float] = {}
         self._looked = time.monotonic()
 
-    async def run(self, listeners: Listeners) -> None:
-        """Until it is cancelled. Nothing is measured where nobody listens."""
+    async def run(self, clients: Clients) -> None:
+        """Until it is cancelled. Nothing is measured while no client follows them."""
         while True:
-            if listeners.follows("stats"):
+            if clients.follows("stats"):
                 cpu, memory = await asyncio.to_thread(self._measure)
                 states = self._states()
                 stats = Stats(len(states), self._clients(), dict(states), cpu, memory)
-                listeners.tell_stats(stats)
+                clients.send_stats(stats)
             await asyncio.sleep(EVERY_SECONDS)
 
     def health(self) -> Health:

@@ -1,73 +1,102 @@
-"""Which commands of clients go into the audit, and what of them: who, where, which tool and file; no content. Pure."""
+"""What of a client's command goes into the audit: who, where, which tool and file; no content. Pure.
+
+Which commands go into it is in their rows (``app.command_table``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
 
-from drawbridge.server.protocol import commands as say
+from msgspec import Struct
+
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Accepted, Answer
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.records import Asked
 
-EVENTS: Final[Mapping[type[say.Command], str]] = {
-    say.Execute: "ran",
-    say.PermissionResponse: "answered",
-    say.AgentInterrupt: "interrupted",
-    say.AgentKill: "killed",
-    say.AgentNewSession: "new_session",
-    say.SessionResume: "session_resumed",
-    say.SessionFork: "session_forked",
-    say.RunRevert: "reverted",
-    say.SetMode: "mode_set",
-    say.SetModel: "model_set",
-    say.ProjectCreate: "project_created",
-    say.ProjectDelete: "project_deleted",
-}
-"""Whatever changes something; what only reads is left out."""
+C = TypeVar("C", contravariant=True)
+R = TypeVar("R", contravariant=True)
 
 SECURITY: Final = frozenset(
     {"BUDGET_EXCEEDED", "DISK_LIMIT", "OUT_OF_SCOPE", "PERMISSION_DENIED", "RESOURCE_LIMIT", "UNKNOWN_OPTION"}
 )
-"""Refusals that are written down: somebody wanted more than the owner allows. Those of the entrance it writes itself."""
+"""Refusals that are written down: a client wanted more than the owner allows. The entrance writes its own."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
-"""Where a tool's input says which file it is about."""
+"""Where a tool's input has the file that it is about."""
 
 
-def done(command: say.Command, answer: Answer, asked: Asked | None) -> tuple[str, dict[str, Any]] | None:
-    """What to write of a command that was done; None where nothing is. ``asked``: the question that it answers."""
-    event = EVENTS.get(type(command))
-    if event is None:
-        return None
-    fields: dict[str, Any] = {"project_id": answer.project_id or getattr(command, "project_id", None)}
-    match command:
-        case say.Execute(options=options, agent=agent):
-            run = answer.data.run_id if isinstance(answer.data, Accepted) else None
-            mode, skips = options.permission_mode, options.dangerously_skip_permissions or None
-            fields |= {"run_id": run, "agent": agent, "permission_mode": mode, "skip_permissions": skips}
-        case say.PermissionResponse(approval_id=id, decision=decision):
-            changed = command.updated_input is not None or command.updated_input_blob is not None
-            fields |= {"approval_id": id, "decision": decision, "remember": command.remember or None}
-            fields |= {"changed": changed or None, **_question(asked)}
-        case say.RunRevert(run_id=run_id):
-            fields |= {"run_id": run_id}
-        case say.SetMode(mode=mode):
-            fields |= {"permission_mode": mode}
-        case say.SetModel(model=model):
-            fields |= {"model": model}
-        case say.ProjectCreate(path=path):
-            fields |= {"path": path}
-    return event, fields
+def _nothing(command: object, reply: object, asked: Asked | None) -> dict[str, Any]:
+    return {}
 
 
-def refused(error: ClientError, command: say.Command | None) -> dict[str, Any] | None:
-    """What to write of one that was refused; None where it is none of the owner's business."""
+class Audit(Struct, Generic[C, R], frozen=True):
+    """The line for a command that was done: its ``event``, and ``fields`` beside the project and who sent the command.
+
+    ``fields`` gets the command, the data of its answer, and the approval that it decides, if it is one that waits.
+    """
+
+    event: str
+    fields: Callable[[C, R, Asked | None], dict[str, Any]] = _nothing
+
+
+def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: Asked | None) -> dict[str, Any]:
+    """The fields of the line for a command that was done."""
+    project_id = answer.project_id or getattr(command, "project_id", None)
+    return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
+
+
+def refused(error: ClientError, name: str | None, command: commands.Command | None) -> dict[str, Any] | None:
+    """The fields of the line for a command that was refused; None if the refusal is none of ``SECURITY``.
+
+    ``name``, ``command``: None if the message could not be read.
+    """
     if error.code not in SECURITY:
         return None
     project_id = getattr(command, "project_id", None) or None
-    kind = say.TYPE_OF[type(command)] if command is not None else None
-    return {"code": error.code, "command": kind, "field": error.field, "project_id": project_id}
+    return {"code": error.code, "command": name, "field": error.field, "project_id": project_id}
+
+
+# the fields of single commands
+
+
+def execute(command: commands.Execute, reply: Accepted, asked: Asked | None) -> dict[str, Any]:
+    options = command.options
+    return {
+        "run_id": reply.run_id,
+        "agent": command.agent,
+        "permission_mode": options.permission_mode,
+        "skip_permissions": options.dangerously_skip_permissions or None,
+    }
+
+
+def permission_response(command: commands.PermissionResponse, reply: object, asked: Asked | None) -> dict[str, Any]:
+    changed = command.updated_input is not None or command.updated_input_blob is not None
+    return {
+        "approval_id": command.approval_id,
+        "decision": command.decision,
+        "remember": command.remember or None,
+        "changed": changed or None,
+        **_question(asked),
+    }
+
+
+def run_revert(command: commands.RunRevert, reply: object, asked: Asked | None) -> dict[str, Any]:
+    return {"run_id": command.run_id}
+
+
+def set_mode(command: commands.SetMode, reply: object, asked: Asked | None) -> dict[str, Any]:
+    return {"permission_mode": command.mode}
+
+
+def set_model(command: commands.SetModel, reply: object, asked: Asked | None) -> dict[str, Any]:
+    return {"model": command.model}
+
+
+def project_create(command: commands.ProjectCreate, reply: object, asked: Asked | None) -> dict[str, Any]:
+    return {"path": command.path}
 
 
 def _question(asked: Asked | None) -> dict[str, Any]:

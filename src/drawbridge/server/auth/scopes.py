@@ -1,4 +1,4 @@
-"""Who a client is, and how much it may do: one table of all commands, asked in one place (``dispatch``). Pure."""
+"""Who a client is, and how much it may do. Which scope a command needs is in its row (``app.command_table``). Pure."""
 
 from __future__ import annotations
 
@@ -21,41 +21,11 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 ``admin`` says which projects there are.
 """
 
-NEEDED: Final[Mapping[type[say.Command], Scope]] = {
-    say.Hello: "view",
-    say.Auth: "view",
-    say.Pair: "view",
-    say.SshChallenge: "view",
-    say.SshAuth: "view",
-    say.HealthCheck: "view",
-    say.Subscribe: "view",
-    say.Unsubscribe: "view",
-    say.ProjectList: "view",
-    say.ProjectJoin: "view",
-    say.ProjectLeave: "view",
-    say.GetMessages: "view",
-    say.RunChanges: "view",
-    say.BlobGet: "view",
-    say.PushKey: "view",
-    say.PushSubscribe: "view",
-    say.PushUnsubscribe: "view",
-    say.PermissionResponse: "approve",
-    say.BlobPut: "approve",
-    say.AgentInterrupt: "approve",
-    say.AgentKill: "approve",
-    say.Execute: "run",
-    say.AgentNewSession: "run",
-    say.RunRevert: "run",
-    say.SetMode: "run",
-    say.SetModel: "run",
-    say.SessionList: "run",
-    say.SessionResume: "run",
-    say.SessionFork: "run",
-    say.ProjectCreate: "admin",
-    say.ProjectDelete: "admin",
-    say.DirList: "admin",
-}
-"""Every command there is. What a terminal's conversations are called (``session_list``) is no business of who only watches."""
+DECIDES: Final[Scope] = "approve"
+"""Needed to answer approvals."""
+
+RUNS: Final[Scope] = "run"
+"""Needed to answer approvals in any way, with another input or for longer than the one call: that is a run of one's own."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """What ``approve`` may change of a question's input that proposes a change of a file: the text, not which file.
@@ -89,18 +59,19 @@ class Identity(Struct, frozen=True, kw_only=True):
             return True
         return path is not None and any(Path(one) in (path, *path.parents) for one in self.projects)
 
-    def may(self, command: type[say.Command]) -> bool:
-        return SCOPES.index(self.scope) >= SCOPES.index(NEEDED[command])
+    def may(self, needed: Scope) -> bool:
+        """Whether its scope is ``needed`` or one that includes it."""
+        return SCOPES.index(self.scope) >= SCOPES.index(needed)
 
 
 def owner(name: str) -> Identity:
     return Identity(name=name, scope="admin")
 
 
-def check(identity: Identity, command: say.Command) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) where the device may not say this at all."""
-    if not identity.may(type(command)):
-        raise out_of_scope(identity, NEEDED[type(command)], say.TYPE_OF[type(command)])
+def check(identity: Identity, needed: Scope, what: str) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the device may not do this at all. ``what``: the type of the command."""
+    if not identity.may(needed):
+        raise out_of_scope(identity, needed, what)
 
 
 def check_answer(
@@ -108,7 +79,7 @@ def check_answer(
 ) -> None:
     """What ``approve`` may not do with an answer. ``updated``: the input that the tool is to run with instead."""
     if answer.remember:
-        raise out_of_scope(identity, "run", "permission_response with remember", "data.remember")
+        raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
     if updated is None:
         return
     given = asked.given
@@ -123,7 +94,7 @@ def check_answer(
     except RecursionError:  # too deep to compare
         changed = {""}
     if not changed <= may:
-        raise out_of_scope(identity, "run", "permission_response with another input", "data.updated_input")
+        raise out_of_scope(identity, RUNS, "permission_response with another input", "data.updated_input")
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -17,10 +17,8 @@ from msgspec import Struct
 
 from drawbridge.core.private_files import write_private
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.protocol import commands as say
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import OK, Answer
-from drawbridge.server.protocol.replies import PushKey
 
 FILE: Final = "push.json"
 
@@ -110,20 +108,17 @@ class Subscriptions:
             kept = [one for one in others if one not in surplus]
             self._write(msgspec.structs.replace(self._file, subscriptions=[*kept, new]))
 
-    def answer(self, command: say.PushCommand, who: Identity) -> Answer:
-        """What a client asks for itself. Raises ``ClientError`` and ``NotPrivate``."""
-        if isinstance(command, say.PushSubscribe):
-            if who.key is not None:
-                text = "Notices go to browsers, which have a token. Nothing was kept."
-                raise ClientError("NOT_SUPPORTED", text)
-            self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
-        elif isinstance(command, say.PushUnsubscribe):
-            endpoint = self._posted_to(command.endpoint)
-            if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
-                self.remove(endpoint or "")
-        else:
-            return Answer(type="push_key", data=PushKey(self.public_key))
-        return OK
+    def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
+        """Raises ``ClientError`` and ``NotPrivate``."""
+        if who.key is not None:
+            raise ClientError("NOT_SUPPORTED", "Notices go to browsers, which have a token. Nothing was kept.")
+        self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
+
+    def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
+        """Only its own; others are left as they are. Raises ``NotPrivate``."""
+        endpoint = self._posted_to(command.endpoint)
+        if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
+            self.remove(endpoint or "")
 
     def remove(self, endpoint: str) -> None:
         """What is not there is not missed. Raises ``NotPrivate``."""

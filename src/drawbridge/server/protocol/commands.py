@@ -1,7 +1,8 @@
-"""What clients say to the agent server: each message a Struct, read with errors that name the field. Pure.
+"""The commands that clients send to the agent server, one Struct each, and how a message is read. Pure.
 
-A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command below is its ``data`` with the other two
-put in. What the server says is in ``messages``. The page for clients is docs/protocols/client.md.
+A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command is its ``data`` with the other two put in.
+Which ``type`` has which Struct, and everything else about a command, is its row in ``app.command_table``. What the
+server sends is in ``messages`` and ``replies``. The page for clients is docs/protocols/client.md.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -255,52 +257,8 @@ class PushUnsubscribe(Command, kw_only=True):
     endpoint: Text
 
 
-PushCommand = PushKey | PushSubscribe | PushUnsubscribe
-
-
-COMMANDS: Final[Mapping[str, type[Command]]] = {
-    "hello": Hello,
-    "auth": Auth,
-    "pair": Pair,
-    "ssh_challenge": SshChallenge,
-    "ssh_auth": SshAuth,
-    "health_check": HealthCheck,
-    "subscribe": Subscribe,
-    "unsubscribe": Unsubscribe,
-    "project_create": ProjectCreate,
-    "project_list": ProjectList,
-    "project_delete": ProjectDelete,
-    "project_join": ProjectJoin,
-    "project_leave": ProjectLeave,
-    "get_messages": GetMessages,
-    "execute": Execute,
-    "agent_kill": AgentKill,
-    "agent_interrupt": AgentInterrupt,
-    "agent_new_session": AgentNewSession,
-    "run_changes": RunChanges,
-    "run_revert": RunRevert,
-    "set_mode": SetMode,
-    "set_model": SetModel,
-    "session_list": SessionList,
-    "session_resume": SessionResume,
-    "session_fork": SessionFork,
-    "permission_response": PermissionResponse,
-    "blob_put": BlobPut,
-    "blob_get": BlobGet,
-    "dir_list": DirList,
-    "push_key": PushKey,
-    "push_subscribe": PushSubscribe,
-    "push_unsubscribe": PushUnsubscribe,
-}
-"""``type`` → what its message carries."""
-
 LONGEST_NAME: Final = 80
 """Characters of a name of a client's own that an error repeats."""
-
-LOGINS: Final = (Auth, Pair, SshChallenge, SshAuth)
-"""What may be said before anything else."""
-
-TYPE_OF: Final[Mapping[type[Command], str]] = {command: name for name, command in COMMANDS.items()}
 
 
 class _Envelope(Struct):
@@ -312,25 +270,32 @@ class _Envelope(Struct):
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
 _loose: Final = msgspec.json.Decoder(dict[str, Raw])
-_data: Final = {name: msgspec.json.Decoder(command) for name, command in COMMANDS.items()}
 
 
-def parse(text: str) -> Command:
-    """Read one message. Raises ``ClientError``; ``request_id_of`` then says what it is an answer to."""
+@cache
+def _decoder(request: type[Command]) -> msgspec.json.Decoder[Command]:
+    return msgspec.json.Decoder(request)
+
+
+def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
+    """Read one message. ``requests``: the Struct of each ``type``.
+
+    Raises ``ClientError``; ``request_id_of`` then gives the request that it answers.
+    """
     try:
         envelope = _envelope.decode(text)
     except msgspec.ValidationError as error:
         raise _invalid(error, "") from None
     except (msgspec.DecodeError, RecursionError):
         raise _no_json() from None
-    decoder = _data.get(envelope.type)
-    if decoder is None:
+    request = requests.get(envelope.type)
+    if request is None:
         shown = envelope.type[:LONGEST_NAME]
         raise ClientError("UNKNOWN_TYPE", f"type: there is no message {shown!r}. Nothing was done.", "type")
     try:
         # Clients that follow the specification's own code send "data": null where there is nothing to say.
         data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
-        command: Command = decoder.decode(data)
+        command = _decoder(request).decode(data)
     except msgspec.ValidationError as error:
         raise _invalid(error, "data") from None
     except (msgspec.DecodeError, RecursionError):

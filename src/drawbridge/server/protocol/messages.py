@@ -1,4 +1,4 @@
-"""What the agent server says to clients, turned into bytes once. Pure.
+"""What the agent server sends to clients without a request, and how every message becomes bytes. Pure.
 
 A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history carries
 its ``seq`` at the top. An agent's own JSON goes in as it came: it is never decoded and encoded again.
@@ -6,7 +6,8 @@ its ``seq`` at the top. An agent's own JSON goes in as it came: it is never deco
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -31,6 +32,7 @@ BLOB_BYTES: Final = 32 * 1024 * 1024
 Direction = Literal["client", "claude", "server"]
 State = Literal["IDLE", "EXECUTING", "ERROR"]
 Outcome = Literal["completed", "failed", "killed", "timeout", "interrupted"]
+T = TypeVar("T")
 
 
 class Truncated(Struct, frozen=True):
@@ -215,15 +217,6 @@ class ChangedFile(Struct, frozen=True):
     change: Literal["added", "changed", "deleted"]
 
 
-class RunChanges(Struct, frozen=True):
-    """``diff``: unified; ``truncated`` where there is more of it than fits a message, or more ``files``."""
-
-    run_id: str
-    files: tuple[ChangedFile, ...]
-    diff: str
-    truncated: bool
-
-
 class RunReverted(Struct, frozen=True):
     """What the run had changed is as it was before."""
 
@@ -254,32 +247,25 @@ class PermissionWithdrawn(Struct, frozen=True):
     reason: str
 
 
-class Accepted(Struct, frozen=True):
-    """The answer to ``execute``. ``position``: how many go before it; 0 runs at once."""
-
-    run_id: str
-    position: int
-
-
-class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A conversation that the agent remembers; ``current``: the next run goes on with it."""
-
-    session_id: str
-    last_active: str
-    title: str | None = None
-    message_count: int | None = None
-    current: bool = False
-
-
-class HistoryPage(Struct, frozen=True, omit_defaults=True):
-    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false. ``first_seq``: the
-    first record that there still is.
+class DiskWarning(Struct, frozen=True):
+    """``update/disk_warning``: of a "project" (its history; ``project_id`` says whose), of all "data" that the server keeps,
+    or of the "disk" it lies on. Once at each crossing; ``message`` is for people.
     """
 
-    messages: tuple[Raw, ...]
-    next: int | None
-    has_more: bool
-    first_seq: int = 1
+    scope: Literal["project", "data", "disk"]
+    used_mb: int
+    limit_mb: int
+    message: str
+
+
+class Stats(Struct, frozen=True):
+    """``memory_mb`` and ``cpu_percent`` (of one core): the server with all processes it started."""
+
+    projects: int
+    active_sessions: int
+    project_states: dict[str, State]
+    cpu_percent: float
+    memory_mb: int
 
 
 class Error(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -295,30 +281,57 @@ class Error(Struct, frozen=True, omit_defaults=True, kw_only=True):
     details: Any = None
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """What a command is answered with, before it has its ``request_id``."""
+TYPES: Final[Mapping[str, type[Struct]]] = {
+    "agent_message": AgentMessage,
+    "error": Error,
+    "permission_request": PermissionRequest,
+}
+"""``type`` → ``data`` of the messages that the server sends without a request. Those that answer one are in ``replies``."""
+
+UPDATES: Final[Mapping[str, type[Struct]]] = {
+    "disk_warning": DiskWarning,
+    "execution_killed": ExecutionKilled,
+    "permission_resolved": PermissionResolved,
+    "permission_withdrawn": PermissionWithdrawn,
+    "project_created": ProjectInfo,
+    "project_deleted": ProjectGone,
+    "project_state": ProjectState,
+    "run_finished": RunFinished,
+    "run_reverted": RunReverted,
+    "run_started": RunStarted,
+    "session_changed": SessionChanged,
+    "session_reset": SessionReset,
+    "stats": Stats,
+}
+"""``update_type`` → ``data.data`` of those among them whose ``type`` is ``update``."""
+
+
+class Answer(Struct, Generic[T], frozen=True, kw_only=True):
+    """The answer to a command, before it has its ``request_id``. ``update_type``: only of an ``update``.
+
+    ``seq``: of the record in the project's history that this answer is, where it is one.
+    """
 
     type: str
-    data: Any
+    data: T
+    update_type: str | None = None
     project_id: str | None = None
     seq: int | None = None
 
 
-OK: Final = Answer(type="ok", data=Raw(b"{}"))
-"""For commands that have nothing to tell: sent only where there is a ``request_id`` that asks for it."""
-
 _encoder: Final = msgspec.json.Encoder()
 
 
-def updated(update_type: str, data: Any, project_id: str | None = None, seq: int | None = None) -> Answer:
+def updated(update_type: str, data: T, project_id: str | None = None, seq: int | None = None) -> Answer[T]:
     """An ``update`` as the answer to a command."""
-    return Answer(type="update", data=Update(update_type, data), project_id=project_id, seq=seq)
+    return Answer(type="update", update_type=update_type, data=data, project_id=project_id, seq=seq)
 
 
-def encode(answer: Answer, request_id: str | None = None) -> bytes:
+def encode(answer: Answer[Any], request_id: str | None = None) -> bytes:
     """A message's bytes."""
+    data = answer.data if answer.update_type is None else Update(answer.update_type, answer.data)
     return _encoder.encode(
-        Message(type=answer.type, project_id=answer.project_id, seq=answer.seq, data=answer.data, request_id=request_id)
+        Message(type=answer.type, project_id=answer.project_id, seq=answer.seq, data=data, request_id=request_id)
     )
 
 

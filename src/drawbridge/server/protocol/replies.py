@@ -1,12 +1,119 @@
-"""What the server answers for itself, without any project: who it is, how it is doing, blobs, directories. Pure."""
+"""The data of messages that only ever answer a command. Pure.
+
+What the server also sends without a request is in ``messages``, even where it is an answer too: ``RunReverted`` answers
+``run_revert``, and every other client gets it as well.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Generic, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct
 
-from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES, State
+from drawbridge.server.protocol.messages import (
+    BLOB_BYTES,
+    FRAME_BYTES,
+    MESSAGE_BYTES,
+    PIECE_BYTES,
+    Answer,
+    ChangedFile,
+    Direction,
+    ProjectInfo,
+    Truncated,
+)
+
+R = TypeVar("R")
+
+
+class Reply(Struct, Generic[R], frozen=True):
+    """The message that answers a command. ``name``: its ``type``; ``update_type``: where that is ``update``."""
+
+    name: str
+    data: type[R]
+    update_type: str | None = None
+
+
+class Nothing(Struct, frozen=True):
+    """For requests that have nothing to tell; sent only where there is a ``request_id``."""
+
+
+OK: Final = Answer(type="ok", data=Nothing())
+
+
+# projects and their runs
+
+
+class ProjectList(Struct, frozen=True):
+    projects: list[ProjectInfo]
+
+
+class ProjectDeleted(Struct, frozen=True):
+    """The answer to who has deleted it; the others hear ``update/project_deleted``."""
+
+    project_id: str
+    success: bool
+
+
+class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A line of a project's history. ``truncated``: ``message`` is a preview."""
+
+    seq: int
+    timestamp: str
+    direction: Direction
+    message: Raw
+    truncated: Truncated | None = None
+
+
+StoredRecord = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/$defs/Record"})]
+"""The bytes of a ``Record`` as they are in the history: they are sent without being decoded."""
+
+
+class HistoryPage(Struct, frozen=True, omit_defaults=True):
+    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false. ``first_seq``: the
+    first record that there still is.
+    """
+
+    messages: tuple[StoredRecord, ...]
+    next: int | None
+    has_more: bool
+    first_seq: int = 1
+
+
+History = tuple[StoredRecord, ...] | HistoryPage
+"""The answer to ``get_messages``: the bare array of the specification, or a page."""
+
+
+class Accepted(Struct, frozen=True):
+    """The answer to ``execute``. ``position``: how many go before it; 0 runs at once."""
+
+    run_id: str
+    position: int
+
+
+class RunChanges(Struct, frozen=True):
+    """``diff``: unified; ``truncated`` where there is more of it than fits a message, or more ``files``."""
+
+    run_id: str
+    files: tuple[ChangedFile, ...]
+    diff: str
+    truncated: bool
+
+
+class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A conversation that the agent remembers; ``current``: the next run goes on with it."""
+
+    session_id: str
+    last_active: str
+    title: str | None = None
+    message_count: int | None = None
+    current: bool = False
+
+
+class SessionList(Struct, frozen=True):
+    sessions: list[SessionInfo]
+
+
+# the server itself
 
 
 class BlobStored(Struct, frozen=True):
@@ -38,16 +145,6 @@ class Directories(Struct, frozen=True, omit_defaults=True):
     more: bool = False
 
 
-class Stats(Struct, frozen=True):
-    """``memory_mb`` and ``cpu_percent`` (of one core): the server with all processes it started."""
-
-    projects: int
-    active_sessions: int
-    project_states: dict[str, State]
-    cpu_percent: float
-    memory_mb: int
-
-
 class Runs(Struct, frozen=True):
     """Those that have ended since the server started: how many in each way; ``success_rate`` (0 to 1) of them were completed.
 
@@ -76,17 +173,6 @@ class Health(Struct, frozen=True):
     problems: list[str]
     subscriptions: int
     runs: Runs
-
-
-class DiskWarning(Struct, frozen=True):
-    """``update/disk_warning``: of a "project" (its history; ``project_id`` says whose), of all "data" that the server keeps,
-    or of the "disk" it lies on. Once at each crossing; ``message`` is for people.
-    """
-
-    scope: Literal["project", "data", "disk"]
-    used_mb: int
-    limit_mb: int
-    message: str
 
 
 class Limits(Struct, frozen=True):

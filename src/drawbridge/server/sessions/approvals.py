@@ -61,7 +61,9 @@ class Approvals:
         """The server ends: what is open stays so in the history."""
         self.questions = Questions(self._journal.memory.verdicts)
 
-    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> tuple[Asked, Answer]:
+    def answer(
+        self, approval_id: str, decision: Decision, by: Subscriber
+    ) -> tuple[Asked, Answer[messages.PermissionResolved]]:
         """The first answer: it is in the history and the others are notified. Raises ``ClientError`` for any other, and for one
         that can't be written: the question stays open, since an agent must not get an answer that is not in the history."""
         asked = self.questions.answerable(approval_id, decision)

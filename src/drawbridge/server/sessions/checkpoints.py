@@ -28,7 +28,8 @@ from typing import Final, Literal
 import msgspec
 
 from drawbridge.agents.base import Confinement
-from drawbridge.server.protocol.messages import ChangedFile, RunChanges
+from drawbridge.server.protocol.messages import ChangedFile
+from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.server.sessions.git import Git, GitFailed, NoCheckpoint, opened
 from drawbridge.server.sessions.memory import MB, MemoryWatch
 from drawbridge.text import hunks, split

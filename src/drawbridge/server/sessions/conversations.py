@@ -11,7 +11,7 @@ from typing import Final
 import psutil
 
 from drawbridge.agents.base import Agent, Remembers
-from drawbridge.server.protocol.messages import SessionInfo
+from drawbridge.server.protocol.replies import SessionInfo
 
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."

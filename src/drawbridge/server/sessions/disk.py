@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.replies import DiskWarning
+from drawbridge.server.protocol.messages import DiskWarning
 from drawbridge.server.sessions.memory import MB
 
 WARN_AT: Final = 0.8

@@ -15,7 +15,7 @@ from msgspec import Struct
 from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.replies import DiskWarning
+from drawbridge.server.protocol.messages import DiskWarning
 from drawbridge.server.protocol.subscriber import Frame, Subscriber, one_by_one
 from drawbridge.server.sessions.budgets import Budgets
 from drawbridge.server.sessions.ceilings import Ceilings, check_hours, mode_fits, reported_mode_fits

@@ -23,6 +23,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.approvals import Approvals
@@ -133,7 +134,7 @@ class Project:
 
     # What people do.
 
-    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer:
+    def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
@@ -156,17 +157,17 @@ class Project:
         asyncio.get_running_loop().call_soon(self._next)
         return self._accepted(order.run_id, seq)
 
-    def accepted_before(self, request_id: str | None, prompt: str) -> Answer | None:
+    def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
         """The answer to a request that has begun its run already: whatever would be allowed now, that one was."""
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
-    def _accepted(self, run_id: str, seq: int | None = None) -> Answer:
+    def _accepted(self, run_id: str, seq: int | None = None) -> Answer[Accepted]:
         waiting = [run.id for run in self.queue]
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
-        return Answer(type="accepted", project_id=self.id, seq=seq, data=messages.Accepted(run_id, position))
+        return Answer(type="accepted", project_id=self.id, seq=seq, data=Accepted(run_id, position))
 
-    def answer(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer:
+    def answer(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
         """The first answer is recorded, told to the others and given to the agent, once."""
         asked, answer = self.approvals.answer(approval_id, decision, by)
         self._asking()
@@ -193,7 +194,7 @@ class Project:
             self._worker.interrupt()
         return None
 
-    async def kill(self, asker: Subscriber) -> Answer:
+    async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
         """Ends the run with its process; returns when both are over. It is written down then, so that the answer, which stands
         for the record, comes in its place among the others.
         """
@@ -210,7 +211,7 @@ class Project:
         seq = self.journal.event(records.KILLED, fields, asker) if is_first and not self.history.closed else None
         return messages.updated(records.KILLED, fields, self.id, seq)
 
-    async def new_session(self, asker: Subscriber) -> Answer:
+    async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
         """The next prompt begins a new conversation."""
         self.check_at_rest()
         self.continuing.forget()
@@ -224,7 +225,7 @@ class Project:
         asyncio.get_running_loop().call_soon(self.publish_state)
         return messages.updated(records.RESET, fields, self.id, seq)
 
-    async def revert(self, run_id: str, asker: Subscriber) -> Answer:
+    async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
         """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
         self.check_at_rest()
         async with self._reverting:

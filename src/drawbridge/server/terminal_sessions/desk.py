@@ -23,6 +23,7 @@ from drawbridge.core.private_files import make_private_directory, process_alive,
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records
 from drawbridge.server.sessions.house import House
@@ -263,7 +264,7 @@ class Desk:
 
     async def execute(
         self, session: DeskSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
-    ) -> Answer:
+    ) -> Answer[Accepted]:
         """A prompt for its agent, where the owner of this server allows it. Raises ``ClientError``."""
         await self._followers[session.id].up_to_date()
         if self.find(session.id) is not session:

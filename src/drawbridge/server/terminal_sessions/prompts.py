@@ -15,10 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
-from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskState
 from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions.records import Memory, request_key
 from drawbridge.server.sessions.terminals import ABOVE, ELSEWHERE, Terminals, typeable
@@ -91,7 +92,9 @@ class Prompts:
         """Whether clients can send some."""
         return not self._session.ended and self._terminals.hold(self._session.pid)
 
-    async def execute(self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]) -> Answer:
+    async def execute(
+        self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
+    ) -> Answer[Accepted]:
         """Accepted when the agent has begun with it. A repeated ``request_id`` is answered, nothing is typed again.
 
         ``allowed``: whether a client might have started the agent as it is.
@@ -101,7 +104,7 @@ class Prompts:
         turn = self._session.memory.run_of(sent.request_id or "", sent.text) or (known.turn if known else "")
         if not turn:
             turn = await asyncio.shield(self._again() if known else self._first(sent, command, allowed))
-        return Answer(type="accepted", project_id=self._session.id, data=messages.Accepted(turn, 0))
+        return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
         """What becomes of the request that was made before."""

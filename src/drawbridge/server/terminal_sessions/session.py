@@ -154,7 +154,7 @@ class DeskSession:
 
     # What clients, and the person at an editor, decide.
 
-    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> Answer:
+    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
         """The first answer is the agent's, unless it is answered at its own dialog in the same moment."""
         return self._answer(approval_id, decision, by, None)
 
@@ -162,7 +162,9 @@ class DeskSession:
         """The same; the agent hears of it by ``line``, whose owner sees to that. Raises ``ClientError``."""
         self._answer(approval_id, decision, by, line)
 
-    def _answer(self, approval_id: str, decision: Decision, by: Subscriber, told: Line | None) -> Answer:
+    def _answer(
+        self, approval_id: str, decision: Decision, by: Subscriber, told: Line | None
+    ) -> Answer[messages.PermissionResolved]:
         asked, answer = self.approvals.answer(approval_id, decision, by)
         lines = self._lines.pop(approval_id, [])
         if told is None and lines:

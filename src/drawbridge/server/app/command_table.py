@@ -1,0 +1,208 @@
+"""The commands: one row each. A new one is its row here, its request and reply structs, and its handler.
+
+Scopes, the audit, the requests that run aside, the JSON Schema (tools/client_schema.py) and the tables in
+docs/protocols/client.md follow these rows; tests compare the page with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from drawbridge.server.app.core import Core
+from drawbridge.server.app.dispatch import AnyRow, Row
+from drawbridge.server.app.server_commands import ServerCommands as Server
+from drawbridge.server.auth import audited
+from drawbridge.server.auth.audited import Audit
+from drawbridge.server.auth.scopes import DECIDES, Scope
+from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.replies import Nothing, Reply
+from drawbridge.server.terminal_sessions.desk import PREFIX
+
+OK: Final = Reply("ok", Nothing)
+TOPICS: Final = Reply("subscribed", replies.Topics)
+AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
+HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
+"""A union is not a ``type`` for type checkers."""
+
+
+def _is_typed(command: commands.Execute) -> bool:
+    """Whether the prompt is typed into a terminal, which takes a while."""
+    return command.project_id.startswith(PREFIX)
+
+
+# Without an annotation: with one, mypy would take the type variables of a row from it and compare nothing.
+COMMANDS: Final = (
+    Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),
+    Row("auth", commands.Auth, "view", Server, Server.auth, AUTHENTICATED, signs_in=True),
+    Row("pair", commands.Pair, "view", Server, Server.pair, Reply("paired", replies.Paired), signs_in=True),
+    Row(
+        "ssh_challenge",
+        commands.SshChallenge,
+        "view",
+        Server,
+        Server.ssh_challenge,
+        Reply("ssh_challenge", replies.SshChallenge),
+        signs_in=True,
+    ),
+    Row("ssh_auth", commands.SshAuth, "view", Server, Server.ssh_auth, AUTHENTICATED, signs_in=True),
+    Row("health_check", commands.HealthCheck, "view", Server, Server.health_check, Reply("health", replies.Health)),
+    Row("subscribe", commands.Subscribe, "view", Server, Server.subscribe, TOPICS),
+    Row("unsubscribe", commands.Unsubscribe, "view", Server, Server.unsubscribe, TOPICS),
+    Row(
+        "project_create",
+        commands.ProjectCreate,
+        "admin",
+        Core,
+        Core.project_create,
+        Reply("update", messages.ProjectState, "project_state"),
+        Audit("project_created", audited.project_create),
+    ),
+    Row(
+        "project_list",
+        commands.ProjectList,
+        "view",
+        Core,
+        Core.project_list,
+        Reply("project_list", replies.ProjectList),
+    ),
+    Row(
+        "project_delete",
+        commands.ProjectDelete,
+        "admin",
+        Core,
+        Core.project_delete,
+        Reply("project_deleted", replies.ProjectDeleted),
+        Audit("project_deleted"),
+        aside=True,
+    ),
+    Row(
+        "project_join",
+        commands.ProjectJoin,
+        "view",
+        Core,
+        Core.project_join,
+        Reply("update", messages.ProjectJoined, "project_joined"),
+    ),
+    Row("project_leave", commands.ProjectLeave, "view", Core, Core.project_leave, OK),
+    Row("get_messages", commands.GetMessages, "view", Core, Core.get_messages, HISTORY, aside=True),
+    Row(
+        "execute",
+        commands.Execute,
+        "run",
+        Core,
+        Core.execute,
+        Reply("accepted", replies.Accepted),
+        Audit("ran", audited.execute),
+        aside=_is_typed,
+    ),
+    Row(
+        "agent_kill",
+        commands.AgentKill,
+        "approve",
+        Core,
+        Core.agent_kill,
+        Reply("update", messages.ExecutionKilled, "execution_killed"),
+        Audit("killed"),
+        aside=True,
+    ),
+    Row("agent_interrupt", commands.AgentInterrupt, "approve", Core, Core.agent_interrupt, OK, Audit("interrupted")),
+    Row(
+        "agent_new_session",
+        commands.AgentNewSession,
+        "run",
+        Core,
+        Core.agent_new_session,
+        Reply("update", messages.SessionReset, "session_reset"),
+        Audit("new_session"),
+        aside=True,
+    ),
+    Row(
+        "run_changes",
+        commands.RunChanges,
+        "view",
+        Core,
+        Core.run_changes,
+        Reply("run_changes", replies.RunChanges),
+        aside=True,
+    ),
+    Row(
+        "run_revert",
+        commands.RunRevert,
+        "run",
+        Core,
+        Core.run_revert,
+        Reply("update", messages.RunReverted, "run_reverted"),
+        Audit("reverted", audited.run_revert),
+        aside=True,
+    ),
+    Row(
+        "set_mode",
+        commands.SetMode,
+        "run",
+        Core,
+        Core.set_mode,
+        OK,
+        Audit("mode_set", audited.set_mode),
+        aside=True,
+    ),
+    Row(
+        "set_model",
+        commands.SetModel,
+        "run",
+        Core,
+        Core.set_model,
+        OK,
+        Audit("model_set", audited.set_model),
+        aside=True,
+    ),
+    # The titles of terminal conversations are not for devices that only watch.
+    Row(
+        "session_list",
+        commands.SessionList,
+        "run",
+        Core,
+        Core.session_list,
+        Reply("session_list", replies.SessionList),
+        aside=True,
+    ),
+    Row(
+        "session_resume",
+        commands.SessionResume,
+        "run",
+        Core,
+        Core.session_resume,
+        OK,
+        Audit("session_resumed"),
+        aside=True,
+    ),
+    Row("session_fork", commands.SessionFork, "run", Core, Core.session_fork, OK, Audit("session_forked"), aside=True),
+    Row(
+        "permission_response",
+        commands.PermissionResponse,
+        DECIDES,
+        Core,
+        Core.permission_response,
+        Reply("update", messages.PermissionResolved, "permission_resolved"),
+        Audit("answered", audited.permission_response),
+    ),
+    Row("blob_put", commands.BlobPut, "approve", Server, Server.blob_put, Reply("blob_stored", replies.BlobStored)),
+    Row("blob_get", commands.BlobGet, "view", Server, Server.blob_get, Reply("blob", replies.BlobPiece), aside=True),
+    Row(
+        "dir_list",
+        commands.DirList,
+        "admin",
+        Server,
+        Server.dir_list,
+        Reply("dir_list", replies.Directories),
+        aside=True,
+    ),
+    Row("push_key", commands.PushKey, "view", Server, Server.push_key, Reply("push_key", replies.PushKey)),
+    Row("push_subscribe", commands.PushSubscribe, "view", Server, Server.push_subscribe, OK),
+    Row("push_unsubscribe", commands.PushUnsubscribe, "view", Server, Server.push_unsubscribe, OK),
+)
+
+
+def scopes_of(rows: Iterable[AnyRow]) -> Mapping[str, Scope]:
+    """The scope that each command needs, by its name."""
+    return {row.name: row.scope for row in rows}

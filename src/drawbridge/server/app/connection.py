@@ -1,0 +1,159 @@
+"""The requests of one client, in their order: a client need not wait for one answer before it sends the next request.
+
+Requests that take long run beside the others. Until a client has signed in, its messages can do nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from drawbridge.server.app.client import AUTH_BYTES, TOO_OFTEN, UNAUTHORIZED, Client
+from drawbridge.server.app.clients import Clients
+from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import Command, request_id_of
+from drawbridge.server.protocol.messages import Answer, encode, error
+from drawbridge.server.protocol.subscriber import Frame
+from drawbridge.transport.http_app import WebSocket
+
+INBOX: Final = 64
+"""Requests that wait for the ones before; above that nothing more is read from the client."""
+
+ASIDE: Final = 16
+"""Requests of one client that take long, at once."""
+
+logger = logging.getLogger("drawbridge.server")
+
+
+class Connection:
+    """A ``Peer`` of the server's HTTP transport, with its ``client``."""
+
+    def __init__(
+        self,
+        id: str,
+        websocket: WebSocket,
+        dispatch: Dispatch,
+        clients: Clients,
+        *,
+        address: str,
+        host: str,
+        certificate: str | None,
+    ) -> None:
+        self.client = Client(
+            id, websocket, clients.writers, self._ended, address=address, host=host, certificate=certificate
+        )
+        self._websocket = websocket
+        self._dispatch = dispatch
+        self._clients = clients
+        self._silent = True
+        self._inbox: deque[str] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._working = False
+        self._held = False
+
+    # what the transport reports
+
+    def received(self, text: str) -> None:
+        if self.client.is_closed:
+            return
+        if self._silent:  # nothing is sent to a client before its first message
+            self._silent = False
+            self.client.topics.add("stats")
+        self._inbox.append(text)
+        if len(self._inbox) > INBOX and not self._held:
+            self._held = True
+            self._websocket.hold_reading(True)
+        if not self._working:
+            self._working = True
+            self._begin(self._work())
+
+    def drained(self) -> None:
+        self.client.outbox.drained()
+
+    def closed(self, code: int) -> None:
+        self.client.end()
+
+    async def done(self) -> None:
+        """Returns when none of its requests is being worked on."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # inside
+
+    async def _work(self) -> None:
+        while self._inbox:
+            text = self._inbox.popleft()
+            if self._held and len(self._inbox) < INBOX // 2:
+                self._held = False
+                self._websocket.hold_reading(False)
+            if self.client.identity is not None:
+                await self._take(text)
+            elif not self.client.is_dismissed:
+                await self._sign_in(text)
+            await asyncio.sleep(0)  # others have their turn between two requests of one
+        self._working = False
+
+    async def _sign_in(self, text: str) -> None:
+        short = text if len(text) <= AUTH_BYTES else ""
+        try:
+            command, answer = await self._dispatch.sign_in(short, self.client)
+        except ClientError as failure:
+            logger.info("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
+            self.client.send(Frame(error(failure, self.client.next_correlation_id(), request_id_of(short))))
+            self.client.close_after(TOO_OFTEN if failure.code == "RATE_LIMITED" else UNAUTHORIZED, failure.text)
+            return
+        self._send(answer, command)
+
+    async def _take(self, text: str) -> None:
+        correlation_id = self.client.next_correlation_id()
+        try:
+            command = self._dispatch.parse(text)
+        except ClientError as failure:
+            self._dispatch.denied(failure, None, self.client)
+            self.client.fail(failure, correlation_id, request_id_of(text), None)
+            return
+        if not self._dispatch.is_aside(command):
+            await self._answer(command, correlation_id)
+            return
+        while len(self._tasks) > ASIDE:
+            others = {task for task in self._tasks if task is not asyncio.current_task()}
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        self._begin(self._answer(command, correlation_id))
+
+    async def _answer(self, command: Command, correlation_id: str) -> None:
+        if self.client.is_dismissed:
+            return
+        project_id = getattr(command, "project_id", None) or None
+        try:
+            answer = await self._dispatch.answer(command, self.client, correlation_id)
+        except ClientError as failure:
+            self.client.fail(failure, correlation_id, command.request_id, project_id)
+            return
+        if answer.type != "ok" or command.request_id is not None:
+            self._send(answer, command)
+
+    def _send(self, answer: Answer[Any], command: Command) -> None:
+        frame = Frame(encode(answer, command.request_id), project_id=answer.project_id, seq=answer.seq)
+        self.client.send(frame)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self.client.is_closed and not self._tasks:
+            self._clients.gone(self.client)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s: a defect ends its connection", self.client.id, exc_info=task.exception())
+            self.client.close(1011, "a fault of the server's")
+
+    def _ended(self) -> None:
+        if not self._tasks:
+            # Not in this turn: the client may have been too slow for a broadcast that is still under way.
+            asyncio.get_running_loop().call_soon(self._clients.gone, self.client)

@@ -159,6 +159,9 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
         ):
             process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
+        asked = Raw(b'{"command":"cat config"}')
+        process.heard(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
+        assert phone.of_type("permission_request")[-1]["data"]["link_targets"] == {inside: str(tmp_path / "new.md")}
         process.ends()
 
 

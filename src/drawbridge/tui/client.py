@@ -152,7 +152,7 @@ class Client:
         return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
     def called(self, answer: Mapping[str, Any]) -> str:
-        """The name of the client that gave ``answer``, which is not from this terminal; one with the same name is told apart."""
+        """The client that gave ``answer``, which is not from this terminal, for people. It may have the same name."""
         by = str(answer.get("by"))
         return f"Another client ({by})" if by == self.name else by
 

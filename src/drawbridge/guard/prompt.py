@@ -44,7 +44,8 @@ def start(call: agents.Call, sockets: Sockets, settings: Mapping[str, Any]) -> b
 
 
 def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Mapping[str, Any]) -> list[ask.Answer]:
-    answers = rule.snapshot(sockets, [], settings, want=want, session=call.session)
+    mode = rule.permission_mode(call)
+    answers = rule.snapshot(sockets, [], settings, want=want, session=call.session, **mode)
     return [found for found in answers if found.result is not None]
 
 

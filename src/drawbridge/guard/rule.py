@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import posix
+
 from drawbridge.guard import ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
+
+    from drawbridge.guard import agents
 
 LISTS = ("unsaved", "open", "folders", "connected", "agents")
 
@@ -22,6 +26,14 @@ def snapshot(
             found.result = None
             found.problem = found.problem or "answered nonsense"
     return answers
+
+
+def permission_mode(call: agents.Call) -> dict[str, Any]:
+    """For ``snapshot``: the permission mode that the agent reports, and the process that has called the hook; empty where
+    it reports none. An editor whose bridge serves that agent shows it.
+    """
+    mode = call.input.get("permission_mode")
+    return {"mode": mode[:40], "process": posix.getppid()} if isinstance(mode, str) and mode else {}
 
 
 def _is_snapshot(result: Any, count: int) -> bool:

@@ -67,6 +67,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "Do you want")
         await looks_again(desk)  # nothing is to happen, though the box is out of sight and no key is typed
         assert await desk.person.lua(SHOWN) is False
+        assert await desk.person.lua(ON_SCREEN) is False
         await presses(pane, "C-d")
         await types(pane, " stop")
         await sees(pane, "❯ and then stop")

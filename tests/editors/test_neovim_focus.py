@@ -65,9 +65,9 @@ end
 
 
 async def looks_again(desk: Desk) -> None:
-    """Returns once Neovim has looked twice more whether a waiting proposal may come in front of the person."""
+    """Returns once Neovim has looked several times more whether a waiting proposal may come in front of the person."""
     await desk.person.lua(COUNT_LOOKS)
-    await desk.person.until("return _G.looks >= 2")
+    await desk.person.until("return _G.looks >= 4")
 
 
 async def is_received(desk: Desk) -> None:

@@ -39,7 +39,7 @@ class Snapshot:
     def _processes(self, places: Sequence[str]) -> list[str]:
         if _newest_pid() == self._pid:  # none was started since, by anyone
             return []
-        left = _what_stays(lambda: {pid for pid in _processes_in(places) if pid > self._pid})
+        left = _what_stays(lambda: _processes_in(places, self._pid))
         names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -55,9 +55,11 @@ def _what_stays(look: Callable[[], set[T]]) -> set[T]:
     return found
 
 
-def _processes_in(places: Sequence[str]) -> set[int]:
-    """Processes of this user that have one of the directories in their environment or command line."""
-    mine = {int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()} - {os.getpid()}
+def _processes_in(places: Sequence[str], after: int) -> set[int]:
+    """Processes of this user that have one of the directories in their environment or command line; only those with a
+    number above ``after`` are read, since this is done for every test.
+    """
+    mine = {int(name) for name in os.listdir(PROC) if name.isdigit() and int(name) > after} - {os.getpid()}
     return {pid for pid in mine if any(place in _read(pid, "environ") + _read(pid, "cmdline") for place in places)}
 
 

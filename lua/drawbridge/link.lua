@@ -6,7 +6,17 @@ M.REVISION = 3
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
 
-local bridge ---@type {channel: integer, port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
+local ANCESTORS = 6 -- how far above a hook's process the agent is looked for
+
+---@class drawbridge.Bridge
+---@field channel integer?
+---@field port integer?
+---@field token string?
+---@field agents string[]
+---@field pids integer[]
+---@field unasked string[]
+---@field modes table<integer, string> By process id: the permission mode that the agent's hook has reported last.
+local bridge ---@type drawbridge.Bridge?
 local state_callbacks = {} ---@type fun()[]
 local alive_timer
 local group
@@ -50,7 +60,7 @@ function M.attached()
 end
 
 --- What is known of the bridge; nil without one. `port` and `token` come with its first announcement.
----@return {port?: integer, token?: string, agents: string[], pids: integer[], unasked: string[]}?
+---@return drawbridge.Bridge?
 function M.state()
   local known = vim.deepcopy(bridge)
   if known then
@@ -63,6 +73,36 @@ end
 ---@param callback fun()
 function M.on_state(callback)
   table.insert(state_callbacks, callback)
+end
+
+local function parent(pid)
+  local file = io.open(('/proc/%d/stat'):format(pid))
+  local text = file and file:read('*a') or ''
+  if file then
+    file:close()
+  end
+  return tonumber(text:match('.*%) %S+ (%d+)'))
+end
+
+--- Keeps the permission mode that the guard's hook reports; `process` has called the hook. It is that of a connected agent
+--- if that process or one above it is one.
+---@param mode string
+---@param process integer
+function M.report_mode(mode, process)
+  local pid = process
+  mode = mode:gsub('%c', '?')
+  for _ = 1, ANCESTORS do
+    if not bridge or not pid or pid <= 1 then
+      return
+    elseif vim.tbl_contains(bridge.pids, pid) then
+      if bridge.modes[pid] ~= mode then
+        bridge.modes[pid] = mode
+        vim.schedule(each_callback)
+      end
+      return
+    end
+    pid = parent(pid)
+  end
 end
 
 --- Lets go of the bridge: its views close without a decision. Also what to call when it is known to have ended.
@@ -127,7 +167,7 @@ function handlers.attach(params)
   end
   M.detach()
   require('drawbridge.view_room').prepare()
-  bridge = { channel = params.channel, agents = {}, pids = {}, unasked = {} }
+  bridge = { channel = params.channel, agents = {}, pids = {}, unasked = {}, modes = {} }
   watch()
   require('drawbridge.selection').start()
   require('drawbridge.buffers_save').start()
@@ -168,6 +208,11 @@ function handlers.announce(params)
   local before = bridge.agents
   bridge.port, bridge.token, bridge.agents, bridge.pids = params.port, params.token, params.agents, params.pids or {}
   bridge.unasked = params.unasked or {}
+  local modes = {}
+  for _, pid in ipairs(bridge.pids) do
+    modes[pid] = bridge.modes[pid]
+  end
+  bridge.modes = modes
   for _, agent in ipairs(gained(bridge.agents, before)) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
   end

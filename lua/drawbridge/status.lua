@@ -23,18 +23,52 @@ function M.unasked()
   return state and state.unasked or {}
 end
 
---- Whether changes are asked about, in words; nil while no Claude Code is connected. It does not
---- report its mode to editors: this follows what it has done, and before that how it was started.
+--- Permission modes of Claude Code in which it asks before it changes a file.
+local ASKING = { default = true, manual = true, plan = true }
+
+--- What the guard's hook has reported of the connected agents.
+---@return string? silent The mode of one that does not ask.
+---@return string? asks The mode of the others; nil unless every one has reported a mode.
+local function reported()
+  local link = loaded('link')
+  local state = link and link.attached() and link.state() or { pids = {}, modes = {} }
+  local silent, asks, unknown
+  for _, pid in ipairs(state.pids) do
+    local mode = state.modes[pid]
+    unknown = unknown or not mode
+    asks = ASKING[mode] and mode or asks
+    silent = mode and not ASKING[mode] and mode or silent
+  end
+  return silent, not unknown and asks or nil
+end
+
+--- Whether a connected agent changes files without asking, as far as is known.
+local function is_silent()
+  local silent, asks = reported()
+  return silent ~= nil or (#M.unasked() > 0 and not asks)
+end
+
+--- Whether changes are asked about, in words; nil while no Claude Code is connected. It does not report its mode to
+--- editors. Where the guard is installed its hook does; else this follows what the agent has done, and before that how it
+--- was started.
 ---@return string?
 function M.asking()
-  if #M.unasked() > 0 then
-    return 'no: ' .. M.unasked()[1] .. ' writes without asking (Shift+Tab in its terminal changes its mode)'
+  local silent, asks = reported()
+  local unasked = M.unasked()[1]
+  if silent then
+    return ('no: Claude Code is in mode "%s" (Shift+Tab in its terminal changes that)'):format(silent)
+  elseif unasked and asks then
+    return ('perhaps not: %s wrote a file without asking; its mode is "%s" now'):format(unasked, asks)
+  elseif unasked then
+    return 'no: ' .. unasked .. ' writes without asking (Shift+Tab in its terminal changes its mode)'
   elseif not vim.tbl_contains(M.agents(), 'Claude Code') then
     return nil
+  elseif asks then
+    return ('yes: its mode is "%s"'):format(asks)
   end
   local state, terminal = loaded('link').state(), loaded('terminal')
   local elsewhere = vim.tbl_filter(function(pid)
-    return not (terminal and terminal.session_of(pid))
+    return not state.modes[pid] and not (terminal and terminal.session_of(pid))
   end, state.pids)
   local mode = require('drawbridge.claude_settings').default_mode()
   if #elsewhere == 0 or mode == 'default' then
@@ -100,7 +134,7 @@ local function line()
     return ''
   end
   local text = word == 'connected' and '◆ ' .. short(M.agents()) or '◇'
-  if #M.unasked() > 0 then
+  if is_silent() then
     text = text .. ' (not asking)'
   end
   local pending = M.pending()

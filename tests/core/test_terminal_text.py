@@ -35,6 +35,9 @@ def test_living_languages_stay_readable(text: str) -> None:
         ("ls\u3000-la", "ls\\u3000-la"),
         ("a\u2800b\u3164c", "a\\u2800b\\u3164c"),
         ("a\ufe0f\ufe0fb", "a\\ufe0f\\ufe0fb"),
+        ("a\u200b\u200c", "a\\u200b\\u200c"),
+        ("a\u2800\ufe0fb", "a\\u2800\\ufe0fb"),
+        ("a\ufe0f\u200db", "a\\ufe0f\\u200db"),
         ("rm\u0336", "rm\\u0336"),
         ("Z" + "\u0301" * 6, "Z" + "\u0301" * 4 + "\\u0301\\u0301"),
         ("Z" + "\u0e49" * 6, "Z" + "\u0e49" * 4 + "\\u0e49\\u0e49"),
@@ -48,3 +51,14 @@ def test_tricks_are_written_out(text: str, shown: str) -> None:
 def test_control_and_hidden_characters_never_pass(text: str) -> None:
     assert not set(harmless(text)) & set("\u0336\u200b\u202e\x1b\n")
     assert "".join(harmless_pieces(text)) == harmless(text)
+
+
+@given(
+    st.text(
+        st.characters(exclude_characters="\u3000")
+        | st.sampled_from("a1 \u0301\u0336\u200c\u200d\u200b\ufe0f\u20e3\xa0\u202e😀")
+    )
+)
+def test_what_is_written_out_hides_nothing_behind_it(text: str) -> None:
+    """What is shown has nothing left to be written out. The wide space is left out: it is visible, and begins paragraphs."""
+    assert harmless(harmless(text)) == harmless(text)

@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
 from tests.e2e.tmux import Pane
-from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, proposes, screen_desk, sees
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, looks_again, proposes, screen_desk, sees
 from tests.nvim.rig import Desk
 from tests.programs import each_nvim
 
@@ -65,8 +65,9 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
         await presses(pane, "C-d")
         await sees(pane, "Do you want")
-        await asyncio.sleep(0.3)  # nothing is to happen, though the box is out of sight and no key is typed
+        await looks_again(desk)  # nothing is to happen, though the box is out of sight and no key is typed
         assert await desk.person.lua(SHOWN) is False
+        assert await desk.person.lua(ON_SCREEN) is False
         await presses(pane, "C-d")
         await types(pane, " stop")
         await sees(pane, "❯ and then stop")

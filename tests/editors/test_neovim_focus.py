@@ -53,6 +53,29 @@ async def sees(pane: Pane, *patterns: str) -> str:
     return await asyncio.to_thread(pane.wait_for, *patterns, timeout=15)
 
 
+COUNT_LOOKS = """
+local focus = require('drawbridge.view_focus')
+local is_free = focus.is_free
+_G.looks = 0
+focus.is_free = function()
+  _G.looks = _G.looks + 1
+  return is_free()
+end
+"""
+
+
+async def looks_again(desk: Desk) -> None:
+    """Returns once Neovim has looked several times more whether a waiting proposal may come in front of the person."""
+    await desk.person.lua(COUNT_LOOKS)
+    await desk.person.until("return _G.looks >= 4")
+
+
+async def is_received(desk: Desk) -> None:
+    """Returns once Neovim has what the bridge has sent so far: it answers this call at once, whatever it waits for."""
+    await asyncio.sleep(0)
+    await desk.editor._session.call("nvim_get_mode")
+
+
 async def proposes(desk: Desk) -> None:
     await desk.editor.show(proposal(desk.folder / "hello.txt", OLD, NEW))
 
@@ -90,10 +113,12 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     if busy not in ('"', "r", "d"):
         # Where Neovim waits for the second half of a command it takes no call at all.
         await showing
+        await looks_again(desk)
+    else:
+        await is_received(desk)
     if busy not in ('"', "r", "d", ":s/one/x"):
         # While it previews a substitution it draws nothing else.
         await sees(pane, NOTICE, ":DrawbridgeReview opens it")
-    await asyncio.sleep(0.1)  # there is nothing to see, and Neovim may take no call: time in which a key could be lost
     await desk.person.types(more + done)
     await showing
     assert await desk.person.lua("return vim.fn.getbufline('hello.txt', 1)") == [text]

@@ -168,6 +168,7 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
         "agents": ["Claude Code", "Claude Code"],
         "pids": [812],
         "unasked": [],
+        "modes": [],
     }
     await desk.editor.announce(BridgeState(4711, "token", ("Claude Code",)))
     assert await desk.person.lua("return Heard") == [

@@ -39,4 +39,9 @@ def test_page_and_terminal_write_out_the_same() -> None:
     for form, characters in (("{}", every), ("a{}", few), (" {}1", few)):
         texts = [form.format(character) for character in characters]
         assert by_the_page(texts) == [harmless(text) for text in texts], form
+    joined = [
+        "".join(pick.choices("a1\xa0\u202f\u3000\u200b\u202e\u200c\u200d\ufe0f\u20e3\u2764", k=6))
+        for _ in range(20_000)
+    ]
+    assert by_the_page(joined) == [harmless(text) for text in joined]
     assert by_the_page(mixed) == [harmless(text) for text in mixed]

@@ -110,6 +110,18 @@ async def test_who_comes_second_keeps_what_they_wrote_and_sees_who_was_first(ser
     assert "Bobs" not in (directory / "notes.md").read_text()
 
 
+async def test_a_decision_of_a_client_with_my_name_is_not_mine(server: Server, directory: Path) -> None:
+    async with attached(server, directory, name="Ada") as first, attached(server, directory, name="Ada") as second:
+        await first.prompts("Something")
+        await first.is_asked("Something")
+        await second.is_asked("Something")
+        await second.presses("e", *"Mine ")
+        await first.presses("a")
+        await second.sees("Another client (Ada) accepted this first.", "Another client (Ada) accepted it.")
+        await first.hears("Finished")
+        assert "Another client" not in first.screen
+
+
 async def test_of_two_answers_at_the_same_time_one_counts(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")

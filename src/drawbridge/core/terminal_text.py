@@ -30,19 +30,30 @@ _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-
 # What would drive a terminal, reorder what is read, or can't be seen. Whatever needs a neighbour to be judged stays where
 # it stands alone: emoji, French punctuation, accents and several scripts are written with it. The page has the same rules
 # (web/harmless.js); a test checks that both agree.
+# Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
+# written out everywhere, and so is what joins or varies one of them: written out it has nothing to join or to vary.
+_HIDDEN: Final = (
+    "\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
+    "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# A blank that may stay and may be written out counts as hidden for what follows it.
+_HIDDEN_OR_BLANK: Final = _HIDDEN + "\u202f\u3000"
+_JOINERS: Final = "\u180b-\u180d\u180f\u200c\u200d"
+_SELECTORS: Final = "\ufe00-\ufe0f"
+_NOT_VARIED: Final = f"\x00-\xa8\xaa-\xad\xaf-\u058f{_SELECTORS}{_JOINERS}{_HIDDEN_OR_BLANK}"
+
 _STRANGE: Final = re.compile(
     "|".join(
         (
-            # Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags.
-            "[\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
-            "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-            "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]",
+            f"[{_HIDDEN}]",
             # No-break spaces, but for those of numbers and of French punctuation; the wide space after a narrow letter.
             "[\xa0\u202f](?![!?:;\xbb%\u20ac])(?<!\xab.)(?!(?<=[0-9].)[0-9])",
             "(?<=[!-\u058f])\u3000",
             # Joiners and variation selectors where there is nothing to join or to vary.
-            "(?<=[\x00-\u058f\u200c\u200d])[\u180b-\u180d\u180f\u200c\u200d]",
-            "(?<=[\x00-\xa8\xaa-\xad\xaf-\u058f\ufe00-\ufe0f])(?!\ufe0f\u20e3)[\ufe00-\ufe0f]",
+            f"(?<=[\x00-\u058f{_JOINERS}{_HIDDEN_OR_BLANK}])[{_JOINERS}]",
+            f"(?<=[{_NOT_VARIED}][{_SELECTORS}])[{_JOINERS}]",
+            f"(?<=[{_NOT_VARIED}])(?!\ufe0f\u20e3)[{_SELECTORS}]",
             # Marks on characters that take none, and the fifth mark on a letter.
             f"(?<=[\x00-/:-@\\[-`{{-\x7f])[{_ANY_MARK}]",
             f"(?<=[{_MARK}]{{4}})[{_MARK}]",

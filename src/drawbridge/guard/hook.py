@@ -130,7 +130,8 @@ def _before_edit(
 ) -> bytes:
     from drawbridge.guard import rule  # who has no editor open pays nothing for asking
 
-    answers = rule.snapshot(sockets, call.paths, settings, remember=settings["diagnostics"])
+    mode = rule.permission_mode(call)
+    answers = rule.snapshot(sockets, call.paths, settings, remember=settings["diagnostics"], **mode)
     policy = "any" if settings["answer"] == "merge" else rule.policy_for(call.tool, settings)
     for found in answers:
         if found.result is None or any(rule.is_kept(file, policy) for file in rule.files(found)):

@@ -46,7 +46,8 @@ def start(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
 
 
 def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Settings) -> list[ask.Answer]:
-    answers = rule.snapshot(sockets, [], settings, want=want, session=call.session)
+    mode = rule.permission_mode(call)
+    answers = rule.snapshot(sockets, [], settings, want=want, session=call.session, **mode)
     return [found for found in answers if found.result is not None]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posix
+
 from drawbridge.guard import ask
 
 TYPE_CHECKING = False
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from drawbridge.guard import agents
     from drawbridge.guard.settings import Settings
 
 LISTS = ("unsaved", "open", "folders", "connected", "agents")
@@ -22,6 +25,14 @@ def snapshot(sockets: Iterable[tuple[str, str]], paths: list[str], settings: Set
             found.result = None
             found.problem = found.problem or "answered nonsense"
     return answers
+
+
+def permission_mode(call: agents.Call) -> dict[str, Any]:
+    """For ``snapshot``: the permission mode that the agent reports, and the process that has called the hook; empty where
+    it reports none. An editor whose bridge serves that agent shows it.
+    """
+    mode = call.input.get("permission_mode")
+    return {"mode": mode[:40], "process": posix.getppid()} if isinstance(mode, str) and mode else {}
 
 
 def _is_snapshot(result: Any, count: int) -> bool:

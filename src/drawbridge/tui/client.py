@@ -151,6 +151,11 @@ class Client:
         """Whether an approval was answered from this terminal. Another one may have the same name."""
         return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
+    def called(self, answer: Mapping[str, Any]) -> str:
+        """The client that gave ``answer``, which is not from this terminal, for people. It may have the same name."""
+        by = str(answer.get("by"))
+        return f"Another client ({by})" if by == self.name else by
+
     async def command(self, type: str, data: Message | None = None) -> Message:
         """A command about the project that is shown. Raises ``RequestError``."""
         return await self.connection.ask(type, data, project=self._id)

@@ -46,7 +46,7 @@ class Questions(Vertical):
             answer = conversation.answers.get(card.approval_id) or BEGAN_ANEW
             if answer.get("by"):
                 verb = "accepted" if answer["decision"] == "allow" else "rejected"
-                self.notify(f"{wording.one_line(answer['by'])} {verb} it.", markup=False)
+                self.notify(f"{wording.one_line(self._client.called(answer))} {verb} it.", markup=False)
             self._settle(card, answer)
         if self.card is None and conversation.open:
             self._open(next(iter(conversation.open.values())))
@@ -85,7 +85,7 @@ class Questions(Vertical):
     def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
         """By somebody else."""
         if card.is_dirty:
-            card.settle(answer)
+            card.settle({**answer, "by": self._client.called(answer)} if answer.get("by") else answer)
         else:
             self._close(card)
 

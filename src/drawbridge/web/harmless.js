@@ -1,20 +1,30 @@
 // Makes text of agents and files readable: characters that reorder, hide or imitate others are written out, as `\u202e`.
-// The rules are those of `drawbridge/terminal.py`; a test checks that both agree. Pure.
+// The rules are those of `drawbridge/core/terminal_text.py`; a test checks that both agree. Pure.
 
 /** Blocks of combining characters that any script may use, and those of scripts that stack them. */
 const ANY_MARK = '\\u0300-\\u036f\\u0483-\\u0489\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20e2\\u20e4-\\u20ff\\ufe20-\\ufe2f';
 const MARK = `${ANY_MARK}\\u0591-\\u05bd\\u0610-\\u061a\\u064b-\\u065f\\u0e31\\u0e34-\\u0e3a\\u0e47-\\u0e4e`;
 
+// Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
+// written out everywhere, and so is what joins or varies one of them: written out it has nothing to join or to vary.
+const HIDDEN =
+  '\\0-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0334-\\u0338\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180e\\u2000-\\u200b\\u200e\\u200f\\u2028-\\u202e' +
+  '\\u205f-\\u206f\\u2800\\u3164\\ud800-\\udfff\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}';
+// A blank that may stay and may be written out counts as hidden for what follows it.
+const HIDDEN_OR_BLANK = `${HIDDEN}\\u202f\\u3000`;
+const JOINERS = '\\u180b-\\u180d\\u180f\\u200c\\u200d';
+const SELECTORS = '\\ufe00-\\ufe0f';
+const NOT_VARIED = `\\0-\\xa8\\xaa-\\xad\\xaf-\\u058f${SELECTORS}${JOINERS}${HIDDEN_OR_BLANK}`;
+
 const STRANGE = [
-  // Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags.
-  '[\\0-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0334-\\u0338\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180e\\u2000-\\u200b\\u200e\\u200f\\u2028-\\u202e' +
-    '\\u205f-\\u206f\\u2800\\u3164\\ud800-\\udfff\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]',
+  `[${HIDDEN}]`,
   // No-break spaces, but for those of numbers and of French punctuation; the wide space in a text that has no wide letters.
   '[\\xa0\\u202f](?![!?:;\\xbb%\\u20ac])(?<!\\xab.)(?!(?<=[0-9].)[0-9])',
   '(?<=[!-\\u058f])\\u3000',
   // Joiners and variation selectors where there is nothing to join or to vary.
-  '(?<=[\\0-\\u058f\\u200c\\u200d])[\\u180b-\\u180d\\u180f\\u200c\\u200d]',
-  '(?<=[\\0-\\xa8\\xaa-\\xad\\xaf-\\u058f\\ufe00-\\ufe0f])(?!\\ufe0f\\u20e3)[\\ufe00-\\ufe0f]',
+  `(?<=[\\0-\\u058f${JOINERS}${HIDDEN_OR_BLANK}])[${JOINERS}]`,
+  `(?<=[${NOT_VARIED}][${SELECTORS}])[${JOINERS}]`,
+  `(?<=[${NOT_VARIED}])(?!\\ufe0f\\u20e3)[${SELECTORS}]`,
   // Marks on characters that take none, and the fifth mark on a letter.
   `(?<=[\\0-/:-@\\[-\`{-\\x7f])[${ANY_MARK}]`,
   `(?<=[${MARK}]{4})[${MARK}]`,

@@ -12,6 +12,9 @@ from drawbridge.agents.base import Proposal, Question
 from drawbridge.server.auth import audited
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import FRAME_BYTES
+from drawbridge.server.sessions.records import Resolved, update_frame
+from tests.waiting import until
 
 from .twin import Client, Server, records, serving, settled
 
@@ -113,10 +116,48 @@ async def test_an_edited_answer_is_marked_for_every_client(
         replied = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
         later = Client()
         await server.does(later, "project_join", project, after_seq=0)
+        await until(lambda: later.updates("permission_resolved"), what="the replay")
         for resolved in (replied, *page.updates("permission_resolved"), *later.updates("permission_resolved")):
             found = {name: resolved[name] for name in ("edited", "new_text", "updated_input") if name in resolved}
             assert found == told
         server.agent.latest.ends()
+
+
+@pytest.mark.parametrize(
+    ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
+)
+async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
+    """Control characters take six bytes each in JSON. The agent gets all of it."""
+    phone, page = Client("phone"), Client("page")
+    edited, message = "\x01" * 149_000, "m" * letters
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(page, "project_join", project)
+        approval = await asked(server, phone, project)
+        answer = {"approval_id": approval, "decision": "allow", "message": message}
+        given = {"file_path": "/p/a.py", "content": edited}
+        replied = await server.does(phone, "permission_response", project, updated_input=given, **answer)
+        later = Client()
+        await server.does(later, "project_join", project, after_seq=0)
+        await until(lambda: later.updates("permission_resolved"), what="the replay")
+        expected = {"edited": True, "message": message} | ({"new_text": edited} if told else {})
+        for resolved in (
+            replied["data"]["data"],
+            *(client.updates("permission_resolved")[0] for client in (page, later)),
+        ):
+            assert {name: resolved[name] for name in ("edited", "message", "new_text") if name in resolved} == expected
+        assert max(len(frame.data) for frame in page.frames + later.frames) <= FRAME_BYTES
+        [(_, decision)] = server.agent.latest.answers
+        assert decision.updated_input is not None
+        assert json.loads(bytes(decision.updated_input)) == given
+        server.agent.latest.ends()
+
+
+def test_a_message_that_fits_into_no_frame_is_cut() -> None:
+    resolved = Resolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES).shown
+    assert resolved.message is not None
+    assert resolved.message.endswith("…")
+    assert len(update_frame("p", "permission_resolved", resolved).data) <= FRAME_BYTES
 
 
 async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
@@ -158,6 +199,9 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path) -> None:
         ):
             process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
+        asked = Raw(b'{"command":"cat config"}')
+        process.heard(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
+        assert phone.of_type("permission_request")[-1]["data"]["link_targets"] == {inside: str(tmp_path / "new.md")}
         process.ends()
 
 

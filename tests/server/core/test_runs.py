@@ -764,6 +764,35 @@ async def test_a_prompt_on_its_way_is_not_ended_by_another_turn(tmp_path: Path) 
         assert len(phone.updates("run_finished")) == 2
 
 
+async def test_a_turn_without_a_prompt_may_ask_while_a_prompt_waits(tmp_path: Path) -> None:
+    """The project's next prompt waits for a slot meanwhile. It is run once, after the turn, when there is a slot."""
+    phone = Client()
+    async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
+        one, two = await server.project(phone, "one"), await server.project(phone, "two")
+        process = await server.running(phone, one)
+        process.ends()
+        await settled(turns=20)
+        elsewhere = await server.running(phone, two)
+        await server.does(phone, "execute", one, prompt="next")
+        await settled(turns=20)
+        process.heard(base.TurnBegun())
+        process.turn_open = True
+        process.asks("q1")
+        begun, question = phone.updates("run_started")[-1], phone.of_type("permission_request")[-1]["data"]
+        assert (begun["unprompted"], question["run_id"]) == (True, begun["run_id"])
+        assert process.answers == []
+        await server.does(phone, "permission_response", one, approval_id=question["approval_id"], decision="allow")
+        assert [decision.allow for _, decision in process.answers] == [True]
+        process.ends()
+        await settled(turns=20)
+        assert process.prompts == ["go"], "there is no slot yet"
+        elsewhere.ends()
+        await settled(lambda: process.prompts == ["go", "next"])
+        assert process.prompts == ["go", "next"]
+        process.ends()
+        assert len(phone.updates("run_finished")) == 4
+
+
 async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from drawbridge.agents.base import ModeKnown, Options
+from drawbridge.agents.claude.prompts import remembered
 from drawbridge.agents.modes import BYPASS
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
@@ -147,6 +148,18 @@ def test_an_answer_lets_the_agent_remember_no_more_than_is_allowed(
     with pytest.raises(ClientError) as refused:
         check_allowed(ceilings, "Bash", suggestions, remember=True, usable=inside)
     assert (refused.value.code, refused.value.field) == ("PERMISSION_DENIED", "data.remember")
+
+
+def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
+    """Beside a rule the agent gets the rule alone. The mode by itself would be remembered, and is refused."""
+    mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
+    beside, alone = (Raw(json.dumps(suggestions).encode()) for suggestions in ([rule, mode], [mode]))
+    ceilings = Ceilings(modes=("default", "plan"))
+    assert remembered(beside) == [rule]
+    check_allowed(ceilings, "Bash", beside, remember=True, usable=inside)
+    with pytest.raises(ClientError, match="the mode acceptEdits"):
+        check_allowed(ceilings, "Bash", alone, remember=True, usable=inside)
 
 
 def test_where_only_plans_are_allowed_no_answer_leads_out_of_the_mode() -> None:

@@ -43,7 +43,7 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
     changed = given if decision.updated_input is None else _checked_input(decision.updated_input)
     if not decision.allow:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
-    rules = _to_remember(suggestions) if decision.remember else []
+    rules = remembered(suggestions) if decision.remember else []
     return {"behavior": "allow", "updatedInput": changed} | ({"updatedPermissions": rules} if rules else {})
 
 
@@ -62,8 +62,10 @@ def _checked_input(given: Raw) -> Raw:
         raise BadArgument("updated_input", "it is no JSON object. The question stays open.") from None
 
 
-def _to_remember(suggestions: Raw) -> list[Any]:
-    """Rules and directories of this question where there are any; a mode, which covers far more, only where there are none."""
+def remembered(suggestions: Raw) -> list[dict[str, Any]]:
+    """The suggestions that an answer with ``remember`` gives back: rules and directories where there are any; a mode, which
+    covers far more, only where there are none.
+    """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

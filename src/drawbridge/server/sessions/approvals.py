@@ -45,7 +45,7 @@ class Approvals:
 
     def ask(self, asked: Asked, agent: str, *, besides: int | None = None, offered: bool = True) -> None:
         """``agent``: its name. ``besides``: a process whose own editor shows this anyway; not ``offered``: some editor does."""
-        asked.record.link_targets = link_targets(asked.record.given, _path(asked))
+        asked.record.link_targets = link_targets(asked.record.given, _path(asked), asked.record.blocked_path)
         self.questions.add(asked)
         asked.seq = self._journal.event(records.QUESTION, asked.record, topic="approvals") or 0
         if offered:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import MODEL_NAME, Options
+from drawbridge.agents.claude.prompts import remembered
 from drawbridge.agents.modes import BYPASS, word
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.settings.serve import CLIENT_MODES
@@ -162,8 +163,10 @@ def check_allowed(
 
 
 def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
-    """What of an agent's suggestions the owner does not allow. They are Claude Code's words (2.1.329), or unknown ones."""
-    for one in _objects(suggestions):
+    """What would be remembered of an agent's suggestions although the owner does not allow it. They are Claude Code's words
+    (2.1.329), or unknown ones.
+    """
+    for one in remembered(suggestions):
         match one:
             case {"type": "addRules", "behavior": "allow", "rules": list() as rules}:
                 yield from (rule[:100] for rule in map(_rule, rules) if not _rule_fits(ceilings, rule))
@@ -177,13 +180,6 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
                     yield "directories outside of the allowed ones"
             case _ if ceilings.tools or not _all_modes(ceilings):
                 yield "what this server does not understand"
-
-
-def _objects(suggestions: Raw) -> list[dict[str, Any]]:
-    try:
-        return msgspec.json.decode(suggestions, type=list[dict[str, Any]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return []  # nothing of it is remembered then
 
 
 def _rule(suggested: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 MOST: Final = 50
 """The largest number of paths of one approval that are followed."""
@@ -15,13 +15,13 @@ _FIELDS: Final = ("file_path", "notebook_path", "path", "directory")
 _LISTS: Final = ("content", "locations", "edits")
 
 
-def link_targets(given: Mapping[str, Any] | None, proposed: str | None) -> dict[str, str]:
+def link_targets(given: Mapping[str, Any] | None, *named: str | None) -> dict[str, str]:
     """Each absolute path that leads through a symbolic link, with its target. No file is opened.
 
-    ``given``: the tool's input; ``proposed``: the path of the proposal, if there is one.
+    ``given``: the tool's input; ``named``: paths of the approval beside it, as that of its proposal.
     """
     found: dict[str, str] = {}
-    paths = dict.fromkeys(_paths(given or {}, proposed))
+    paths = dict.fromkeys([*filter(_is_absolute, named), *_paths(given or {})])
     for path in list(paths)[:MOST]:
         end = _end(path)
         if end is not None:
@@ -29,15 +29,16 @@ def link_targets(given: Mapping[str, Any] | None, proposed: str | None) -> dict[
     return found
 
 
-def _paths(given: Mapping[str, Any], proposed: str | None) -> Iterator[str]:
-    if proposed is not None:
-        yield proposed
+def _is_absolute(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.startswith("/")
+
+
+def _paths(given: Mapping[str, Any]) -> Iterator[str]:
     lists = (given[name] for name in _LISTS if isinstance(given.get(name), list))
     parts = [given, given.get("rawInput"), *(part for each in lists for part in each[:MOST])]
     for part in parts:
         if isinstance(part, dict):
-            values = (part.get(name) for name in _FIELDS)
-            yield from (value for value in values if isinstance(value, str) and value.startswith("/"))
+            yield from filter(_is_absolute, (part.get(name) for name in _FIELDS))
 
 
 def _end(path: str) -> str | None:

@@ -304,7 +304,10 @@ class Project:
 
     def begun_alone(self) -> Run | None:
         """The agent has begun a turn without a prompt. None where a prompt is on its way: the turn is part of that run."""
-        if self.run is not None:
+        if self.run is not None and self.run.state is State.QUEUED:  # for its slot; this turn needs none, and may ask
+            self._give_up_slot()
+            self.queue.appendleft(self.run)
+        elif self.run is not None:
             return None
         agent = self.memory.agent or self.data.agent
         run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))

@@ -28,7 +28,7 @@ REMEMBERED_REQUESTS: Final = 500
 REMEMBERED_VERDICTS: Final = 50
 
 SHOWN_TEXT: Final = 150_000
-"""The longest edited text that clients get with the answer, in characters: as JSON it fits into a message in any case."""
+"""The longest edited text, in characters, that clients get with the answer. As JSON it may be six times as long."""
 
 LONGEST_ID: Final = 200
 """Characters of an agent's id of a conversation; what is longer is none."""
@@ -161,17 +161,21 @@ class Resolved(Struct, omit_defaults=True):
 
     @property
     def shown(self) -> messages.PermissionResolved:
-        """The part for clients: fields that are too large for a message are left out."""
+        """The part for clients, in a frame of at most ``FRAME_BYTES``. An edit that does not fit beside the message is left
+        out; a message that does not fit is cut.
+        """
+        message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
+        room = messages.FRAME_BYTES - messages.ROOM - len(message)
         given = self.updated_input if self.edited and self.new_text is None else None
         return messages.PermissionResolved(
             approval_id=self.approval_id,
             by=self.by,
             decision=self.decision,
-            message=self.message,
+            message=msgspec.json.decode(message),
             client_id=self.client_id,
             edited=self.edited,
-            new_text=self.new_text,
-            updated_input=given if given is not None and len(bytes(given)) <= SHOWN_TEXT else None,
+            new_text=self.new_text if len(_encode(self.new_text)) <= room else None,
+            updated_input=given if given is not None and len(bytes(given)) <= min(SHOWN_TEXT, room) else None,
         )
 
 

@@ -65,7 +65,7 @@ async def open_house(folder: Path, editor: Memory | None = None, **flags: Any) -
         async with Door(house.bridge.agents, house.launched.listener):
             await house.settled()
             yield house
-            house.bridge.gemini.close()
+            await house.bridge.gemini.close()
     finally:
         await house.bridge.close()
         house.launched.remove_files()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from collections.abc import Sequence
@@ -144,9 +143,9 @@ class Desk:
     async def __aexit__(self, *exc: object) -> None:
         for client in list(self.clients._clients):
             client.closed(1001)
-        await asyncio.sleep(0)
+        await self.clients.close()
         await until(lambda: not self.workspace.reviews._open)
-        await self.workspace.unasked.stop()
+        await self.workspace.unasked.close()
         await self.workspace.reviews.stop()
         await self.editor.close()
 

@@ -63,7 +63,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         async with Door(bridge.agents, launched.listener):
             await stop.wait()
             launched.remove_files()
-            bridge.gemini.close()
+            await bridge.gemini.close()
         return 0
     finally:
         await bridge.close()
@@ -123,7 +123,7 @@ class Bridge:
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
-        self._announcing = False
+        self._announcing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self._editor.start(self._on_event)
@@ -136,12 +136,18 @@ class Bridge:
         self._write_files()
         self._context.changed()
         self._agents_changed()
-        self._tasks.start(self._reviewer.run(), "connecting to the agent server")
+        self._tasks.start(
+            self._reviewer.run(),
+            "the connection to the agent server",
+            lambda _: self._tell("The connection to the agent server failed; the log of the bridge says why."),
+        )
 
     async def close(self) -> None:
-        self._context.stop()
         await self._tasks.close()
-        await self.workspace.unasked.stop()
+        await self._context.close()
+        await self.claude.close()
+        await self.gemini.close()
+        await self.workspace.unasked.close()
         await self.workspace.reviews.stop()
         await self._editor.close()
 
@@ -199,19 +205,15 @@ class Bridge:
         if self._unannounced and self._unannounced[-1].agents == state.agents:
             self._unannounced.pop()
         self._unannounced.append(state)
-        if not self._announcing:
-            self._announcing = True
-            self._tasks.start(self._announce(), "announcing the agents")
+        if self._announcing is None or self._announcing.done():
+            self._announcing = self._tasks.start(self._announce(), "announcing the agents")
 
     async def _announce(self) -> None:
-        try:
-            while self._unannounced:
-                try:
-                    await self._editor.announce(self._unannounced.popleft())
-                except DrawbridgeError as error:
-                    logger.warning("%s", error)
-        finally:
-            self._announcing = False
+        while self._unannounced:
+            try:
+                await self._editor.announce(self._unannounced.popleft())
+            except DrawbridgeError as error:
+                logger.warning("the editor does not show the state of the bridge: %s", error)
 
     def _tell(self, message: str, level: Level = "warn") -> None:
         self._tasks.start(self._editor.tell(message, level), "telling the editor")

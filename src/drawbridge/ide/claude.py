@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from drawbridge.core.errors import BadArgument, DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Mentioned, Selection
 from drawbridge.ide.desk import AgentDesk, Workspace
@@ -62,9 +63,14 @@ class ClaudeClients:
         self._late_rejection = reject == "1008"
         self._clients: list[ClaudeClient] = []
         self._mentions: deque[Mentioned] = deque(maxlen=MENTION_LIMIT)
+        self.tasks = BackgroundTasks(logger)
         self.on_change: Callable[[], None] = lambda: None
 
-    # the site behind the door
+    async def close(self) -> None:
+        """Cancels the calls of all clients."""
+        await self.tasks.close()
+
+    # HTTP application
 
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
@@ -252,8 +258,11 @@ class ClaudeClient:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"{CALL_LIMIT} calls of this client are unanswered already.")
         else:
             self._note_mode(call)
-            task = self._calls[call.id] = asyncio.get_running_loop().create_task(self._run(tool, call))
-            # Not at the end of ``_run``: a call that is cancelled in the same breath never begins.
+            message = f"{tool.name} failed inside Drawbridge; its log says why."
+            task = self._calls[call.id] = self._clients.tasks.start(
+                self._run(tool, call), tool.name, lambda _: self._fail(call, jsonrpc.INTERNAL_ERROR, message)
+            )
+            # Not at the end of ``_run``: a call that is cancelled at once never begins.
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
@@ -275,7 +284,7 @@ class ClaudeClient:
         return True
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
-        """The one boundary between errors and the wire."""
+        """The boundary between errors and MCP. A cancelled call is not answered: its client does not wait any more."""
         try:
             content = await tool.run(self._desk, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))
@@ -284,11 +293,6 @@ class ClaudeClient:
         except DrawbridgeError as error:
             logger.info("%s: %s", tool.name, error)
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(str(error))], is_error=True))
-        except asyncio.CancelledError:
-            pass  # Nobody waits for the answer any more.
-        except Exception:
-            logger.exception("%s failed", tool.name)
-            self._fail(call, jsonrpc.INTERNAL_ERROR, f"{tool.name} failed inside Drawbridge; its log says why.")
 
     def _fail(self, call: mcp.Call, code: int, message: str) -> None:
         self.websocket.send(jsonrpc.error(call.id, code, message))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.ide.context import Context, Recent
 from drawbridge.ide.desk import Workspace
 
@@ -22,21 +23,21 @@ class ContextWatch:
         self._workspace = workspace
         self._update = update
         self._recent = Recent()
+        self._tasks = BackgroundTasks(logger)
         self._asking: asyncio.Task[None] | None = None
-        self._again = False
+        self._outdated = False
 
     def changed(self) -> None:
-        self._again = True
+        self._outdated = True
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+            self._asking = self._tasks.start(self._ask(), "asking the editor for its open files")
 
-    def stop(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
+    async def close(self) -> None:
+        await self._tasks.close()
 
     async def _ask(self) -> None:
-        while self._again:
-            self._again = False
+        while self._outdated:
+            self._outdated = False
             selection = self._workspace.selection
             if selection is not None:
                 self._recent.saw(selection.path, time.time_ns() // 1_000_000)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from drawbridge.core.errors import BadArgument, DrawbridgeError, EditorHung
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import Accepted, Decision, Level, Withdrawn
 from drawbridge.ide import gemini_notices
 from drawbridge.ide.desk import Workspace
@@ -39,13 +40,21 @@ class GeminiSession:
     """One CLI: its proposals, its stream. ``tell`` shows the person a notice, ``overhear`` is given each verdict too."""
 
     def __init__(
-        self, id: str, stream: EventStream, version: str, workspace: Workspace, tell: Tell, overhear: Overhear
+        self,
+        id: str,
+        stream: EventStream,
+        version: str,
+        workspace: Workspace,
+        tasks: BackgroundTasks,
+        tell: Tell,
+        overhear: Overhear,
     ) -> None:
         self.id = id
         self.name = AGENT
         self.stream = stream
         self.mcp = mcp.McpServer("drawbridge", version, _LISTING)
         self._workspace = workspace
+        self._tasks = tasks
         self._tell = tell
         self._overhear = overhear
         self._ever_listened = False
@@ -87,7 +96,11 @@ class GeminiSession:
         if former is not None:
             former.cancel()
         self.stream.forget(file_path)
-        task = asyncio.get_running_loop().create_task(self._review(file_path, new_content))
+        # The CLI's own dialog is open and stays: the person can answer there.
+        problem = f"The change of {file_path} can't be shown: Drawbridge failed. Answer in Gemini CLI."
+        task = self._tasks.start(
+            self._review(file_path, new_content), f"proposing {file_path}", lambda _: self._tell(problem, "warn")
+        )
         self._proposals[file_path] = task
         task.add_done_callback(lambda done: self._forget(file_path, done))
 
@@ -109,8 +122,6 @@ class GeminiSession:
     def _forget(self, file_path: str, task: asyncio.Task[None]) -> None:
         if self._proposals.get(file_path) is task:
             del self._proposals[file_path]
-        if not task.cancelled() and (error := task.exception()):
-            logger.error("the proposal for %s failed", file_path, exc_info=error)
 
     async def _review(self, file_path: str, new_content: str) -> None:
         try:
@@ -143,7 +154,7 @@ class GeminiSession:
     # calls
 
     async def call(self, call: mcp.Call) -> bytes:
-        """The one boundary between errors and the wire."""
+        """The answer to a call: the boundary between errors and MCP."""
         tool = _TOOLS.get(call.tool)
         if tool is None:
             return jsonrpc.error(call.id, jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.tool}")
@@ -153,8 +164,4 @@ class GeminiSession:
             return jsonrpc.error(call.id, jsonrpc.INVALID_PARAMS, str(error))
         except DrawbridgeError as error:
             return mcp.tool_result(call.id, [mcp.text_item(str(error))], is_error=True)
-        except Exception:
-            logger.exception("%s failed", tool.name)
-            message = f"{tool.name} failed inside Drawbridge; its log says why."
-            return jsonrpc.error(call.id, jsonrpc.INTERNAL_ERROR, message)
         return mcp.tool_result(call.id, [mcp.text_item(text) for text in content])

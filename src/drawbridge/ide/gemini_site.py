@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.ide import gemini_notices
 from drawbridge.ide.context import Context
 from drawbridge.ide.desk import Workspace
@@ -39,6 +41,8 @@ HOUSEKEEPING_SECONDS: Final = 1.0
 
 NO_SESSION: Final = -32000
 UNKNOWN_SESSION: Final = -32001
+
+logger = logging.getLogger("drawbridge.gemini")
 
 
 class SessionIds:
@@ -78,7 +82,7 @@ class GeminiSessions:
         self._deleted: deque[str] = deque(maxlen=DELETED_LIMIT)
         self._watchers: set[EventStream] = set()
         self._state = gemini_notices.encode(Context().notice())
-        self._calls: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
         self._housekeeping: asyncio.Task[None] | None = None
         self.on_change: Callable[[], None] = lambda: None
 
@@ -91,15 +95,13 @@ class GeminiSessions:
         for stream in self._streams():
             stream.update(self._state)
 
-    def close(self) -> None:
-        """Tell every session that its open proposals are rejected, and end its stream."""
+    async def close(self) -> None:
+        """Every session receives the rejection of its open proposals and the end of its stream; all calls are cancelled."""
         for session in list(self._sessions.values()):
             self._end(session, reject=True)
         for watcher in list(self._watchers):
             watcher.close()
-        for task in (*self._calls, self._housekeeping):
-            if task is not None:
-                task.cancel()
+        await self._tasks.close()
 
     # the door
 
@@ -154,9 +156,11 @@ class GeminiSessions:
         if isinstance(output, mcp.Reply):
             exchange.answer(200, output.data, [JSON])
         elif isinstance(output, mcp.Call):
-            task = asyncio.get_running_loop().create_task(self._call(session, output, exchange))
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+            words = f"{output.tool} failed inside Drawbridge; its log says why."
+            problem = jsonrpc.error(output.id, jsonrpc.INTERNAL_ERROR, words)
+            self._tasks.start(
+                self._call(session, output, exchange), output.tool, lambda _: exchange.answer(200, problem, [JSON])
+            )
         else:
             exchange.answer(202)  # exactly this, or the real CLI never opens its stream
         return None
@@ -210,7 +214,7 @@ class GeminiSessions:
                 return None
             self._end(min(silent, key=lambda session: session.seen_at))
         stream = EventStream(self._state, lambda: self.on_change())
-        session = GeminiSession(id, stream, self._version, self._workspace, self._tell, self._overheard)
+        session = GeminiSession(id, stream, self._version, self._workspace, self._tasks, self._tell, self._overheard)
         self._sessions[id] = session
         self._keep_house()
         return session
@@ -233,7 +237,7 @@ class GeminiSessions:
 
     def _keep_house(self) -> None:
         if self._housekeeping is None or self._housekeeping.done():
-            self._housekeeping = asyncio.get_running_loop().create_task(self._tidy())
+            self._housekeeping = self._tasks.start(self._tidy(), "ending sessions whose CLI has gone")
 
     async def _tidy(self) -> None:
         """Runs as long as there is anybody."""

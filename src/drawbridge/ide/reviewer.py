@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import Accepted, Rejected
 from drawbridge.ide.draft import Draft
 from drawbridge.ide.review import Reviews
@@ -51,21 +52,17 @@ class Reviewer:
         self._told: wire.Bridge | None = None
         self._open: dict[str, wire.Proposed] = {}
         self._rulings: dict[str, asyncio.Future[bool]] = {}
-        self._offered: dict[str, asyncio.Task[None]] = {}
-        self._typing: set[asyncio.Task[None]] = set()
+        self._offered: set[str] = set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        try:
-            while True:
-                for path in private_socket.addresses():
-                    with contextlib.suppress(OSError):
-                        reader, writer = await asyncio.open_unix_connection(path, limit=wire.LINE_BYTES)
-                        await self._serve(path, reader, writer)
-                        break
-                await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            await self._lost()
+        while True:
+            for path in private_socket.addresses():
+                with contextlib.suppress(OSError):
+                    reader, writer = await asyncio.open_unix_connection(path, limit=wire.LINE_BYTES)
+                    await self._serve(path, reader, writer)
+                    break
+            await asyncio.sleep(LOOK_SECONDS)
 
     def changed(self) -> None:
         """The editor's folders or agents may be others now."""
@@ -127,18 +124,18 @@ class Reviewer:
     async def _serve(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer, self._told = writer, self._about()
         logger.info("connected to the agent server at %s", path)
-        watching = asyncio.get_running_loop().create_task(self._leave_for_a_newer(path, writer))
+        tasks = BackgroundTasks(logger)
+        tasks.start(self._leave_for_a_newer(path, writer), "looking for a newer agent server")
         try:
             self._send(self._told)
             for proposed in self._open.values():
                 self._send(proposed)
             while line := await reader.readline():
-                self._heard(wire.told_bridge(line))
+                self._heard(wire.told_bridge(line), tasks)
         except ValueError as error:
             logger.warning("the agent server says what is not understood: %s", error)
         finally:
-            watching.cancel()
-            await self._lost()
+            await self._lost(tasks)
 
     async def _leave_for_a_newer(self, path: str, writer: asyncio.StreamWriter) -> None:
         """Hooks tell the newest server, so that is where to be."""
@@ -157,29 +154,29 @@ class Reviewer:
                 writer.close()
                 return
 
-    async def _lost(self) -> None:
-        """Nobody is there any more: what is open goes on without."""
+    async def _lost(self, tasks: BackgroundTasks) -> None:
+        """The connection has ended: the editor alone decides what is open; what the server has offered is closed."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None
         for ruling in self._rulings.values():
             if not ruling.done():
                 ruling.set_result(True)
-        open_tasks = [*self._offered.values(), *self._typing]
+        await tasks.close()
         self._offered.clear()
-        for task in open_tasks:
-            task.cancel()
-        await asyncio.gather(*open_tasks, return_exceptions=True)
 
     def _send(self, said: wire.FromPeer) -> None:
         if self._writer is not None:
             self._writer.write(wire.line(said))
 
-    def _heard(self, said: wire.ToBridge) -> None:
+    def _heard(self, said: wire.ToBridge, tasks: BackgroundTasks) -> None:
         match said:
             case wire.Offer():
-                task = self._offered[said.id] = asyncio.get_running_loop().create_task(self._show(said))
-                task.add_done_callback(lambda _: self._offered.pop(said.id, None))
+                self._offered.add(said.id)
+                task = tasks.start(
+                    self._show(said), f"showing {said.path}", lambda _: self._send(wire.Declined(said.id))
+                )
+                task.add_done_callback(lambda _: self._offered.discard(said.id))
             case wire.Withdraw(id, written):
                 if id in self._offered:
                     self._reviews.take_off(self, id, written=written)
@@ -187,9 +184,8 @@ class Reviewer:
                 self._open.pop(id, None)
                 self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
-                typing = asyncio.get_running_loop().create_task(self._type(said))
-                self._typing.add(typing)
-                typing.add_done_callback(self._typing.discard)
+                problem = "Drawbridge failed beside the editor; the log of its bridge says why."
+                tasks.start(self._type(said), "typing a prompt", lambda _: self._send(wire.Untyped(said.id, problem)))
             case wire.Ruling(id, won):
                 ruling = self._rulings.get(id)
                 if ruling is not None and not ruling.done():

@@ -100,6 +100,8 @@ class Door:
             connection.abort()
         if left:
             await asyncio.wait([connection.lost for connection in left])
+        if isinstance(self._server, Acceptor):
+            await self._server.wait_closed()
 
     def make_room(self) -> bool:
         """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""

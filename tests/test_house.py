@@ -22,6 +22,7 @@ PURE = (
     "text",
     "editors.port",
     "ide.tools",
+    "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
     "transport.http_app",
     *(f"server.agents.{name}" for name in ("port", "claude", "framing", "proposals")),

@@ -16,10 +16,10 @@ import h11
 from msgspec import Struct
 
 from drawbridge import settings
-from drawbridge.editors.memory import Memory
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
 from drawbridge.transport.http_server import Door
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
 ACCEPT = "application/json, text/event-stream"
@@ -29,7 +29,7 @@ VERSION = "2025-06-18"
 class House:
     """A bridge over the in-memory editor, its door open."""
 
-    def __init__(self, folder: Path, editor: Memory, flags: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, editor: MemoryEditor, flags: dict[str, Any]) -> None:
         self.folder = folder
         self.editor = editor
         self.launched = Launched(settings.load("ide", settings.IDE, {"folder": str(folder), **flags}))
@@ -58,11 +58,11 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, editor: Memory | None = None, **flags: Any) -> AsyncIterator[House]:
-    house = House(folder, editor or Memory([str(folder)]), flags)
+async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: Any) -> AsyncIterator[House]:
+    house = House(folder, editor or MemoryEditor([str(folder)]), flags)
     try:
         await house.bridge.open()
-        async with Door(house.bridge.agents, house.launched.listener):
+        async with Door(house.bridge.app, house.launched.listener):
             await house.settled()
             yield house
             await house.bridge.gemini.close()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.core.privacy import Privacy
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Decided, EditorEvent
 from drawbridge.ide.claude import TOKEN_HEADER, ClaudeClient, ClaudeClients
-from drawbridge.ide.desk import Workspace
+from drawbridge.ide.review import Reviews
 from drawbridge.ide.tools import Toolbox
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols.gate import Head
+from tests.editors.memory import MemoryEditor
 from tests.waiting import until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -126,17 +127,20 @@ def failure(answer: Answer) -> str:
     return text
 
 
-class Desk:
+class ClaudeRig:
     """An in-memory editor, the workspace around it, and the agents at it."""
 
     def __init__(
         self, *folders: Path, privacy: Privacy | None = None, execute_code: bool = False, **options: Any
     ) -> None:
-        self.editor = Memory([str(folder) for folder in folders])
+        self.editor = MemoryEditor([str(folder) for folder in folders])
         self.workspace = Workspace(self.editor, [str(folder) for folder in folders], privacy or Privacy())
-        self.clients = ClaudeClients(self.workspace, Toolbox(execute_code=execute_code), TOKEN, "1.2.3", **options)
+        self.reviews = Reviews(self.editor)
+        self.clients = ClaudeClients(
+            self.workspace, self.reviews, Toolbox(execute_code=execute_code), TOKEN, "1.2.3", **options
+        )
 
-    async def __aenter__(self) -> Desk:
+    async def __aenter__(self) -> ClaudeRig:
         await self.editor.start(self._on_event)
         return self
 
@@ -144,9 +148,8 @@ class Desk:
         for client in list(self.clients._clients):
             client.closed(1001)
         await self.clients.close()
-        await until(lambda: not self.workspace.reviews._open)
-        await self.workspace.unasked.close()
-        await self.workspace.reviews.stop()
+        await until(lambda: not self.reviews._open)
+        await self.reviews.stop()
         await self.editor.close()
 
     def agent(self) -> Agent:
@@ -161,4 +164,4 @@ class Desk:
 
     def _on_event(self, event: EditorEvent) -> None:
         if isinstance(event, Decided):
-            self.workspace.reviews.decided(event)
+            self.reviews.decided(event)

@@ -224,7 +224,7 @@ async def test_requests_follow_each_other_on_one_connection(house: House, cli: C
         for _ in range(3):
             answer = await connection.ask("POST", "/mcp", cli.headers(content_length=str(len(body))), body)
             assert answer.status == 200
-        assert len(house.bridge.agents.names) == 0
+        assert len(house.bridge.agents) == 0
 
 
 async def test_a_whole_file_of_16_mb_is_proposed(house: House, cli: Cli) -> None:

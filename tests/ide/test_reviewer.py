@@ -10,19 +10,19 @@ from typing import TypeVar
 
 import pytest
 
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
 from drawbridge.ide import reviewer as reviewer_module
 from drawbridge.ide.review import Reviews
 from drawbridge.ide.reviewer import Reviewer
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
 Said = TypeVar("Said")
 
 TEXT, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
-ABOUT = wire.Bridge("Memory", ("/ws",), (812,))
+ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
 class Server:
@@ -78,7 +78,7 @@ class Bridge:
     """What of a bridge is at work here."""
 
     def __init__(self) -> None:
-        self.editor = Memory()
+        self.editor = MemoryEditor()
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
         self.reviewer = Reviewer(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
@@ -308,7 +308,7 @@ async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes
 
 async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server) -> None:
     bridge.reviewer.changed()
-    bridge.about = wire.Bridge("Memory", ("/ws", "/more"), ())
+    bridge.about = wire.Bridge("MemoryEditor", ("/ws", "/more"), ())
     bridge.reviewer.changed()
     bridge.reviewer.changed()
     assert await server.hears(wire.Bridge, 2) == bridge.about

@@ -28,13 +28,14 @@ from drawbridge.editors.port import (
 )
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
-from drawbridge.ide.desk import Workspace
 from drawbridge.ide.discovery import has_company, lock_directory
 from drawbridge.ide.gemini_site import GeminiSessions
+from drawbridge.ide.http_app import BridgeApp
 from drawbridge.ide.launched import SIGNALS, Launched
+from drawbridge.ide.review import Reviews
 from drawbridge.ide.reviewer import Reviewer
-from drawbridge.ide.site import Agents
 from drawbridge.ide.tools import Toolbox
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.protocols.gate import LOOPBACK_HOSTS
 from drawbridge.transport.http_server import Door
@@ -60,7 +61,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with Door(bridge.agents, launched.listener):
+        async with Door(bridge.app, launched.listener):
             await stop.wait()
             launched.remove_files()
             await bridge.gemini.close()
@@ -92,9 +93,11 @@ class Bridge:
         self._terminals: tuple[int, ...] = ()
         patterns = DEFAULT_PATTERNS if values["ignore"] is None else values["ignore"]
         self.workspace = Workspace(editor, folders, Privacy(patterns, context=values["context"]))
+        self.reviews = Reviews(editor)
         hosts = LOOPBACK_HOSTS.union(name.lower() for name in values["host"])
         self.claude = ClaudeClients(
             self.workspace,
+            self.reviews,
             Toolbox(execute_code=values["execute_code"]),
             launched.token,
             version("drawbridge"),
@@ -103,13 +106,15 @@ class Bridge:
             mention=values["mention"],
             reject=values["reject"],
         )
-        self.gemini = GeminiSessions(self.workspace, launched.token, version("drawbridge"), self._tell, hosts=hosts)
-        self.agents = Agents(self.claude, self.gemini, tuple(values["agent"]))
+        self.gemini = GeminiSessions(
+            self.workspace, self.reviews, launched.token, version("drawbridge"), self._tell, hosts=hosts
+        )
+        self.app = BridgeApp(self.claude, self.gemini, tuple(values["agent"]))
         self.claude.on_change = self.gemini.on_change = self._agents_changed
         # Who decides every proposal of itself would decide those of other agents too.
         folders_offered = values["decide"] is None
         self._reviewer = Reviewer(
-            self.workspace.reviews,
+            self.reviews,
             lambda: wire.Bridge(
                 editor.name,
                 tuple(self.workspace.folders) if folders_offered else (),
@@ -119,7 +124,7 @@ class Bridge:
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
         )
-        self.workspace.reviews.arbiter = self._reviewer
+        self.reviews.arbiter = self._reviewer
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
@@ -147,8 +152,7 @@ class Bridge:
         await self._context.close()
         await self.claude.close()
         await self.gemini.close()
-        await self.workspace.unasked.close()
-        await self.workspace.reviews.stop()
+        await self.reviews.stop()
         await self._editor.close()
 
     def _on_event(self, event: EditorEvent) -> None:
@@ -169,9 +173,14 @@ class Bridge:
                 self._terminals = pids
                 self._reviewer.changed()
             case Decided():
-                self.workspace.reviews.decided(event)
+                self.reviews.decided(event)
             case Gone():
                 self._stop.set()
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents that are connected."""
+        return self.claude.names + self.gemini.names
 
     def _mention(self, event: Mentioned) -> None:
         if not self.claude.mention(event):
@@ -199,7 +208,11 @@ class Bridge:
         if self._stop.is_set():
             return  # the bridge itself closes the connections
         state = BridgeState(
-            self._launched.port, self._launched.token, self.agents.names, self.claude.pids, self.claude.unasked
+            self._launched.port,
+            self._launched.token,
+            self.claude.names + self.gemini.names,
+            self.claude.pids,
+            self.claude.unasked,
         )
         # A newer state replaces one that waits, except where an agent connected or left in between: that is reported.
         if self._unannounced and self._unannounced[-1].agents == state.agents:

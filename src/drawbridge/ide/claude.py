@@ -15,8 +15,11 @@ from drawbridge.core.errors import BadArgument, DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Mentioned, Selection
-from drawbridge.ide.desk import AgentDesk, Workspace
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.tool_context import ClientContext
 from drawbridge.ide.tools import Tool, Toolbox
+from drawbridge.ide.unasked import UnaskedWrites
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import jsonrpc, mcp
 from drawbridge.protocols.gate import BAD_TOKEN, LOOPBACK_HOSTS, Gate, Head, Refusal
 from drawbridge.transport.http_server import WebSocket
@@ -45,6 +48,7 @@ class ClaudeClients:
     def __init__(
         self,
         workspace: Workspace,
+        reviews: Reviews,
         toolbox: Toolbox,
         token: str,
         version: str,
@@ -55,6 +59,8 @@ class ClaudeClients:
         reject: Literal["upgrade", "1008"] = "upgrade",
     ) -> None:
         self.workspace = workspace
+        self.reviews = reviews
+        self.unasked_writes = UnaskedWrites(workspace.editor, reviews)
         self.toolbox = toolbox
         self.version = version
         self._gate = Gate(token, TOKEN_HEADER, hosts=hosts)
@@ -69,6 +75,7 @@ class ClaudeClients:
     async def close(self) -> None:
         """Cancels the calls of all clients."""
         await self.tasks.close()
+        await self.unasked_writes.close()
 
     # HTTP application
 
@@ -165,7 +172,7 @@ class ClaudeClient:
         self.unasked = False
         self._clients = clients
         self._mcp = mcp.McpServer("drawbridge", clients.version, clients.toolbox.listing)
-        self._desk = AgentDesk(clients.workspace, self, self.name)
+        self._context = ClientContext(clients.workspace, clients.reviews, self, self.name)
         self._calls: dict[jsonrpc.Id, asyncio.Task[None]] = {}
         self._held_selection: Selection | None = None
         self._said_selection: Selection | None = None
@@ -271,9 +278,10 @@ class ClaudeClient:
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            workspace = self._clients.workspace
-            with contextlib.suppress(DrawbridgeError, ValueError):  # what is not a path is not written either
-                workspace.unasked.may_write(workspace.resolve(uri), self.name, lambda: self._set_unasked(True))
+            # What is not a path is not written either.
+            with contextlib.suppress(DrawbridgeError, ValueError):
+                path = self._clients.workspace.resolve(uri)
+                self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))
 
     def _set_unasked(self, unasked: bool) -> bool:
         """Returns whether the state is new."""
@@ -286,7 +294,7 @@ class ClaudeClient:
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
         """The boundary between errors and MCP. A cancelled call is not answered: its client does not wait any more."""
         try:
-            content = await tool.run(self._desk, tool.parse(call.arguments))
+            content = await tool.run(self._context, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))
         except BadArgument as error:
             self._fail(call, jsonrpc.INVALID_PARAMS, str(error))

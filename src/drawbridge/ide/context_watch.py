@@ -11,7 +11,7 @@ from collections.abc import Callable
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.ide.context import Context, Recent
-from drawbridge.ide.desk import Workspace
+from drawbridge.ide.workspace import Workspace
 
 logger = logging.getLogger("drawbridge.context")
 

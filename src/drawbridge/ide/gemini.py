@@ -12,10 +12,11 @@ from drawbridge.core.errors import BadArgument, DrawbridgeError, EditorHung
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import Accepted, Decision, Level, Withdrawn
 from drawbridge.ide import gemini_notices
-from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini_notices import DiffAccepted, DiffRejected, Verdict
 from drawbridge.ide.gemini_stream import EventStream
+from drawbridge.ide.review import Reviews
 from drawbridge.ide.tools.gemini import TOOLS
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import jsonrpc, mcp
 from drawbridge.transport.http_server import Exchange
 
@@ -45,6 +46,7 @@ class GeminiSession:
         stream: EventStream,
         version: str,
         workspace: Workspace,
+        reviews: Reviews,
         tasks: BackgroundTasks,
         tell: Tell,
         overhear: Overhear,
@@ -54,6 +56,7 @@ class GeminiSession:
         self.stream = stream
         self.mcp = mcp.McpServer("drawbridge", version, _LISTING)
         self._workspace = workspace
+        self._reviews = reviews
         self._tasks = tasks
         self._tell = tell
         self._overhear = overhear
@@ -89,7 +92,7 @@ class GeminiSession:
         self.stream.verdict(message, verdict.file_path)
         self._overhear(message, verdict.file_path)
 
-    # the tools' desk
+    # tools
 
     def propose(self, file_path: str, new_content: str) -> None:
         former = self._proposals.pop(file_path, None)
@@ -108,7 +111,7 @@ class GeminiSession:
         task = self._proposals.get(file_path)
         self.stream.forget(file_path)
         try:
-            text = await self._workspace.reviews.take_back(self, file_path)
+            text = await self._reviews.take_back(self, file_path)
         except EditorHung as error:
             logger.warning("%s", error)
             text = None  # the CLI writes its own text, as it does without an editor
@@ -117,7 +120,7 @@ class GeminiSession:
         return text
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        return await self._workspace.reviews.decide(self, file_path, accept=accept)
+        return await self._reviews.decide(self, file_path, accept=accept)
 
     def _forget(self, file_path: str, task: asyncio.Task[None]) -> None:
         if self._proposals.get(file_path) is task:
@@ -126,7 +129,7 @@ class GeminiSession:
     async def _review(self, file_path: str, new_content: str) -> None:
         try:
             path = self._workspace.resolve(file_path)
-            decision = await self._workspace.reviews.review(self, AGENT, path, new_content, file_path)
+            decision = await self._reviews.review(self, AGENT, path, new_content, file_path)
         except EditorHung as error:
             logger.warning("%s", error)
             self._verdict(DiffRejected(file_path))

@@ -17,9 +17,10 @@ from typing import Final
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.ide import gemini_notices
 from drawbridge.ide.context import Context
-from drawbridge.ide.desk import Workspace
 from drawbridge.ide.gemini import GeminiSession, Tell
 from drawbridge.ide.gemini_stream import EventStream
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import jsonrpc, mcp, sse
 from drawbridge.protocols.gate import LOOPBACK_HOSTS, Gate, Head, Refusal
 from drawbridge.transport.http_server import Exchange
@@ -71,9 +72,17 @@ class GeminiSessions:
     """All sessions, by id: a site's HTTP half."""
 
     def __init__(
-        self, workspace: Workspace, token: str, version: str, tell: Tell, *, hosts: frozenset[str] = LOOPBACK_HOSTS
+        self,
+        workspace: Workspace,
+        reviews: Reviews,
+        token: str,
+        version: str,
+        tell: Tell,
+        *,
+        hosts: frozenset[str] = LOOPBACK_HOSTS,
     ) -> None:
         self._workspace = workspace
+        self._reviews = reviews
         self._version = version
         self._tell = tell
         self._gate = Gate(token, "authorization", scheme="Bearer", hosts=hosts)
@@ -214,7 +223,9 @@ class GeminiSessions:
                 return None
             self._end(min(silent, key=lambda session: session.seen_at))
         stream = EventStream(self._state, lambda: self.on_change())
-        session = GeminiSession(id, stream, self._version, self._workspace, self._tasks, self._tell, self._overheard)
+        session = GeminiSession(
+            id, stream, self._version, self._workspace, self._reviews, self._tasks, self._tell, self._overheard
+        )
         self._sessions[id] = session
         self._keep_house()
         return session

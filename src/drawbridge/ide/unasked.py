@@ -38,7 +38,7 @@ THEN: Final = {
 logger = logging.getLogger("drawbridge.unasked")
 
 
-class Unasked:
+class UnaskedWrites:
     def __init__(self, editor: Editor, reviews: Reviews) -> None:
         self._editor = editor
         self._reviews = reviews

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from drawbridge.editors.port import Accepted
-from drawbridge.ide.tools.tool import Arguments, Content, Desk, NoArguments, Tool
+from drawbridge.ide.tools.tool import Arguments, Content, NoArguments, Tool, ToolContext
 
 
 class OpenDiff(Arguments, frozen=True, rename=None):
@@ -21,23 +21,23 @@ class CloseTab(Arguments, frozen=True, rename=None):
     tab_name: Annotated[str, Meta(description="The name that the proposal was opened with.")]
 
 
-async def open_diff(desk: Desk, arguments: OpenDiff) -> Content:
+async def open_diff(context: ToolContext, arguments: OpenDiff) -> Content:
     """Answers only when decided, without a limit of time. The agent writes the text, never we."""
-    path = desk.resolve(arguments.old_file_path)
-    decision = await desk.review(path, arguments.new_file_contents, arguments.tab_name)
+    path = context.workspace.resolve(arguments.old_file_path)
+    decision = await context.review(path, arguments.new_file_contents, arguments.tab_name)
     if isinstance(decision, Accepted):
         return ["FILE_SAVED", decision.text]
     # Withdrawn as well: the real CLI takes TAB_CLOSED for an acceptance (measured on 2.1.197 and 2.1.329).
     return ["DIFF_REJECTED", arguments.tab_name]
 
 
-async def close_tab(desk: Desk, arguments: CloseTab) -> Content:
-    await desk.close_review(arguments.tab_name)
+async def close_tab(context: ToolContext, arguments: CloseTab) -> Content:
+    await context.close_review(arguments.tab_name)
     return ["TAB_CLOSED"]
 
 
-async def close_all_diff_tabs(desk: Desk, arguments: NoArguments) -> Content:
-    return [f"CLOSED_{await desk.close_reviews()}_DIFF_TABS"]
+async def close_all_diff_tabs(context: ToolContext, arguments: NoArguments) -> Content:
+    return [f"CLOSED_{await context.close_reviews()}_DIFF_TABS"]
 
 
 TOOLS = (

@@ -61,10 +61,10 @@ class Buffer(Struct):
         self.saved = self.text
 
 
-class Memory:
+class MemoryEditor:
     """What happened to it is there to look at: ``shown``, ``told``, ``announced``, ``opened``."""
 
-    name = "Memory"
+    name = "MemoryEditor"
 
     def __init__(self, folders: Sequence[str] = ("/",)) -> None:
         self.buffers: dict[str, Buffer] = {}

@@ -137,7 +137,7 @@ class Bridge:
         selection = await self._editor.selection()
         if selection is not None and not self.workspace.privacy.hides(selection.path):
             self.workspace.selection = selection
-        self._ide_name = self._distinct_name()
+        self._ide_name = await asyncio.to_thread(self._distinct_name)
         self._write_files()
         self._context.changed()
         self._agents_changed()

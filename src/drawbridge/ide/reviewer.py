@@ -57,7 +57,7 @@ class Reviewer:
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            for path in private_socket.addresses():
+            for path in await asyncio.to_thread(private_socket.addresses):
                 with contextlib.suppress(OSError):
                     reader, writer = await asyncio.open_unix_connection(path, limit=wire.LINE_BYTES)
                     await self._serve(path, reader, writer)
@@ -142,7 +142,7 @@ class Reviewer:
         dead = {path}
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for newer in private_socket.addresses():
+            for newer in await asyncio.to_thread(private_socket.addresses):
                 if newer in dead:
                     break
                 try:

@@ -141,7 +141,6 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
 LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the one helper itself
     # Not yet moved to core.tasks.
-    "editors.neovim_reviews": {"create_task"},
     "ide.review": {"create_task", "ensure_future"},
     "server.agents.process": {"create_task"},
     "server.app.client": {"call_soon", "create_task", "sleep(0)"},

@@ -18,7 +18,7 @@ from msgspec import Struct
 from drawbridge import settings
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
@@ -62,7 +62,7 @@ async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: 
     house = House(folder, editor or MemoryEditor([str(folder)]), flags)
     try:
         await house.bridge.open()
-        async with Door(house.bridge.app, house.launched.listener):
+        async with HttpServer(house.bridge.app, house.launched.listener):
             await house.settled()
             yield house
             await house.bridge.gemini.close()

@@ -19,7 +19,7 @@ from drawbridge.editors.port import Accepted, BridgeState, Position, Range
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.launched import Launched
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
@@ -97,7 +97,7 @@ async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: 
     house = House(folder, editor or MemoryEditor([str(folder)]), flags)
     try:
         await house.bridge.open()
-        async with Door(house.bridge.app, house.launched.listener):
+        async with HttpServer(house.bridge.app, house.launched.listener):
             yield house
     finally:
         await house.bridge.close()

@@ -21,7 +21,7 @@ from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
 from drawbridge.ide import claude
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
@@ -108,7 +108,7 @@ async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     headers = {claude.TOKEN_HEADER: launched.token}
     options: dict[str, Any] = {"subprotocols": ["mcp"], "compression": None, "proxy": None}
     async with (
-        Door(bridge.app, launched.listener),
+        HttpServer(bridge.app, launched.listener),
         connect(f"ws://127.0.0.1:{launched.port}/", additional_headers=headers, **options) as connection,
     ):
         yield Bench(editor, connection)

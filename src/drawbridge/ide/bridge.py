@@ -38,7 +38,7 @@ from drawbridge.ide.tools import Toolbox
 from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.protocols.gate import LOOPBACK_HOSTS
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 
 logger = logging.getLogger("drawbridge.bridge")
 
@@ -61,7 +61,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with Door(bridge.app, launched.listener):
+        async with HttpServer(bridge.app, launched.listener):
             await stop.wait()
             launched.remove_files()
             await bridge.gemini.close()

@@ -106,7 +106,7 @@ class Reviewer:
             return True
         ruling: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._rulings[id] = ruling
-        self._send(wire.Decided(id, text))
+        self._send(wire.EditorDecision(id, text))
         try:
             async with asyncio.timeout(RULING_SECONDS):
                 return await ruling
@@ -117,7 +117,7 @@ class Reviewer:
 
     def gone(self, id: str, *, settled: bool) -> None:
         if self._open.pop(id, None) is not None:
-            self._send(wire.Gone(id, settled))
+            self._send(wire.ProposalClosed(id, settled))
 
     # The server.
 
@@ -131,7 +131,7 @@ class Reviewer:
             for proposed in self._open.values():
                 self._send(proposed)
             while line := await reader.readline():
-                self._heard(wire.told_bridge(line), tasks)
+                self._heard(wire.decode_from_server(line), tasks)
         except ValueError as error:
             logger.warning("the agent server says what is not understood: %s", error)
         finally:
@@ -167,26 +167,28 @@ class Reviewer:
 
     def _send(self, said: wire.FromPeer) -> None:
         if self._writer is not None:
-            self._writer.write(wire.line(said))
+            self._writer.write(wire.encode(said))
 
     def _heard(self, said: wire.ToBridge, tasks: BackgroundTasks) -> None:
         match said:
             case wire.Offer():
                 self._offered.add(said.id)
                 task = tasks.start(
-                    self._show(said), f"showing {said.path}", lambda _: self._send(wire.Declined(said.id))
+                    self._show(said), f"showing {said.path}", lambda _: self._send(wire.OfferDeclined(said.id))
                 )
                 task.add_done_callback(lambda _: self._offered.discard(said.id))
             case wire.Withdraw(id, written):
                 if id in self._offered:
                     self._reviews.take_off(self, id, written=written)
-            case wire.Answer(id, by, text):
+            case wire.ClientDecision(id, by, text):
                 self._open.pop(id, None)
                 self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
                 problem = "Drawbridge failed beside the editor; the log of its bridge says why."
-                tasks.start(self._type(said), "typing a prompt", lambda _: self._send(wire.Untyped(said.id, problem)))
-            case wire.Ruling(id, won):
+                tasks.start(
+                    self._type(said), "typing a prompt", lambda _: self._send(wire.PromptFailed(said.id, problem))
+                )
+            case wire.DecisionAck(id, won):
                 ruling = self._rulings.get(id)
                 if ruling is not None and not ruling.done():
                     ruling.set_result(won)
@@ -196,9 +198,9 @@ class Reviewer:
             await self._type_prompt(prompt.pid, prompt.text)
         except DrawbridgeError as error:
             logger.info("a prompt was not sent: %s", error)
-            self._send(wire.Untyped(prompt.id, str(error)))
+            self._send(wire.PromptFailed(prompt.id, str(error)))
         else:
-            self._send(wire.Typed(prompt.id))
+            self._send(wire.PromptSent(prompt.id))
 
     async def _show(self, offer: wire.Offer) -> None:
         """Another agent's change, until it is decided here or elsewhere."""
@@ -207,9 +209,9 @@ class Reviewer:
             decision = await self._reviews.review(self, offer.agent, offer.path, offer.new_text, title, key=offer.id)
         except DrawbridgeError as error:
             logger.info("%s is not shown: %s", offer.path, error)
-            self._send(wire.Declined(offer.id))
+            self._send(wire.OfferDeclined(offer.id))
             return
         if isinstance(decision, Accepted):
-            self._send(wire.Answered(offer.id, decision.text))
+            self._send(wire.OfferAnswered(offer.id, decision.text))
         elif isinstance(decision, Rejected):
-            self._send(wire.Answered(offer.id, None))
+            self._send(wire.OfferAnswered(offer.id, None))

@@ -37,7 +37,7 @@ class _Shaking(NamedTuple):
     since: float
 
 
-class Acceptor:
+class TlsAcceptor:
     """``connect`` makes the protocol of one connection. Open until ``close``, which closes ``listener`` too."""
 
     def __init__(

@@ -25,7 +25,7 @@ from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Health
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions import records
-from drawbridge.transport.http_server import Door, Terms
+from drawbridge.transport.http_server import HttpServer, ServerOptions
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"
@@ -149,7 +149,7 @@ class Twin:
 class Server:
     """Listens on 127.0.0.1; ``url`` is where."""
 
-    def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: Terms) -> None:
+    def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: ServerOptions) -> None:
         self.core = Twin()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
@@ -161,10 +161,10 @@ class Server:
         self.monitor = Monitor(directory, "1.2.3", self.core.states, lambda: len(self.site.clients))
         blobs = Blobs(directory / "blobs")
         self.site.dispatch = Dispatch(self.core, blobs, self.roots, ["demo"], "1.2.3", self.monitor.health)
-        self.door = Door(self.site, self.listener, terms, tls)
+        self.door = HttpServer(self.site, self.listener, terms, tls)
 
 
-SERVED = Terms(
+SERVED = ServerOptions(
     connections=200,
     message_bytes=messages.MESSAGE_BYTES,
     binary_as_text=False,
@@ -175,7 +175,7 @@ SERVED = Terms(
 
 @contextlib.asynccontextmanager
 async def serving(
-    directory: Path, *, token: str | None = TOKEN, tls: ssl.SSLContext | None = None, terms: Terms = SERVED
+    directory: Path, *, token: str | None = TOKEN, tls: ssl.SSLContext | None = None, terms: ServerOptions = SERVED
 ) -> AsyncIterator[Server]:
     server = Server(directory, token=token, tls=tls, terms=terms)
     async with server.door:

@@ -240,7 +240,7 @@ class MemoryEditor:
             raise Refused("The terminal is closed. Nothing was typed.")
         self.terminals[terminal].append(text)
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         self._answer()
         self.told.append((message, level))
 

@@ -75,7 +75,7 @@ class Agent:
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):
-            self.peer.begin_to_hear()
+            self.peer.start_listening()
 
     def ask(self, tool: str, **arguments: Any) -> int:
         """Begin a call; its id."""

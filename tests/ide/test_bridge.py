@@ -187,7 +187,7 @@ async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_t
         house.editor.mention(str(folder / "poem.txt"))
         await until(lambda: house.editor.told)
         [(message, level)] = house.editor.told
-        assert "is connected yet" in message
+        assert "is not connected yet" in message
         assert level == "warn"
         async with house.agent() as agent:
             assert await agent.notice("at_mentioned") == {"filePath": str(folder / "poem.txt")}

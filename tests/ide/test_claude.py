@@ -257,7 +257,7 @@ async def test_a_client_that_goes_takes_its_proposals_and_only_its(rig: ClaudeRi
 async def test_what_a_client_may_not_have_heard_is_kept_or_said_again(
     rig: ClaudeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.05)
     rig.workspace.selection = Selection("/a", "", Range(Position(1, 0), Position(1, 0)))
     agent = Agent(rig.clients)
     agent.greet(hears=False)

@@ -118,7 +118,7 @@ async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(house: 
         house.editor.decide(await propose(house, cli), Accepted(""))
         assert (await stream.message())["method"] == "ide/diffRejected"
         [(message, level)] = house.editor.told
-        assert "can't be given an emptied file" in message
+        assert "cannot write an empty file" in message
         assert level == "warn"
 
 

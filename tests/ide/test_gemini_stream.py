@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drawbridge.editors.port import Accepted, Position, Range, Rejected
-from drawbridge.ide import gemini, gemini_site, gemini_stream
+from drawbridge.ide import gemini, gemini_http, gemini_stream
 from drawbridge.ide.gemini_stream import EventStream
 from drawbridge.protocols.http import Fields
 from drawbridge.transport.http_server import HIGH_WATER
@@ -131,9 +131,9 @@ async def test_an_editor_that_can_not_say_what_is_open_harms_nobody(house: House
 
 
 async def test_a_silent_stream_is_kept_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gemini_site.KEEP_ALIVE_SECONDS + gemini_site.HOUSEKEEPING_SECONDS <= 30
-    monkeypatch.setattr(gemini_site, "HOUSEKEEPING_SECONDS", 0.01)
-    monkeypatch.setattr(gemini_site, "KEEP_ALIVE_SECONDS", 0.02)
+    assert gemini_http.KEEP_ALIVE_SECONDS + gemini_http.HOUSEKEEPING_SECONDS <= 30
+    monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.02)
     async with connected(house) as (cli, stream), await cli.listen("/events") as watcher:
         for each in (stream, watcher):
             await each.comment()
@@ -292,8 +292,8 @@ class SlowReader:
 def test_who_is_behind_when_the_stream_ends_is_still_owed_the_verdicts() -> None:
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
-    stream.verdict(b'"one"', "/a")
-    stream.verdict(b'"two"', "/b")
+    stream.decided(b'"one"', "/a")
+    stream.decided(b'"two"', "/b")
     assert reader.sent == b""
     stream.close()
     assert reader.sent.index(b'"one"') < reader.sent.index(b'"two"')
@@ -328,7 +328,7 @@ async def test_open_proposals_are_rejected_before_the_streams_end(folder: Path) 
 
 async def test_streams_open_and_close_often_and_leave_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays open or running is found by the test's own house-keeping."""
-    monkeypatch.setattr(gemini_site, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.01)
     for _ in range(25):
         async with connected(house) as (cli, _), await cli.listen("/events"):

@@ -100,7 +100,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
+    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
     launched = Launched(settings.load("ide", settings.IDE, {"folder": str(project)}))
     editor = MemoryEditor([str(project)])
     bridge = Bridge(launched, editor, [str(project)], asyncio.Event())

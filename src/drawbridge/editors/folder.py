@@ -168,7 +168,7 @@ class Folder:
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("There is no terminal here in which an agent runs. Nothing was typed.")
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)
 

@@ -192,7 +192,7 @@ class Neovim:
         found: Overwritten | None = await self._ask("overwritten", path=path)
         return found
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         await self._ask("tell", message=message, level=level)
 
     async def type_prompt(self, terminal: int, text: str) -> None:

@@ -1,4 +1,4 @@
-"""One bridge: an editor on one side, agents on the other, and how the one finds the other. Opened and closed here."""
+"""One bridge: it connects an editor with agents, and writes the files by which agents find it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from drawbridge.editors.port import (
 )
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
-from drawbridge.ide.discovery import has_company, lock_directory
-from drawbridge.ide.gemini_site import GeminiSessions
+from drawbridge.ide.discovery import lock_directory, shares_a_folder
+from drawbridge.ide.gemini_http import GeminiSessions
 from drawbridge.ide.http_app import BridgeApp
 from drawbridge.ide.launched import SIGNALS, Launched
 from drawbridge.ide.review import Reviews
-from drawbridge.ide.reviewer import Reviewer
+from drawbridge.ide.server_link import ServerLink
 from drawbridge.ide.tools import Toolbox
 from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import local_ipc as wire
@@ -58,7 +58,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     bridge = Bridge(launched, editor, folders, stop)
     try:
         await bridge.open()
-        # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
+        # Until here a signal ended the program at once, so that an editor that hangs does not delay the end.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with HttpServer(bridge.app, launched.listener):
@@ -81,7 +81,7 @@ async def _editor(values: dict[str, Any], folder: str | None) -> Editor:
 
 
 class Bridge:
-    """Passes on what the editor reports: to the agents, to discovery, to the reviews."""
+    """Passes the editor's events to agents, discovery files and reviews."""
 
     def __init__(self, launched: Launched, editor: Editor, folders: list[str], stop: asyncio.Event) -> None:
         values = launched.values
@@ -107,13 +107,13 @@ class Bridge:
             reject=values["reject"],
         )
         self.gemini = GeminiSessions(
-            self.workspace, self.reviews, launched.token, version("drawbridge"), self._tell, hosts=hosts
+            self.workspace, self.reviews, launched.token, version("drawbridge"), self._notify, hosts=hosts
         )
         self.app = BridgeApp(self.claude, self.gemini, tuple(values["agent"]))
         self.claude.on_change = self.gemini.on_change = self._agents_changed
-        # Who decides every proposal of itself would decide those of other agents too.
+        # An editor that decides every proposal without a person must not decide those of other agents too.
         folders_offered = values["decide"] is None
-        self._reviewer = Reviewer(
+        self._server_link = ServerLink(
             self.reviews,
             lambda: wire.Bridge(
                 editor.name,
@@ -124,7 +124,7 @@ class Bridge:
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
         )
-        self.reviews.arbiter = self._reviewer
+        self.reviews.arbiter = self._server_link
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
@@ -142,9 +142,9 @@ class Bridge:
         self._context.changed()
         self._agents_changed()
         self._tasks.start(
-            self._reviewer.run(),
+            self._server_link.run(),
             "the connection to the agent server",
-            lambda _: self._tell("The connection to the agent server failed; the log of the bridge says why."),
+            lambda _: self._notify("The connection to the agent server failed; the log of the bridge says why."),
         )
 
     async def close(self) -> None:
@@ -168,10 +168,10 @@ class Bridge:
                 if not self._fixed_folders and folders:
                     self.workspace.folders = folders
                     self._write_files()
-                    self._reviewer.changed()
+                    self._server_link.changed()
             case TerminalsChanged(pids):
                 self._terminals = pids
-                self._reviewer.changed()
+                self._server_link.changed()
             case Decided():
                 self.reviews.decided(event)
             case Gone():
@@ -184,12 +184,12 @@ class Bridge:
 
     def _mention(self, event: Mentioned) -> None:
         if not self.claude.mention(event):
-            self._tell("No Claude is connected yet; it is delivered when one connects.")
+            self._notify("Claude Code is not connected yet. The mention is sent when it connects.")
 
     def _distinct_name(self) -> str:
-        """The name by which agents list this editor. A second editor in a folder adds its file, else its process id."""
+        """The name that agents list. A second editor in the same folder adds the name of its file, or its process id."""
         name, port = self._editor.name, self._launched.port
-        if not has_company(lock_directory(), port, self.workspace.folders, name):
+        if not shares_a_folder(lock_directory(), port, self.workspace.folders, name):
             return name
         selection = self.workspace.selection
         return f"{name} ({os.path.basename(selection.path) if selection else self._editor.pid})"
@@ -201,12 +201,12 @@ class Bridge:
             problems = [str(error)]
         for problem in problems:
             logger.error("%s", problem)
-            self._tell(problem)
+            self._notify(problem)
 
     def _agents_changed(self) -> None:
-        self._reviewer.changed()
+        self._server_link.changed()
         if self._stop.is_set():
-            return  # the bridge itself closes the connections
+            return  # the bridge is closing the connections itself
         state = BridgeState(
             self._launched.port,
             self._launched.token,
@@ -228,5 +228,5 @@ class Bridge:
             except DrawbridgeError as error:
                 logger.warning("the editor does not show the state of the bridge: %s", error)
 
-    def _tell(self, message: str, level: Level = "warn") -> None:
-        self._tasks.start(self._editor.tell(message, level), "telling the editor")
+    def _notify(self, message: str, level: Level = "warn") -> None:
+        self._tasks.start(self._editor.notify(message, level), "notifying the person")

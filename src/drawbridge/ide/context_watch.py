@@ -1,4 +1,4 @@
-"""Keeps the context that Gemini CLI is told of up to date."""
+"""Keeps the context that Gemini CLI receives up to date."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("drawbridge.context")
 
 
 class ContextWatch:
-    """At each change it asks the editor what is open, one question at a time, and hands on what there is to tell."""
+    """Asks the editor for its open files at each change, one call at a time, and passes the new context to ``update``."""
 
     def __init__(self, workspace: Workspace, update: Callable[[Context], None]) -> None:
         self._workspace = workspace
@@ -44,12 +44,12 @@ class ContextWatch:
             try:
                 tabs = await self._workspace.editor.tabs()
             except DrawbridgeError as error:
-                logger.info("the open files are not known: %s", error)
+                logger.info("the editor did not list its open files: %s", error)
                 continue
             shown = [tab.path for tab in tabs if not self._workspace.privacy.hides(tab.path)]
             self._update(self._recent.context(selection, await asyncio.to_thread(_files_among, shown)))
 
 
 def _files_among(paths: list[str]) -> list[str]:
-    """Those that are on disk: a new file that was never saved is nothing an agent could read."""
+    """Those that are on disk: an agent cannot read a new file that was never saved."""
     return [path for path in paths if os.path.isfile(path)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drawbridge.ide.claude import ClaudeClients
-from drawbridge.ide.gemini_site import GeminiSessions
+from drawbridge.ide.gemini_http import GeminiSessions
 from drawbridge.protocols.gate import Head, Refusal
 
 NOT_SERVED = Refusal(404, "This agent is not served here.")

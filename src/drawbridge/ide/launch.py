@@ -1,6 +1,6 @@
 """The first milliseconds of a bridge: listen, write the lock file, then load the rest.
 
-An agent that finds the lock file before the bridge is up waits in the socket's backlog; nobody has to wait for Python.
+An agent that finds the lock file before the bridge is ready waits in the socket's backlog.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drawbridge.ide.launched import SIGNALS, Launched
 
 
 def launch(values: dict[str, Any]) -> int:
-    """Run a bridge until its editor or a signal ends it; the exit code."""
+    """Runs a bridge until its editor or a signal ends it. Returns the exit code."""
     for number in SIGNALS:
         signal.signal(number, _leave)
     folder = _folder(values)
@@ -27,7 +27,7 @@ def launch(values: dict[str, Any]) -> int:
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
-        # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
+        # Under jobstart the parent process is the editor, in the same directory; the bridge corrects both once it has asked.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
         folders = [os.path.realpath(path) for path in values["workspace"]] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
@@ -42,7 +42,7 @@ def launch(values: dict[str, Any]) -> int:
 
 
 def _folder(values: dict[str, Any]) -> str | None:
-    """The real path of ``--folder``, once all paths among the settings were looked at."""
+    """The real path of ``--folder``, after a check of all paths among the settings."""
     problems = [
         f"{path} is not a directory"
         for path in [*values["workspace"], values["folder"]]
@@ -59,7 +59,7 @@ def _folder(values: dict[str, Any]) -> str | None:
 
 
 def _check_address(address: str) -> None:
-    """Say at once that nobody is there, before anything is announced."""
+    """Raises ``EditorGone`` where no Neovim listens, before anything is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():
@@ -68,12 +68,12 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the latter two: no name of a host, no number of a port
+    except (OSError, ValueError, OverflowError) as error:  # the latter two: the host or the port is not valid
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(f"No Neovim answers at {address}: {reason}. Start it with --listen {address}.") from None
 
 
 def _leave(number: int, frame: object) -> None:
     for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # one is enough: a second must not cut the cleaning up short
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""What a bridge starts from: it listens, and agents find it. Loaded first: it is there in milliseconds."""
+"""What a bridge starts from: a socket that listens, and the files by which agents find it. Loads in milliseconds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from drawbridge.ide.discovery import (
     DiscoveryFile,
     GeminiFile,
     LockFile,
+    folders_with_separator,
     gemini_directory,
     lock_directory,
-    unsayable_folders,
 )
 
 PORTS: Final = range(10_000, 65_536)
-"""Where a free port is looked for (CON-02 of the connection spec)."""
+"""The range of ports (CON-02 of the connection spec)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Those that end a bridge in good order."""
+"""The signals that end a bridge in good order."""
 
-UNSAYABLE: Final = 'Gemini CLI does not find the editor from {}: to it a ":" in the name begins another folder.'
+SEPARATOR_IN_FOLDER: Final = (
+    'Gemini CLI cannot find the editor from {}: it takes the ":" in the name for the end of a folder.'
+)
 
 TOKEN_LENGTH: Final = 32
-"""Least characters of a token that is handed over by ``DRAWBRIDGE_TOKEN``."""
+"""The fewest characters of a token in ``DRAWBRIDGE_TOKEN``."""
 
 
 class Launched:
@@ -47,10 +49,10 @@ class Launched:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
-        """Every agent's discovery file; what people must know of one that could not be written.
+        """Writes every agent's discovery file. Returns the problems that the person should know.
 
-        Gemini's lies where all users of a machine have theirs, and the place may be somebody else's: that must not keep
-        Claude away. Without Claude's, or without any, ``NotPrivate`` is raised.
+        Gemini's directory is shared by all users of a machine and may belong to another one: then Claude can still connect.
+        Raises ``NotPrivate`` where Claude's file, or none at all, can be written.
         """
         problems = {}
         for name, file in self.files.items():
@@ -60,8 +62,8 @@ class Launched:
                 problems[name] = str(error)
         if "lock_file" in problems or len(problems) == len(self.files):
             raise NotPrivate(" ".join(problems.values()))
-        unsayable = unsayable_folders(folders) if "discovery_file" in self.files else []
-        return [*problems.values(), *(UNSAYABLE.format(folder) for folder in unsayable)]
+        unsayable = folders_with_separator(folders) if "discovery_file" in self.files else []
+        return [*problems.values(), *(SEPARATOR_IN_FOLDER.format(folder) for folder in unsayable)]
 
     def remove_files(self) -> None:
         for file in self.files.values():
@@ -72,7 +74,7 @@ class Launched:
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         if self.values["folder"] is not None and sys.stdout.isatty() and not self.values["json"]:
-            return  # a person reads the words that follow
+            return  # a person reads the messages that follow
         print(json.dumps(line), file=sys.stderr if self.values["nvim"] == "stdio" else sys.stdout, flush=True)
 
 
@@ -85,7 +87,7 @@ def listen(wanted: int | None) -> socket.socket:
         listener = socket.socket()
         try:
             if os.name == "posix":
-                # A restarted bridge takes its old port while old connections linger; a living listener still wins.
+                # A restarted bridge can use its port again while old connections linger; a port in use is still refused.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen(128)
@@ -94,11 +96,11 @@ def listen(wanted: int | None) -> socket.socket:
             continue
         listener.setblocking(False)
         return listener
-    raise NoPort("No port of 127.0.0.1 between 10000 and 65535 is free. Nothing was started; end what holds them.")
+    raise NoPort("No port of 127.0.0.1 between 10000 and 65535 is free. Stop a program that uses one, then try again.")
 
 
 def _token() -> str:
-    """A new one for each session (AUTH-03), a random UUID; or the one that the editor's session had before."""
+    """A random UUID for each session (AUTH-03), or the token of the same editor session before a restart."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid

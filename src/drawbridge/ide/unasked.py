@@ -1,4 +1,4 @@
-"""Files that an agent writes without a proposal: the editor reloads them, and a notice explains why no diff opened.
+"""Files that an agent writes without a proposal. The editor reloads them, and a notice explains why no diff opened.
 
 Claude Code asks for the diagnostics of a file just before it writes it, in every permission mode (2.1.329).
 """
@@ -16,15 +16,15 @@ from drawbridge.editors.port import Editor
 from drawbridge.ide.review import Reviews, signature
 
 WRITE_SECONDS: Final = 5.0
-"""From the request for diagnostics to the write: well under one second with the real CLI."""
+"""The time between the request for diagnostics and the write: well under one second with the real CLI."""
 
 LOOK_SECONDS: Final = 0.05
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that has not changed for so long has been written completely."""
+"""A file that has not changed for this time has been written completely."""
 
 WATCH_LIMIT: Final = 20
-"""Files that are watched at once."""
+"""The most files that are watched at once."""
 
 WHY: Final = (
     "{agent} wrote {file} without asking, so no diff opened. Its permission mode does not ask: "
@@ -46,7 +46,7 @@ class UnaskedWrites:
         self._tasks = BackgroundTasks(logger)
 
     def may_write(self, path: str, agent: str, found: Callable[[], bool]) -> None:
-        """``path`` may be written now. ``found`` is called when it was; it returns whether to notify the person."""
+        """The agent may write ``path`` now. ``found`` is called when it has; it returns whether to notify the person."""
         if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
             return
         self._watched.add(path)
@@ -72,4 +72,4 @@ class UnaskedWrites:
         done = await self._editor.overwritten(path)
         if done is not None and found():
             words = WHY.format(agent=agent, file=os.path.basename(path), then=THEN[done])
-            await self._editor.tell(words, "warn")
+            await self._editor.notify(words, "warn")

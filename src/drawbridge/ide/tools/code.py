@@ -1,4 +1,4 @@
-"""Running code: offered only where the person opted in, and asked of the person each time."""
+"""Running code: offered only where the person has opted in, and only after the person has allowed each call."""
 
 from __future__ import annotations
 

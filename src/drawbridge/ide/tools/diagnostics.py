@@ -1,4 +1,4 @@
-"""What the editor's language tools complain about."""
+"""Errors and warnings of the editor's language tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GetDiagnostics(Arguments, frozen=True):
 
 
 async def get_diagnostics(context: ToolContext, arguments: GetDiagnostics) -> Content:
-    """Always a list of files; one that was asked for is there even without problems, its URI spelled as asked."""
+    """Always a list of files. A file that was asked for is in it even without problems, with its URI as it was given."""
     if arguments.uri:
         path = context.workspace.resolve(arguments.uri)
         found = () if context.workspace.privacy.hides(path) else await context.workspace.editor.diagnostics(path)

@@ -15,17 +15,17 @@ from drawbridge.ide.tools.tool import Arguments, Content, NoArguments, Tool, Too
 
 class OpenFile(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file to open.")]
-    preview: Annotated[bool, Meta(description="Open it as a preview, where the editor has such a thing.")] = False
-    start_text: Annotated[str, Meta(description="Select from the first place of this text.")] | None = None
-    end_text: Annotated[str, Meta(description="Select up to the first place of this text behind startText.")] | None = (
-        None
-    )
-    select_to_end_of_line: Annotated[bool, Meta(description="Stretch the selection to the end of its line.")] = False
-    make_frontmost: Annotated[bool, Meta(description="Bring it in front of the person; else only load it.")] = True
+    preview: Annotated[bool, Meta(description="Open it as a preview, where the editor has previews.")] = False
+    start_text: Annotated[str, Meta(description="Select from the first occurrence of this text.")] | None = None
+    end_text: (
+        Annotated[str, Meta(description="Select up to the next occurrence of this text after startText.")] | None
+    ) = None
+    select_to_end_of_line: Annotated[bool, Meta(description="Extend the selection to the end of its line.")] = False
+    make_frontmost: Annotated[bool, Meta(description="Show it to the person; else only load it.")] = True
 
 
 class OneFile(Arguments, frozen=True):
-    file_path: Annotated[str, Meta(description="The file that is meant.")]
+    file_path: Annotated[str, Meta(description="The path of the file.")]
 
 
 async def open_file(context: ToolContext, arguments: OpenFile) -> Content:
@@ -102,7 +102,7 @@ async def save_document(context: ToolContext, arguments: OneFile) -> Content:
 
 
 TOOLS = (
-    Tool("openFile", "Open a file in the editor, and select a piece of it if asked to.", OpenFile, open_file),
+    Tool("openFile", "Open a file in the editor, and select a part of it if requested.", OpenFile, open_file),
     Tool("getOpenEditors", "The files that are open in the editor.", NoArguments, get_open_editors),
     Tool("getWorkspaceFolders", "The folders that the person works in.", NoArguments, get_workspace_folders),
     Tool("checkDocumentDirty", "Whether an open file has unsaved changes.", OneFile, check_document_dirty),

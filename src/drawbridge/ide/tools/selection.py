@@ -1,4 +1,4 @@
-"""What the person has selected: now, and last."""
+"""The current selection of the person, and the last one."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Tool(Struct, frozen=True):
         }
 
     def parse(self, arguments: dict[str, Any]) -> Arguments:
-        """Raises ``BadArgument`` that names the one that is missing or mistyped."""
+        """Raises ``BadArgument`` with the name of an argument that is missing or has the wrong type."""
         try:
             return msgspec.convert(arguments, self.arguments)
         except msgspec.ValidationError as error:
@@ -95,11 +95,11 @@ class Tool(Struct, frozen=True):
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:
-    """Null stands for "not given": it is taken, and not advertised."""
+    """Null means "not given": it is accepted but not advertised."""
     alternatives = property.get("anyOf")
     return alternatives[0] if alternatives else property
 
 
 def json_text(value: object) -> Content:
-    """Structured data travels as JSON in one text item."""
+    """Structured data as JSON in one text item."""
     return [jsonrpc.encode(value).decode()]

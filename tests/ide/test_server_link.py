@@ -11,9 +11,9 @@ from typing import TypeVar
 import pytest
 
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
-from drawbridge.ide import reviewer as reviewer_module
+from drawbridge.ide import server_link
 from drawbridge.ide.review import Reviews
-from drawbridge.ide.reviewer import Reviewer
+from drawbridge.ide.server_link import ServerLink
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
 from tests.editors.memory import MemoryEditor
@@ -81,8 +81,8 @@ class Bridge:
         self.editor = MemoryEditor()
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
-        self.reviewer = Reviewer(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
-        self.reviews.arbiter = self.reviewer
+        self.link = ServerLink(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
+        self.reviews.arbiter = self.link
 
     def _known_as(self, owner: Hashable) -> tuple[int | None, str]:
         return (812, "") if owner == "claude" else (None, str(owner))
@@ -97,14 +97,14 @@ class Bridge:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviewer_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture
 async def bridge() -> AsyncIterator[Bridge]:
     bridge = Bridge()
     await bridge.editor.start(lambda event: bridge.reviews.decided(event) if isinstance(event, Decided) else None)
-    task = asyncio.create_task(bridge.reviewer.run())
+    task = asyncio.create_task(bridge.link.run())
     yield bridge
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -228,7 +228,7 @@ async def test_a_decision_that_comes_too_late_is_none(bridge: Bridge, server: Se
 async def test_a_server_that_does_not_say_who_was_first_leaves_it_to_the_editor(
     bridge: Bridge, server: Server, file: Path, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviewer_module, "RULING_SECONDS", 0.1 if fate == "it hangs" else 60.0)
+    monkeypatch.setattr(server_link, "ACK_SECONDS", 0.1 if fate == "it hangs" else 60.0)
     server.rules = None
     task = bridge.propose(file)
     proposal = await bridge.shown()
@@ -307,10 +307,10 @@ async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes
 
 
 async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server) -> None:
-    bridge.reviewer.changed()
+    bridge.link.changed()
     bridge.about = wire.Bridge("MemoryEditor", ("/ws", "/more"), ())
-    bridge.reviewer.changed()
-    bridge.reviewer.changed()
+    bridge.link.changed()
+    bridge.link.changed()
     assert await server.hears(wire.Bridge, 2) == bridge.about
     assert len(server.heard) == 2
 

@@ -1,7 +1,7 @@
-"""The bridge as a reviewer for the agent server of this machine, where one runs: its editor shows what other agents propose,
-and what its own agents propose can be answered by the server's clients.
+"""The bridge's connection to the agent server of this machine, where one runs.
 
-Without a server it costs a look into a directory now and then. One that goes or hangs leaves everything to the bridge.
+The editor shows what other agents propose, and the server's clients can decide what the bridge's own agents propose. Without
+a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone decides.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks for a server, or for a newer one."""
+"""The time between two searches for a server, or for a newer one."""
 
-RULING_SECONDS: Final = 1.0
-"""That a server may take to say who was first; then the editor's decision counts."""
+ACK_SECONDS: Final = 1.0
+"""The time that the server has to acknowledge the editor's decision; after it the decision counts."""
 
-logger = logging.getLogger("drawbridge.reviewer")
+logger = logging.getLogger("drawbridge.server_link")
 
 
-class Reviewer:
-    """``about``: the editor as the server is to know it. ``known_as``: an agent's process and session, by its connection.
+class ServerLink:
+    """``about``: what the server needs to know of the editor. ``known_as``: the process and session of an agent's connection.
 
-    ``type_prompt``: the editor's.
+    ``type_prompt``: the editor's method of that name.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Reviewer:
         self._known_as = known_as
         self._type_prompt = type_prompt
         self._writer: asyncio.StreamWriter | None = None
-        self._told: wire.Bridge | None = None
+        self._sent_about: wire.Bridge | None = None
         self._open: dict[str, wire.Proposed] = {}
-        self._rulings: dict[str, asyncio.Future[bool]] = {}
+        self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
         self._offered: set[str] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Connects to the newest server, again and again; runs until it is cancelled."""
         while True:
             for path in await asyncio.to_thread(private_socket.addresses):
                 with contextlib.suppress(OSError):
@@ -65,27 +65,27 @@ class Reviewer:
             await asyncio.sleep(LOOK_SECONDS)
 
     def changed(self) -> None:
-        """The editor's folders or agents may be others now."""
+        """The editor's folders, agents or terminals may have changed."""
         about = self._about()
-        if self._writer is not None and about != self._told:
-            self._told = about
+        if self._writer is not None and about != self._sent_about:
+            self._sent_about = about
             self._send(about)
 
-    # What its own agents propose.
+    # Proposals of the bridge's own agents (``review.Arbiter``).
 
     def knows(self, id: str) -> bool:
-        """A server was told of it."""
+        """Whether a server knows this proposal."""
         return self._writer is not None and id in self._open
 
     def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
-        """The editor shows this; ``new_text`` is what the agent wants, ``drafted`` what would become of it.
+        """The editor shows a proposal. ``new_text``: the agent's text; ``drafted``: that text merged with unsaved changes.
 
-        It is kept as long as it is open, for a server that comes later.
+        It is remembered while it is open, for a server that starts later. Very long texts stay with the editor alone.
         """
         if owner is self:
             return
         pid, session = self._known_as(owner)
-        said = wire.Proposed(
+        message = wire.Proposed(
             id=id,
             agent=agent,
             session=session,
@@ -97,23 +97,23 @@ class Reviewer:
             question=uuid.uuid4().hex,
         )
         if len(drafted.old_text) + len(drafted.new_text) + len(new_text) < wire.LINE_BYTES // 8:
-            self._open[id] = said
-            self._send(said)
+            self._open[id] = message
+            self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one; ``text`` None: rejected."""
+        """Whether the editor's decision comes first. ``text``: what was accepted; None: rejected."""
         if not self.knows(id):
             return True
-        ruling: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._rulings[id] = ruling
+        first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._unacknowledged[id] = first
         self._send(wire.EditorDecision(id, text))
         try:
-            async with asyncio.timeout(RULING_SECONDS):
-                return await ruling
+            async with asyncio.timeout(ACK_SECONDS):
+                return await first
         except TimeoutError:
             return True
         finally:
-            self._rulings.pop(id, None)
+            self._unacknowledged.pop(id, None)
 
     def gone(self, id: str, *, settled: bool) -> None:
         if self._open.pop(id, None) is not None:
@@ -122,23 +122,23 @@ class Reviewer:
     # The server.
 
     async def _serve(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writer, self._told = writer, self._about()
+        self._writer, self._sent_about = writer, self._about()
         logger.info("connected to the agent server at %s", path)
         tasks = BackgroundTasks(logger)
         tasks.start(self._leave_for_a_newer(path, writer), "looking for a newer agent server")
         try:
-            self._send(self._told)
+            self._send(self._sent_about)
             for proposed in self._open.values():
                 self._send(proposed)
             while line := await reader.readline():
-                self._heard(wire.decode_from_server(line), tasks)
+                self._received(wire.decode_from_server(line), tasks)
         except ValueError as error:
-            logger.warning("the agent server says what is not understood: %s", error)
+            logger.warning("a message of the agent server is not valid: %s. The bridge connects again.", error)
         finally:
-            await self._lost(tasks)
+            await self._disconnected(tasks)
 
     async def _leave_for_a_newer(self, path: str, writer: asyncio.StreamWriter) -> None:
-        """Hooks tell the newest server, so that is where to be."""
+        """Hooks report to the newest server, so the bridge moves there when one starts."""
         dead = {path}
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -154,29 +154,29 @@ class Reviewer:
                 writer.close()
                 return
 
-    async def _lost(self, tasks: BackgroundTasks) -> None:
+    async def _disconnected(self, tasks: BackgroundTasks) -> None:
         """The connection has ended: the editor alone decides what is open; what the server has offered is closed."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None
-        for ruling in self._rulings.values():
-            if not ruling.done():
-                ruling.set_result(True)
+        for first in self._unacknowledged.values():
+            if not first.done():
+                first.set_result(True)
         await tasks.close()
         self._offered.clear()
 
-    def _send(self, said: wire.FromPeer) -> None:
+    def _send(self, message: wire.FromPeer) -> None:
         if self._writer is not None:
-            self._writer.write(wire.encode(said))
+            self._writer.write(wire.encode(message))
 
-    def _heard(self, said: wire.ToBridge, tasks: BackgroundTasks) -> None:
-        match said:
+    def _received(self, message: wire.ToBridge, tasks: BackgroundTasks) -> None:
+        match message:
             case wire.Offer():
-                self._offered.add(said.id)
+                self._offered.add(message.id)
                 task = tasks.start(
-                    self._show(said), f"showing {said.path}", lambda _: self._send(wire.OfferDeclined(said.id))
+                    self._show(message), f"showing {message.path}", lambda _: self._send(wire.OfferDeclined(message.id))
                 )
-                task.add_done_callback(lambda _: self._offered.discard(said.id))
+                task.add_done_callback(lambda _: self._offered.discard(message.id))
             case wire.Withdraw(id, written):
                 if id in self._offered:
                     self._reviews.take_off(self, id, written=written)
@@ -184,14 +184,14 @@ class Reviewer:
                 self._open.pop(id, None)
                 self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
-                problem = "Drawbridge failed beside the editor; the log of its bridge says why."
+                problem = "The bridge beside the editor failed. Its log says why."
                 tasks.start(
-                    self._type(said), "typing a prompt", lambda _: self._send(wire.PromptFailed(said.id, problem))
+                    self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )
             case wire.DecisionAck(id, won):
-                ruling = self._rulings.get(id)
-                if ruling is not None and not ruling.done():
-                    ruling.set_result(won)
+                first = self._unacknowledged.get(id)
+                if first is not None and not first.done():
+                    first.set_result(won)
 
     async def _type(self, prompt: wire.Prompt) -> None:
         try:
@@ -203,7 +203,7 @@ class Reviewer:
             self._send(wire.PromptSent(prompt.id))
 
     async def _show(self, offer: wire.Offer) -> None:
-        """Another agent's change, until it is decided here or elsewhere."""
+        """Shows another agent's change until it is decided, in this editor or elsewhere."""
         title = f"{os.path.basename(offer.path)} ({offer.id[-6:]})"
         try:
             decision = await self._reviews.review(self, offer.agent, offer.path, offer.new_text, title, key=offer.id)

@@ -38,7 +38,7 @@ from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.house import Limits
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 
 WARM = 200
 SETTLED = 0.2
@@ -127,7 +127,7 @@ async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | N
     site = ServerSite(entrance, clients, Dispatch(COMMANDS, core, server, entrance, blobs))
     project = core.projects.create(str(directory / "code"), "demo")
     print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
-    async with Door(site, listener, terms(1_000), tls):
+    async with HttpServer(site, listener, terms(1_000), tls):
         yield Ours(core, clients, project)
     await core.close("the end")
 

@@ -13,7 +13,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
 from drawbridge.protocols.gate import Gate, Head, Refusal
-from drawbridge.transport.http_server import AS_THE_BRIDGE, Door, Exchange, Terms, WebSocket
+from drawbridge.transport.http_server import DEFAULT_OPTIONS, Exchange, HttpServer, ServerOptions, WebSocket
 from tests.protocols.bytes_of import request
 from tests.waiting import PATIENCE
 
@@ -41,7 +41,7 @@ class Echo:
         self.ends.append(code)
 
 
-class Site:
+class HttpApp:
     def __init__(self) -> None:
         self.gate = Gate(TOKEN, "x-token")
         self.asked = 0
@@ -121,12 +121,12 @@ class Client:
 class House:
     """A door with a site behind it."""
 
-    def __init__(self, terms: Terms = AS_THE_BRIDGE, tls: ssl.SSLContext | None = None) -> None:
-        self.site = Site()
+    def __init__(self, terms: ServerOptions = DEFAULT_OPTIONS, tls: ssl.SSLContext | None = None) -> None:
+        self.site = HttpApp()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
-        self.door = Door(self.site, self.listener, terms, tls)
+        self.door = HttpServer(self.site, self.listener, terms, tls)
         self._clients: list[Client] = []
 
     async def client(self, source: str = "127.0.0.1") -> Client:

@@ -9,7 +9,7 @@ import pytest
 from drawbridge.core.privacy import Privacy
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Diagnostic, Position, Range
-from tests.ide.rig import Desk
+from tests.ide.rig import ClaudeRig
 
 HERE = Range(Position(0, 0), Position(0, 1))
 
@@ -55,11 +55,11 @@ async def test_a_hidden_file_is_not_among_what_agents_are_told(tmp_path: Path) -
     secret, plain = tmp_path / ".env", tmp_path / "main.py"
     for path in (secret, plain):
         path.write_text("token = 1\n")
-    async with Desk(tmp_path) as desk:
-        agent = desk.agent()
+    async with ClaudeRig(tmp_path) as rig:
+        agent = rig.agent()
         for path in (plain, secret):
-            desk.editor.open(str(path))
-            desk.editor.problems[str(path)] = [Diagnostic("token", "Error", HERE)]
+            rig.editor.open(str(path))
+            rig.editor.problems[str(path)] = [Diagnostic("token", "Error", HERE)]
         assert (await agent.body("getCurrentSelection"))["success"] is False
         assert [tab["label"] for tab in (await agent.body("getOpenEditors"))["tabs"]] == ["main.py"]
         assert [entry["uri"] for entry in await agent.body("getDiagnostics")] == [to_uri(str(plain))]
@@ -72,12 +72,12 @@ async def test_a_hidden_file_is_not_among_what_agents_are_told(tmp_path: Path) -
 async def test_without_context_agents_can_still_propose_and_are_told_nothing(tmp_path: Path) -> None:
     path = tmp_path / "main.py"
     path.write_text("token = 1\n")
-    async with Desk(tmp_path, privacy=Privacy(context=False)) as desk:
-        agent = desk.agent()
-        desk.editor.open(str(path))
-        desk.editor.problems[str(path)] = [Diagnostic("token", "Error", HERE)]
+    async with ClaudeRig(tmp_path, privacy=Privacy(context=False)) as rig:
+        agent = rig.agent()
+        rig.editor.open(str(path))
+        rig.editor.problems[str(path)] = [Diagnostic("token", "Error", HERE)]
         assert (await agent.body("getCurrentSelection"))["success"] is False
         assert await agent.body("getOpenEditors") == {"tabs": []}
         assert await agent.body("getDiagnostics") == []
         agent.ask("openDiff", old_file_path=str(path), new_file_path=str(path), new_file_contents="", tab_name="t")
-        await desk.proposals(1)
+        await rig.proposals(1)

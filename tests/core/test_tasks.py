@@ -80,6 +80,53 @@ async def test_close_cancels_and_waits(caplog: pytest.LogCaptureFixture) -> None
 async def test_nothing_starts_after_close() -> None:
     tasks = BackgroundTasks(LOGGER)
     await tasks.close()
-    tasks.start(fails(ValueError()), "too late")
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("work")
+
+    tasks.start(work(), "too late")
+    await tasks.close()
     gc.collect()
-    assert tasks._tasks == set()
+    assert begun == []
+    assert len(tasks) == 0
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_task_that_is_cancelled_at_once_never_begins() -> None:
+    """Its coroutine is closed too: "was never awaited" would be an error here."""
+    tasks = BackgroundTasks(LOGGER)
+    task = tasks.start(fails(ValueError()), "too early")
+    task.cancel()
+    await asyncio.wait([task])
+    gc.collect()
+    assert task.cancelled()
+    assert len(tasks) == 0
+
+
+async def test_the_owner_is_told_of_an_unexpected_error_only(caplog: pytest.LogCaptureFixture) -> None:
+    tasks, told = BackgroundTasks(LOGGER), list[Exception]()
+    tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=told.append)
+    tasks.start(fails(error := ValueError("odd")), "answering", failed=told.append)
+    await until(lambda: len(caplog.records) == 2)
+    assert told == [error]
+    assert caplog.records[-1].exc_info is not None
+    await tasks.close()
+
+
+async def test_cancel_does_not_wait() -> None:
+    tasks, began, ended = BackgroundTasks(LOGGER), asyncio.Event(), list[str]()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("work")
+
+    tasks.start(work(), "work")
+    await began.wait()
+    tasks.cancel()
+    assert ended == []
+    await asyncio.wait_for(tasks.close(), 5)
+    assert ended == ["work"]

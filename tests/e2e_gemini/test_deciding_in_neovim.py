@@ -140,7 +140,7 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(desk: Desk) -> N
     neovim.command("w")
 
     gemini.pane.wait_for("Request cancelled")
-    neovim.pane.wait_for("Gemini CLI can't be given an emptied file")
+    neovim.pane.wait_for("Gemini CLI cannot write an empty file")
     assert poem.read_text() == POEM
     assert neovim.buffer(poem) == ["one", "two", "three"]
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from drawbridge.editors.folder import Folder
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import (
     Accepted,
     Decided,
@@ -32,6 +31,7 @@ from drawbridge.editors.port import (
 from drawbridge.text import split, utf16_length
 from drawbridge.text.hunks import diff
 from tests import programs
+from tests.editors.memory import MemoryEditor
 from tests.nvim.rig import Desk, desk
 from tests.waiting import PATIENCE, until
 
@@ -124,11 +124,11 @@ def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: A
 
 
 class MemoryRig(Rig):
-    editor: Memory
+    editor: MemoryEditor
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.editor = Memory([str(folder)])
+        self.editor = MemoryEditor([str(folder)])
 
     async def accept(self, proposal_id: str) -> None:
         self.editor.decide(proposal_id, Accepted(self.editor.shown[proposal_id].new_text))

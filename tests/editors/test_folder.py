@@ -165,7 +165,7 @@ class TestWhatAPersonReads:
     async def test_notices_come_above_an_open_question(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
-        await rig.editor.tell("First line.\nSecond line.", "warn")
+        await rig.editor.notify("First line.\nSecond line.", "warn")
         await rig.terminal.shows("Second line.")
         assert uncoloured(rig.terminal.screen).endswith(
             f"\n{QUESTION}\r\x1b[KFirst line.\n{QUESTION}\r\x1b[KSecond line.\n{QUESTION}"
@@ -269,7 +269,7 @@ class TestWhatIsDrawn:
         os.close(writing)
         with os.fdopen(reading) as nothing:
             editor = Folder(str(tmp_path), input=nothing, output=output)
-            await editor.tell("größe 😀")
+            await editor.notify("größe 😀")
             await editor.close()
         output.seek(0)
         assert output.read() == "gr\\xf6\\xdfe \\U0001f600\n"
@@ -457,7 +457,7 @@ class TestEditing:
         await rig.until_asked()
         rig.terminal.type("e\n")
         await rig.terminal.shows("begin")
-        await rig.editor.tell("By the way.")
+        await rig.editor.notify("By the way.")
         await rig.editor.withdraw("first")
         assert "By the way." not in rig.terminal.screen
         rig.terminal.type("\n")

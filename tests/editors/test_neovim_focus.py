@@ -208,7 +208,7 @@ async def test_removed_lines_above_the_first_are_seen(screen: ScreenDesk) -> Non
 async def test_notices_one_after_another_ask_for_no_key(screen: ScreenDesk) -> None:
     desk, pane = screen
     for number in range(5):
-        await desk.editor.tell(f"Notice {number}\nof several, " + "long " * 40, "warn")
+        await desk.editor.notify(f"Notice {number}\nof several, " + "long " * 40, "warn")
     await sees(pane, "Notice 4 of several")
     assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
 

@@ -183,14 +183,14 @@ async def test_the_state_of_the_bridge_is_known_in_neovim(desk: Desk) -> None:
 
 
 async def test_a_notice_is_said_without_asking_for_a_key(desk: Desk) -> None:
-    await desk.editor.tell("Something happened. " * 20, "warn")
-    await desk.editor.tell("two\nlines", "info")
+    await desk.editor.notify("Something happened. " * 20, "warn")
+    await desk.editor.notify("two\nlines", "info")
     await desk.person.until("return vim.fn.execute('messages'):find('Something happened')")
     assert (await desk.person.call("nvim_get_mode"))["blocking"] is False
 
 
 async def test_a_notice_in_wide_characters_has_one_line_too(desk: Desk) -> None:
-    await desk.editor.tell("日本語 " * 40, "warn")
+    await desk.editor.notify("日本語 " * 40, "warn")
     await desk.person.until("return vim.fn.execute('messages'):find('日本語')")
     shown = "return vim.fn.strdisplaywidth(vim.fn.execute('messages'):match('[^\\n]*$')) <= vim.v.echospace"
     assert await desk.person.lua(shown)
@@ -260,7 +260,7 @@ async def main():
     ended = asyncio.Event()
     await editor.start(lambda event: ended.set() if event == Gone() else None)
     print("this is no message", flush=True)
-    await editor.tell(f"hello from {editor.pid}")
+    await editor.notify(f"hello from {editor.pid}")
     await ended.wait()
 
 asyncio.run(main())

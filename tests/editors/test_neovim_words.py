@@ -134,7 +134,7 @@ async def test_a_refusal_is_in_front_of_a_terminal(program: Path, tmp_path: Path
         await desk.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
         await desk.person.until("return vim.api.nvim_get_mode().mode == 't'")
         words = "No diff: Claude Code wants to change lines of app.py that you have not saved."
-        await desk.editor.tell(words, "warn")
+        await desk.editor.notify(words, "warn")
         await sees(pane, "No diff: Claude Code wants")
         await desk.person.lua("vim.cmd('stopinsert')")
         await desk.person.until("return vim.api.nvim_get_mode().mode ~= 't'")

@@ -413,8 +413,8 @@ class TestItsLife:
         await editor_rig.editor.announce(BridgeState(4711, "a token"))
         await editor_rig.editor.announce(BridgeState(4711, "a token", ("Claude Code",)))
         await editor_rig.editor.announce(BridgeState(4711, "a token"))
-        await editor_rig.editor.tell("Look at this.\nAnd this.")
-        await editor_rig.editor.tell("Something is wrong.", "error")
+        await editor_rig.editor.notify("Look at this.\nAnd this.")
+        await editor_rig.editor.notify("Something is wrong.", "error")
         await nothing_more_is_reported(editor_rig)
 
     async def test_a_prompt_goes_to_no_terminal_that_is_not_there(self, editor_rig: Rig) -> None:

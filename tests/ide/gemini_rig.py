@@ -16,11 +16,11 @@ import h11
 from msgspec import Struct
 
 from drawbridge import settings
-from drawbridge.editors.memory import Memory
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
 from drawbridge.settings.ide import IdeSettings
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
 ACCEPT = "application/json, text/event-stream"
@@ -30,7 +30,7 @@ VERSION = "2025-06-18"
 class House:
     """A bridge over the in-memory editor, its door open."""
 
-    def __init__(self, folder: Path, editor: Memory, flags: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, editor: MemoryEditor, flags: dict[str, Any]) -> None:
         self.folder = folder
         self.editor = editor
         self.launched = Launched(settings.load("ide", IdeSettings, {"folder": str(folder), **flags}))
@@ -59,14 +59,14 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, editor: Memory | None = None, **flags: Any) -> AsyncIterator[House]:
-    house = House(folder, editor or Memory([str(folder)]), flags)
+async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: Any) -> AsyncIterator[House]:
+    house = House(folder, editor or MemoryEditor([str(folder)]), flags)
     try:
         await house.bridge.open()
-        async with Door(house.bridge.agents, house.launched.listener):
+        async with HttpServer(house.bridge.app, house.launched.listener):
             await house.settled()
             yield house
-            house.bridge.gemini.close()
+            await house.bridge.gemini.close()
     finally:
         await house.bridge.close()
         house.launched.remove_files()

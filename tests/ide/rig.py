@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from collections.abc import Sequence
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.core.privacy import Privacy
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Decided, EditorEvent
 from drawbridge.ide.claude import TOKEN_HEADER, ClaudeClient, ClaudeClients
-from drawbridge.ide.desk import Workspace
+from drawbridge.ide.review import Reviews
 from drawbridge.ide.tools import Toolbox
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols.gate import Head
+from tests.editors.memory import MemoryEditor
 from tests.waiting import until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -75,7 +75,7 @@ class Agent:
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):
-            self.peer.begin_to_hear()
+            self.peer.start_listening()
 
     def ask(self, tool: str, **arguments: Any) -> int:
         """Begin a call; its id."""
@@ -127,27 +127,29 @@ def failure(answer: Answer) -> str:
     return text
 
 
-class Desk:
+class ClaudeRig:
     """An in-memory editor, the workspace around it, and the agents at it."""
 
     def __init__(
         self, *folders: Path, privacy: Privacy | None = None, execute_code: bool = False, **options: Any
     ) -> None:
-        self.editor = Memory([str(folder) for folder in folders])
+        self.editor = MemoryEditor([str(folder) for folder in folders])
         self.workspace = Workspace(self.editor, [str(folder) for folder in folders], privacy or Privacy())
-        self.clients = ClaudeClients(self.workspace, Toolbox(execute_code=execute_code), TOKEN, "1.2.3", **options)
+        self.reviews = Reviews(self.editor)
+        self.clients = ClaudeClients(
+            self.workspace, self.reviews, Toolbox(execute_code=execute_code), TOKEN, "1.2.3", **options
+        )
 
-    async def __aenter__(self) -> Desk:
+    async def __aenter__(self) -> ClaudeRig:
         await self.editor.start(self._on_event)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         for client in list(self.clients._clients):
             client.closed(1001)
-        await asyncio.sleep(0)
-        await until(lambda: not self.workspace.reviews._open)
-        await self.workspace.unasked.stop()
-        await self.workspace.reviews.stop()
+        await self.clients.close()
+        await until(lambda: not self.reviews._open)
+        await self.reviews.stop()
         await self.editor.close()
 
     def agent(self) -> Agent:
@@ -162,4 +164,4 @@ class Desk:
 
     def _on_event(self, event: EditorEvent) -> None:
         if isinstance(event, Decided):
-            self.workspace.reviews.decided(event)
+            self.reviews.decided(event)

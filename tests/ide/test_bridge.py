@@ -15,20 +15,20 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from drawbridge import settings
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, BridgeState, Position, Range
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.launched import Launched
 from drawbridge.settings.ide import IdeSettings
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
 
 class House:
     """A bridge over the in-memory editor, its door open."""
 
-    def __init__(self, folder: Path, editor: Memory, flags: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, editor: MemoryEditor, flags: dict[str, Any]) -> None:
         self.editor = editor
         self.launched = Launched(settings.load("ide", IdeSettings, {"folder": str(folder), **flags}))
         self.stop = asyncio.Event()
@@ -94,11 +94,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, editor: Memory | None = None, **flags: Any) -> AsyncIterator[House]:
-    house = House(folder, editor or Memory([str(folder)]), flags)
+async def open_house(folder: Path, editor: MemoryEditor | None = None, **flags: Any) -> AsyncIterator[House]:
+    house = House(folder, editor or MemoryEditor([str(folder)]), flags)
     try:
         await house.bridge.open()
-        async with Door(house.bridge.agents, house.launched.listener):
+        async with HttpServer(house.bridge.app, house.launched.listener):
             yield house
     finally:
         await house.bridge.close()
@@ -112,20 +112,20 @@ def cursor(line: int = 0, end: int = 0) -> Range:
 
 async def test_a_second_editor_of_a_folder_has_a_name_of_its_own(folder: Path) -> None:
     async with open_house(folder) as first:
-        one, other = Memory([str(folder)]), Memory([str(folder)])
+        one, other = MemoryEditor([str(folder)]), MemoryEditor([str(folder)])
         one.select(str(folder / "poem.txt"), cursor())
         async with open_house(folder, one) as second, open_house(folder, other) as third:
             names = [house.lock["ideName"] for house in (first, second, third)]
-            assert names == ["Memory", "Memory (poem.txt)", f"Memory ({other.pid})"]
+            assert names == ["MemoryEditor", "MemoryEditor (poem.txt)", f"MemoryEditor ({other.pid})"]
     async with open_house(folder) as alone:
-        assert alone.lock["ideName"] == "Memory"
+        assert alone.lock["ideName"] == "MemoryEditor"
 
 
 async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Path, tmp_path: Path) -> None:
     async with open_house(folder) as house:
         before = house.lock
         assert before["workspaceFolders"] == [str(folder)]
-        assert before["ideName"] == "Memory"
+        assert before["ideName"] == "MemoryEditor"
         house.editor.change_folders(str(tmp_path), str(folder))
         assert house.lock == {**before, "workspaceFolders": [str(tmp_path), str(folder)]}
         async with house.agent() as agent:
@@ -154,7 +154,7 @@ async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folde
 
 
 async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(folder: Path) -> None:
-    editor = Memory([str(folder)])
+    editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
     async with open_house(folder, editor) as house, house.agent() as agent:
         assert (await agent.notice("selection_changed"))["filePath"] == str(folder / "poem.txt")
@@ -163,7 +163,7 @@ async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(fol
 
 
 async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) -> None:
-    editor = Memory([str(folder)])
+    editor = MemoryEditor([str(folder)])
     editor.open(str(folder / ".env"))
     async with open_house(folder, editor) as house, house.agent() as agent:
         [text] = await agent.call("getLatestSelection")
@@ -188,7 +188,7 @@ async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_t
         house.editor.mention(str(folder / "poem.txt"))
         await until(lambda: house.editor.told)
         [(message, level)] = house.editor.told
-        assert "is connected yet" in message
+        assert "is not connected yet" in message
         assert level == "warn"
         async with house.agent() as agent:
             assert await agent.notice("at_mentioned") == {"filePath": str(folder / "poem.txt")}
@@ -207,7 +207,7 @@ async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
         assert (state.port, state.token) == (house.launched.port, house.launched.token)
 
 
-class Slow(Memory):
+class Slow(MemoryEditor):
     """An editor that has not finished its first announcement."""
 
     def __init__(self, folder: Path) -> None:
@@ -225,7 +225,7 @@ async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
     async with open_house(folder, editor) as house:
         async with house.agent():
             pass
-        await until(lambda: not house.bridge.agents.names)
+        await until(lambda: not house.bridge.agents)
         async with house.agent():
             editor.free.set()
             await until(lambda: len(editor.announced) == 4)
@@ -246,7 +246,7 @@ async def test_the_end_of_the_bridge_is_not_reported_as_an_agents(folder: Path) 
             await until(lambda: house.editor.announced[-1].pids)
             before = list(house.editor.announced)
             house.stop.set()
-        await until(lambda: not house.bridge.agents.names)
+        await until(lambda: not house.bridge.agents)
         assert house.editor.announced == before
 
 

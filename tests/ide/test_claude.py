@@ -16,7 +16,7 @@ from drawbridge.ide import claude
 from drawbridge.ide.claude import CALL_LIMIT, MENTION_LIMIT, ClaudeClient
 from drawbridge.ide.tools.tool import Tool
 from drawbridge.protocols.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN
-from tests.ide.rig import Agent, Desk, FakeWebSocket, head, texts
+from tests.ide.rig import Agent, ClaudeRig, FakeWebSocket, head, texts
 from tests.waiting import until
 
 
@@ -28,9 +28,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with Desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[ClaudeRig]:
+    async with ClaudeRig(tmp_path) as rig:
+        yield rig
 
 
 def selection(path: Path | str = "/p/a b.txt", start: int = 0, end: int = 3, text: str = "one") -> Selection:
@@ -44,8 +44,8 @@ def lines(agent: Agent) -> list[Any]:
 # who may enter
 
 
-def test_the_gate_looks_at_place_and_token(desk: Desk) -> None:
-    admit = desk.clients.admit
+def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
+    admit = rig.clients.admit
     assert admit(head()) is None
     assert admit(head(origin="https://evil.example")) is FOREIGN_ORIGIN
     assert admit(head(host="evil.example")) is FOREIGN_HOST
@@ -53,20 +53,20 @@ def test_the_gate_looks_at_place_and_token(desk: Desk) -> None:
 
 
 async def test_by_setting_a_bad_token_is_refused_with_a_close_and_a_web_page_still_at_once(tmp_path: Path) -> None:
-    async with Desk(tmp_path, reject="1008") as desk:
+    async with ClaudeRig(tmp_path, reject="1008") as rig:
         bad = head(x_claude_code_ide_authorization="wrong")
-        assert desk.clients.admit(bad) is None
-        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", origin="null")) is FOREIGN_ORIGIN
-        assert desk.clients.admit(head(x_claude_code_ide_authorization="wrong", host="evil")) is FOREIGN_HOST
+        assert rig.clients.admit(bad) is None
+        assert rig.clients.admit(head(x_claude_code_ide_authorization="wrong", origin="null")) is FOREIGN_ORIGIN
+        assert rig.clients.admit(head(x_claude_code_ide_authorization="wrong", host="evil")) is FOREIGN_HOST
         socket = FakeWebSocket()
-        peer = desk.clients.opened(bad, socket)
+        peer = rig.clients.opened(bad, socket)
         assert socket.closed == (1008, "Unauthorized")
         assert not isinstance(peer, ClaudeClient)
         peer.received('{"jsonrpc": "2.0", "id": 0, "method": "ping"}')
         peer.drained()
         peer.closed(1008)
         assert socket.sent == []
-        assert desk.clients.names == ()
+        assert rig.clients.names == ()
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ async def test_by_setting_a_bad_token_is_refused_with_a_close_and_a_web_page_sti
     [("mcp", "mcp"), ("a, mcp ,b", "mcp"), ("mcp2", None), ("MCP", None), ("", None), (None, None)],
 )
 def test_the_subprotocol_is_confirmed_when_it_was_offered(
-    desk: Desk, offered: str | None, confirmed: str | None
+    rig: ClaudeRig, offered: str | None, confirmed: str | None
 ) -> None:
     headers = {} if offered is None else {"sec_websocket_protocol": offered}
-    assert desk.clients.subprotocol(head(**headers)) == confirmed
+    assert rig.clients.subprotocol(head(**headers)) == confirmed
 
 
 # the handshake
 
 
-async def test_a_client_counts_once_its_handshake_is_done(desk: Desk) -> None:
+async def test_a_client_counts_once_its_handshake_is_done(rig: ClaudeRig) -> None:
     changes = []
-    desk.clients.on_change = lambda: changes.append(desk.clients.names)
-    agent = Agent(desk.clients)
+    rig.clients.on_change = lambda: changes.append(rig.clients.names)
+    agent = Agent(rig.clients)
     assert changes == []
     agent.greet()
     agent.say(method="notifications/initialized")
@@ -95,9 +95,9 @@ async def test_a_client_counts_once_its_handshake_is_done(desk: Desk) -> None:
     assert changes == [("Claude Code",), ()]
 
 
-async def test_the_current_selection_is_said_on_ide_connected(desk: Desk) -> None:
-    desk.workspace.selection = selection()
-    agent = Agent(desk.clients)
+async def test_the_current_selection_is_said_on_ide_connected(rig: ClaudeRig) -> None:
+    rig.workspace.selection = selection()
+    agent = Agent(rig.clients)
     agent.greet(hears=False)
     assert agent.heard("selection_changed") == []
     agent.say(method="ide_connected", params={"pid": 4711})
@@ -117,9 +117,9 @@ async def test_the_current_selection_is_said_on_ide_connected(desk: Desk) -> Non
 
 
 @pytest.mark.parametrize("params", [None, {}, {"pid": None}, {"pid": "7"}, {"pid": [7]}, [7]])
-async def test_an_odd_ide_connected_is_taken_as_well(desk: Desk, params: Any) -> None:
-    desk.workspace.selection = selection()
-    agent = Agent(desk.clients)
+async def test_an_odd_ide_connected_is_taken_as_well(rig: ClaudeRig, params: Any) -> None:
+    rig.workspace.selection = selection()
+    agent = Agent(rig.clients)
     agent.say(method="ide_connected", params=params)
     assert agent.peer.pid is None
     assert len(agent.heard("selection_changed")) == 1
@@ -128,29 +128,29 @@ async def test_an_odd_ide_connected_is_taken_as_well(desk: Desk, params: Any) ->
 # selections
 
 
-async def test_every_ready_client_hears_of_a_new_selection_once(desk: Desk) -> None:
-    agents = [desk.agent(), desk.agent()]
-    stranger = Agent(desk.clients)
+async def test_every_ready_client_hears_of_a_new_selection_once(rig: ClaudeRig) -> None:
+    agents = [rig.agent(), rig.agent()]
+    stranger = Agent(rig.clients)
     for chosen in [selection(), selection(), selection(end=2, text="on"), selection()]:
-        desk.clients.select(chosen)
+        rig.clients.select(chosen)
     for agent in agents:
         assert [heard["text"] for heard in agent.heard("selection_changed")] == ["one", "on", "one"]
     assert stranger.socket.sent == []
 
 
-async def test_a_bare_cursor_is_an_empty_selection(desk: Desk) -> None:
-    agent = desk.agent()
-    desk.clients.select(selection(start=2, end=2, text=""))
+async def test_a_bare_cursor_is_an_empty_selection(rig: ClaudeRig) -> None:
+    agent = rig.agent()
+    rig.clients.select(selection(start=2, end=2, text=""))
     [heard] = agent.heard("selection_changed")
     assert heard["text"] == ""
     assert heard["selection"]["isEmpty"] is True
 
 
-async def test_a_slow_client_hears_the_last_selection_only_once_it_reads_again(desk: Desk) -> None:
-    slow, quick = desk.agent(), desk.agent()
+async def test_a_slow_client_hears_the_last_selection_only_once_it_reads_again(rig: ClaudeRig) -> None:
+    slow, quick = rig.agent(), rig.agent()
     slow.socket.congested = True
     for end in (1, 2, 3):
-        desk.clients.select(selection(end=end))
+        rig.clients.select(selection(end=end))
     assert slow.heard("selection_changed") == []
     assert len(quick.heard("selection_changed")) == 3
     slow.socket.congested = False
@@ -159,20 +159,20 @@ async def test_a_slow_client_hears_the_last_selection_only_once_it_reads_again(d
     assert [heard["selection"]["end"]["character"] for heard in slow.heard("selection_changed")] == [3]
 
 
-async def test_a_slow_client_is_not_told_of_a_selection_that_has_passed(desk: Desk) -> None:
-    agent = desk.agent()
-    desk.clients.select(selection(end=1))
+async def test_a_slow_client_is_not_told_of_a_selection_that_has_passed(rig: ClaudeRig) -> None:
+    agent = rig.agent()
+    rig.clients.select(selection(end=1))
     agent.socket.congested = True
-    desk.clients.select(selection(end=2))
-    desk.clients.select(selection(end=1))
+    rig.clients.select(selection(end=2))
+    rig.clients.select(selection(end=1))
     agent.socket.congested = False
     agent.peer.drained()
     assert [heard["selection"]["end"]["character"] for heard in agent.heard("selection_changed")] == [1]
 
 
-async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(desk: Desk) -> None:
-    agent = desk.agent()
-    desk.clients.select(selection("/p/gr\udcfc#%.txt", text="byte \udcff"))
+async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(rig: ClaudeRig) -> None:
+    agent = rig.agent()
+    rig.clients.select(selection("/p/gr\udcfc#%.txt", text="byte \udcff"))
     [heard] = agent.heard("selection_changed")
     assert heard["fileUrl"] == "file:///p/gr%FC%23%25.txt" == to_uri("/p/gr\udcfc#%.txt")
     assert heard["text"] == "byte \N{REPLACEMENT CHARACTER}"
@@ -181,47 +181,47 @@ async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(desk: Desk) ->
 # mentions
 
 
-async def test_a_mention_goes_to_the_client_that_was_active_last(desk: Desk) -> None:
-    first, second = desk.agent(), desk.agent()
-    assert desk.clients.mention(Mentioned("/a", (0, 1)))
+async def test_a_mention_goes_to_the_client_that_was_active_last(rig: ClaudeRig) -> None:
+    first, second = rig.agent(), rig.agent()
+    assert rig.clients.mention(Mentioned("/a", (0, 1)))
     first.say(id="x", method="ping")
-    assert desk.clients.mention(Mentioned("/a", (2, 3)))
+    assert rig.clients.mention(Mentioned("/a", (2, 3)))
     first.vanish()
-    assert desk.clients.mention(Mentioned("/a", None))
+    assert rig.clients.mention(Mentioned("/a", None))
     assert first.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 2, "lineEnd": 3}]
     assert second.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 0, "lineEnd": 1}, {"filePath": "/a"}]
 
 
 async def test_by_setting_a_mention_goes_to_all(tmp_path: Path) -> None:
-    async with Desk(tmp_path, mention="all") as desk:
-        agents = [desk.agent(), desk.agent()]
-        stranger = Agent(desk.clients)
-        desk.clients.mention(Mentioned("/a", (0, 1)))
+    async with ClaudeRig(tmp_path, mention="all") as rig:
+        agents = [rig.agent(), rig.agent()]
+        stranger = Agent(rig.clients)
+        rig.clients.mention(Mentioned("/a", (0, 1)))
         assert [lines(agent) for agent in agents] == [[(0, 1)], [(0, 1)]]
         assert stranger.socket.sent == []
 
 
-async def test_a_mention_waits_for_the_first_client_that_is_ready(desk: Desk) -> None:
-    agent = Agent(desk.clients)
-    assert not desk.clients.mention(Mentioned("/a", (0, 0)))
-    assert not desk.clients.mention(Mentioned("/a", (1, 1)))
+async def test_a_mention_waits_for_the_first_client_that_is_ready(rig: ClaudeRig) -> None:
+    agent = Agent(rig.clients)
+    assert not rig.clients.mention(Mentioned("/a", (0, 0)))
+    assert not rig.clients.mention(Mentioned("/a", (1, 1)))
     assert agent.socket.sent == []
     agent.greet()
     assert lines(agent) == [(0, 0), (1, 1)]
-    assert lines(desk.agent()) == []
+    assert lines(rig.agent()) == []
 
 
-async def test_mentions_that_nobody_fetches_do_not_pile_up(desk: Desk) -> None:
+async def test_mentions_that_nobody_fetches_do_not_pile_up(rig: ClaudeRig) -> None:
     for number in range(MENTION_LIMIT + 5):
-        desk.clients.mention(Mentioned("/a", (number, number)))
-    assert lines(desk.agent()) == [(number, number) for number in range(5, MENTION_LIMIT + 5)]
+        rig.clients.mention(Mentioned("/a", (number, number)))
+    assert lines(rig.agent()) == [(number, number) for number in range(5, MENTION_LIMIT + 5)]
 
 
 # several clients
 
 
-async def test_each_client_has_its_own_ids_and_proposals(desk: Desk, file: Path) -> None:
-    agents = [desk.agent(), desk.agent()]
+async def test_each_client_has_its_own_ids_and_proposals(rig: ClaudeRig, file: Path) -> None:
+    agents = [rig.agent(), rig.agent()]
     ids = [
         agent.ask(
             "openDiff",
@@ -233,87 +233,87 @@ async def test_each_client_has_its_own_ids_and_proposals(desk: Desk, file: Path)
         for number, agent in enumerate(agents)
     ]
     assert ids[0] == ids[1]
-    for proposal in await desk.proposals(2):
-        desk.editor.decide(proposal, Accepted(desk.editor.shown[proposal].new_text))
+    for proposal in await rig.proposals(2):
+        rig.editor.decide(proposal, Accepted(rig.editor.shown[proposal].new_text))
     for number, agent in enumerate(agents):
         assert texts(await agent.answer(ids[number])) == ["FILE_SAVED", f"{number}\n"]
 
 
-async def test_a_client_that_goes_takes_its_proposals_and_only_its(desk: Desk, file: Path) -> None:
-    staying, going = desk.agent(), desk.agent()
+async def test_a_client_that_goes_takes_its_proposals_and_only_its(rig: ClaudeRig, file: Path) -> None:
+    staying, going = rig.agent(), rig.agent()
     for number, agent in enumerate((staying, going)):
         for name in ("a", "b"):
             path = f"{file}{number}{name}"
             agent.ask("openDiff", old_file_path=path, new_file_path=path, new_file_contents="x\n", tab_name=name)
-    await desk.proposals(4)
+    await rig.proposals(4)
     going.vanish()
-    left = await desk.proposals(2)
+    left = await rig.proposals(2)
     for proposal in left:
-        desk.editor.decide(proposal, Accepted("x\n"))
+        rig.editor.decide(proposal, Accepted("x\n"))
     await until(lambda: len(staying.socket.sent) == 3)
     assert len(going.socket.sent) == 1, "only the answer to initialize"
 
 
 async def test_what_a_client_may_not_have_heard_is_kept_or_said_again(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    rig: ClaudeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.05)
-    desk.workspace.selection = Selection("/a", "", Range(Position(1, 0), Position(1, 0)))
-    agent = Agent(desk.clients)
+    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.05)
+    rig.workspace.selection = Selection("/a", "", Range(Position(1, 0), Position(1, 0)))
+    agent = Agent(rig.clients)
     agent.greet(hears=False)
     agent.say(method="ide_connected", params={"pid": 1})
-    assert desk.clients.mention(Mentioned("/a", (2, 3))), "nobody has to be told that it waits"
+    assert rig.clients.mention(Mentioned("/a", (2, 3))), "nobody has to be told that it waits"
     assert lines(agent) == []
     assert len(agent.heard("selection_changed")) == 1, "for a prompt that is sent at once"
     await until(lambda: lines(agent) == [(2, 3)])
     assert len(agent.heard("selection_changed")) == 2
-    assert desk.clients.mention(Mentioned("/a", None))
+    assert rig.clients.mention(Mentioned("/a", None))
     assert lines(agent) == [(2, 3), (None, None)]
 
 
 async def test_with_one_client_at_a_time_the_newer_one_wins_and_the_older_ones_proposals_go(
     tmp_path: Path, file: Path
 ) -> None:
-    async with Desk(tmp_path, single_client=True) as desk:
-        old = desk.agent()
+    async with ClaudeRig(tmp_path, single_client=True) as rig:
+        old = rig.agent()
         arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
         old.ask("openDiff", **arguments, tab_name="t")
-        await desk.proposals(1)
-        new = Agent(desk.clients)
+        await rig.proposals(1)
+        new = Agent(rig.clients)
         assert old.socket.closed == (1000, "replaced by a newer connection")
-        await desk.proposals(0)
-        assert not desk.clients.mention(Mentioned("/a", (0, 0))), "it is kept for the newer one"
+        await rig.proposals(0)
+        assert not rig.clients.mention(Mentioned("/a", (0, 0))), "it is kept for the newer one"
         new.greet()
         assert lines(new) == [(0, 0)]
         assert lines(old) == []
-        assert desk.clients.names == ("Claude Code",)
+        assert rig.clients.names == ("Claude Code",)
         old.vanish()
-        assert desk.clients.names == ("Claude Code",)
+        assert rig.clients.names == ("Claude Code",)
 
 
-async def test_several_clients_are_the_default(desk: Desk) -> None:
-    first, second = desk.agent(), desk.agent()
+async def test_several_clients_are_the_default(rig: ClaudeRig) -> None:
+    first, second = rig.agent(), rig.agent()
     assert first.socket.closed is None
-    assert desk.clients.names == ("Claude Code", "Claude Code")
+    assert rig.clients.names == ("Claude Code", "Claude Code")
     assert await second.body("getOpenEditors") == await first.body("getOpenEditors")
 
 
 # calls
 
 
-async def test_a_cancelled_call_gets_no_answer_and_its_view_goes(desk: Desk, file: Path) -> None:
-    agent = desk.agent()
+async def test_a_cancelled_call_gets_no_answer_and_its_view_goes(rig: ClaudeRig, file: Path) -> None:
+    agent = rig.agent()
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
     id = agent.ask("openDiff", **arguments, tab_name="t")
-    await desk.proposals(1)
+    await rig.proposals(1)
     agent.say(method="notifications/cancelled", params={"requestId": id, "reason": "Esc"})
-    await desk.proposals(0)
+    await rig.proposals(0)
     assert await agent.texts("closeAllDiffTabs") == ["CLOSED_0_DIFF_TABS"]
     assert agent.answers(id) == []
 
 
-async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind(desk: Desk, file: Path) -> None:
-    agent = desk.agent()
+async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
+    agent = rig.agent()
     for _ in range(CALL_LIMIT + 1):
         id = agent.ask("getOpenEditors")
         agent.say(method="notifications/cancelled", params={"requestId": id})
@@ -322,8 +322,8 @@ async def test_a_call_that_is_cancelled_in_the_same_breath_leaves_nothing_behind
     assert agent.peer._calls == {}
 
 
-async def test_cancelling_what_is_over_or_never_was_changes_nothing(desk: Desk) -> None:
-    agent = desk.agent()
+async def test_cancelling_what_is_over_or_never_was_changes_nothing(rig: ClaudeRig) -> None:
+    agent = rig.agent()
     id = agent.ask("getOpenEditors")
     await agent.answer(id)
     for other in (id, 999, "999", ""):
@@ -331,8 +331,8 @@ async def test_cancelling_what_is_over_or_never_was_changes_nothing(desk: Desk) 
     assert await agent.body("getOpenEditors") == {"tabs": []}
 
 
-async def test_a_number_and_a_text_are_two_ids(desk: Desk) -> None:
-    agent = desk.agent()
+async def test_a_number_and_a_text_are_two_ids(rig: ClaudeRig) -> None:
+    agent = rig.agent()
     agent.socket.sent.clear()
     for id in (7, "7", 0, ""):
         agent.say(id=id, method="tools/call", params={"name": "getOpenEditors"})
@@ -340,20 +340,20 @@ async def test_a_number_and_a_text_are_two_ids(desk: Desk) -> None:
         await agent.answer(id)
 
 
-async def test_an_id_in_use_is_an_error_and_the_first_call_goes_on(desk: Desk, file: Path) -> None:
-    agent = desk.agent()
+async def test_an_id_in_use_is_an_error_and_the_first_call_goes_on(rig: ClaudeRig, file: Path) -> None:
+    agent = rig.agent()
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n", "tab_name": "t"}
     for _ in range(2):
         agent.say(id="d", method="tools/call", params={"name": "openDiff", "arguments": arguments})
     assert (await agent.answer("d"))["error"]["code"] == -32600
     agent.socket.sent.clear()
-    [proposal] = await desk.proposals()
-    desk.editor.decide(proposal, Accepted("x\n"))
+    [proposal] = await rig.proposals()
+    rig.editor.decide(proposal, Accepted("x\n"))
     assert texts(await agent.answer("d")) == ["FILE_SAVED", "x\n"]
 
 
-async def test_too_many_calls_at_once_are_refused_and_later_ones_work(desk: Desk, file: Path) -> None:
-    agent = desk.agent()
+async def test_too_many_calls_at_once_are_refused_and_later_ones_work(rig: ClaudeRig, file: Path) -> None:
+    agent = rig.agent()
     ids = [agent.ask("getOpenEditors") for _ in range(CALL_LIMIT)]
     refused = agent.ask("getOpenEditors")
     assert (await agent.answer(refused))["error"]["code"] == -32603
@@ -363,15 +363,15 @@ async def test_too_many_calls_at_once_are_refused_and_later_ones_work(desk: Desk
 
 
 async def test_a_fault_of_ours_is_an_error_without_its_details_and_is_logged(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: ClaudeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(*_: object) -> list[str]:
         raise RuntimeError("secret details")
 
-    [tool] = [tool for tool in desk.clients.toolbox._tools.values() if tool.name == "getOpenEditors"]
+    [tool] = [tool for tool in rig.clients.toolbox._tools.values() if tool.name == "getOpenEditors"]
     broken = Tool(tool.name, tool.description, tool.arguments, fail)
-    monkeypatch.setitem(desk.clients.toolbox._tools, tool.name, broken)
-    agent = desk.agent()
+    monkeypatch.setitem(rig.clients.toolbox._tools, tool.name, broken)
+    agent = rig.agent()
     error = (await agent.call("getOpenEditors"))["error"]
     assert error["code"] == -32603
     assert "secret" not in error["message"]
@@ -379,17 +379,17 @@ async def test_a_fault_of_ours_is_an_error_without_its_details_and_is_logged(
     assert (await agent.body("getWorkspaceFolders"))["success"] is True
 
 
-async def test_an_editor_that_is_gone_is_a_failure_that_says_so(desk: Desk) -> None:
-    agent = desk.agent()
-    desk.editor.leave()
+async def test_an_editor_that_is_gone_is_a_failure_that_says_so(rig: ClaudeRig) -> None:
+    agent = rig.agent()
+    rig.editor.leave()
     answer = await agent.call("getOpenEditors")
     assert answer["result"]["isError"] is True
     assert "editor is gone" in answer["result"]["content"][0]["text"]
     assert EditorGone.code == "EDITOR_GONE"
 
 
-async def test_a_bad_message_is_answered_and_harms_nobody(desk: Desk) -> None:
-    bad, good = desk.agent(), desk.agent()
+async def test_a_bad_message_is_answered_and_harms_nobody(rig: ClaudeRig) -> None:
+    bad, good = rig.agent(), rig.agent()
     for text in ["{", "[" * 100_000, "[]", "null", '{"jsonrpc": "2.0", "id": null, "method": 5}', "\ud800"]:
         bad.peer.received(text)
         assert bad.socket.sent[-1]["error"]["code"] in (-32700, -32600)

@@ -42,7 +42,7 @@ async def propose(house: House, cli: Cli, text: str = "ONE\ntwo\n", name: str = 
 
 async def gone(house: House) -> None:
     """Nothing is shown or prepared any more."""
-    await until(lambda: not house.editor.shown and not house.bridge.workspace.reviews._open, "the end of the proposal")
+    await until(lambda: not house.editor.shown and not house.bridge.reviews._open, "the end of the proposal")
 
 
 # a person decides
@@ -118,7 +118,7 @@ async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(house: 
         house.editor.decide(await propose(house, cli), Accepted(""))
         assert (await stream.message())["method"] == "ide/diffRejected"
         [(message, level)] = house.editor.told
-        assert "can't be given an emptied file" in message
+        assert "cannot write an empty file" in message
         assert level == "warn"
 
 
@@ -303,7 +303,7 @@ async def test_closing_in_an_editor_that_hangs_lets_the_cli_go_on(house: House) 
         house.editor.hung = True
         assert await cli.body("closeDiff", filePath=house.path()) == {}
         assert await cli.body("acceptDiff", filePath=house.path()) == {"decided": False}
-        assert not house.bridge.workspace.reviews._open
+        assert not house.bridge.reviews._open
         house.editor.hung = False
         house.editor.shown.clear()
         house.editor.decide(await propose(house, cli, "LA\n", "song.txt"), Rejected())

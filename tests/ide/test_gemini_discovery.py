@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core.errors import NotPrivate
-from drawbridge.ide.discovery import GeminiFile, gemini_directory, sweep, unsayable_folders
+from drawbridge.ide.discovery import GeminiFile, folders_with_separator, gemini_directory, sweep
 from tests.ide.processes import bridge
 
 PORT = 41_923
@@ -70,7 +70,7 @@ def test_nobody_else_can_read_it_and_no_part_of_it_lies_about(directory: Path, f
 
 def test_a_folder_that_the_cli_would_take_for_two_is_left_out(file: GeminiFile) -> None:
     folders = ["/a", "/b:c", "/d"]
-    assert unsayable_folders(folders) == ["/b:c"]
+    assert folders_with_separator(folders) == ["/b:c"]
     file.write(1, "Neovim", folders)
     assert json.loads(Path(file.path).read_bytes())["workspacePath"] == "/a:/d"
 

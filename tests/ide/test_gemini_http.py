@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.editors.port import Accepted
-from drawbridge.ide import gemini, gemini_site
+from drawbridge.ide import gemini, gemini_http
 from drawbridge.protocols.http import MESSAGE_LIMIT
 from tests.ide.gemini_rig import VERSION, Cli, Connection, House, connected, make_project, open_house
 from tests.waiting import until
@@ -42,8 +42,8 @@ async def cli(house: House) -> Cli:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions are looked after all the time, and given up soon."""
-    monkeypatch.setattr(gemini_site, "HOUSEKEEPING_SECONDS", 0.01)
-    monkeypatch.setattr(gemini_site, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.05)
 
 
@@ -224,7 +224,7 @@ async def test_requests_follow_each_other_on_one_connection(house: House, cli: C
         for _ in range(3):
             answer = await connection.ask("POST", "/mcp", cli.headers(content_length=str(len(body))), body)
             assert answer.status == 200
-        assert len(house.bridge.agents.names) == 0
+        assert len(house.bridge.agents) == 0
 
 
 async def test_a_whole_file_of_16_mb_is_proposed(house: House, cli: Cli) -> None:
@@ -320,7 +320,7 @@ async def test_a_bridge_with_another_token_knows_nobody(folder: Path) -> None:
 async def test_when_all_places_are_taken_the_one_not_heard_of_for_longest_goes(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemini_site, "SESSION_LIMIT", 3)
+    monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 3)
     async with connected(house) as (listening, _):
         silent = [await Cli(house.port, house.token).greet() for _ in range(2)]
         await silent[0].say(id=1, method="ping")
@@ -333,7 +333,7 @@ async def test_when_all_places_are_taken_the_one_not_heard_of_for_longest_goes(
 async def test_when_all_places_are_taken_by_listeners_the_next_one_is_refused(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemini_site, "SESSION_LIMIT", 1)
+    monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 1)
     async with connected(house) as (cli, _):
         assert (await Cli(house.port, house.token).say(id=1, method="initialize")).status == 503
         assert (await cli.say(id=1, method="ping")).status == 200

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Position, Range, Rejected
-from drawbridge.ide import gemini, gemini_site, gemini_stream
+from drawbridge.ide import gemini, gemini_http, gemini_stream
 from drawbridge.ide.gemini_stream import EventStream
 from drawbridge.protocols.http import Fields
 from drawbridge.transport.http_server import HIGH_WATER
+from tests.editors.memory import MemoryEditor
 from tests.ide.gemini_rig import Cli, House, Stream, connected, make_project, open_house
 from tests.waiting import until
 
@@ -51,7 +51,7 @@ async def decide(house: House, cli: Cli, text: str, name: str = "poem.txt") -> N
 
 
 async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) -> None:
-    editor = Memory([str(folder)])
+    editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
     async with open_house(folder, editor) as house:
         cli = await Cli(house.port, house.token).greet()
@@ -131,9 +131,9 @@ async def test_an_editor_that_can_not_say_what_is_open_harms_nobody(house: House
 
 
 async def test_a_silent_stream_is_kept_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gemini_site.KEEP_ALIVE_SECONDS + gemini_site.HOUSEKEEPING_SECONDS <= 30
-    monkeypatch.setattr(gemini_site, "HOUSEKEEPING_SECONDS", 0.01)
-    monkeypatch.setattr(gemini_site, "KEEP_ALIVE_SECONDS", 0.02)
+    assert gemini_http.KEEP_ALIVE_SECONDS + gemini_http.HOUSEKEEPING_SECONDS <= 30
+    monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.02)
     async with connected(house) as (cli, stream), await cli.listen("/events") as watcher:
         for each in (stream, watcher):
             await each.comment()
@@ -170,7 +170,7 @@ async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(ho
 @pytest.mark.parametrize("last_id", [None, "0", "nonsense", "9" * 18, "9" * 5_000])
 async def test_who_does_not_say_what_it_has_seen_is_sent_all(house: House, cli: Cli, last_id: str | None) -> None:
     await decide(house, cli, "ONE\n")
-    await until(lambda: not house.bridge.workspace.reviews._open)
+    await until(lambda: not house.bridge.reviews._open)
     async with await cli.listen(last_event_id=last_id) as stream:
         assert (await stream.hear("ide/diffAccepted"))["content"] == "ONE\n"
         assert await stream.files() == []
@@ -179,7 +179,7 @@ async def test_who_does_not_say_what_it_has_seen_is_sent_all(house: House, cli: 
 async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(house: House, cli: Cli) -> None:
     """A CLI that comes back without knowing what it has seen looks a verdict up by its path alone."""
     await decide(house, cli, "ONE\n")
-    await until(lambda: not house.bridge.workspace.reviews._open)
+    await until(lambda: not house.bridge.reviews._open)
     Path(house.path()).write_text("ONE\n")
     await cli.open_diff(house.path(), "TWO\n")
     await house.shown()
@@ -210,7 +210,7 @@ async def test_events_need_no_session_and_hear_everybody(house: House) -> None:
         await two.open_diff(house.path("song.txt"), "SONG\n")
         house.editor.decide((await house.shown())[0], Rejected())
         assert await watcher.hear("ide/diffRejected") == {"filePath": house.path("song.txt")}
-        assert len(house.bridge.agents.names) == 2, "a watcher is no agent"
+        assert len(house.bridge.agents) == 2, "a watcher is no agent"
     await until(lambda: not house.bridge.gemini.names)
 
 
@@ -292,8 +292,8 @@ class SlowReader:
 def test_who_is_behind_when_the_stream_ends_is_still_owed_the_verdicts() -> None:
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
-    stream.verdict(b'"one"', "/a")
-    stream.verdict(b'"two"', "/b")
+    stream.decided(b'"one"', "/a")
+    stream.decided(b'"two"', "/b")
     assert reader.sent == b""
     stream.close()
     assert reader.sent.index(b'"one"') < reader.sent.index(b'"two"')
@@ -328,7 +328,7 @@ async def test_open_proposals_are_rejected_before_the_streams_end(folder: Path) 
 
 async def test_streams_open_and_close_often_and_leave_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays open or running is found by the test's own house-keeping."""
-    monkeypatch.setattr(gemini_site, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.01)
     for _ in range(25):
         async with connected(house) as (cli, _), await cli.listen("/events"):

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Position, Range, Rejected
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE
 
 from .gemini_rig import Answer, Connection, House, Stream, open_house
@@ -32,7 +32,7 @@ class Person:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._editor: Memory = house.editor
+        self._editor: MemoryEditor = house.editor
 
     async def cause(self, message: Said) -> None:
         params = message["params"]

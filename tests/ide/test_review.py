@@ -11,19 +11,19 @@ import pytest
 
 from drawbridge.core.errors import EditorHung, Refused, UnusableFile
 from drawbridge.editors.files import FILE_LIMIT
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
 from drawbridge.ide import review
 from drawbridge.ide.draft import CHANGED_NOTE
 from drawbridge.ide.review import OPEN_LIMIT, Reviews
 from drawbridge.text import BOM
+from tests.editors.memory import MemoryEditor
 from tests.waiting import until
 
 TEXT = "one\ntwo\nthree\nfour\nfive\n"
 PROPOSED = "one\nTWO\nthree\nfour\nfive\n"
 
 
-class Watched(Memory):
+class Watched(MemoryEditor):
     """Remembers what it is told of written files."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def propose(
     return asyncio.create_task(reviews.review(owner, "Claude Code", str(path), text, title))
 
 
-async def shown(editor: Memory, number: int = 1) -> Proposal:
+async def shown(editor: MemoryEditor, number: int = 1) -> Proposal:
     """The newest of this many proposals, once they are all there to see."""
     await until(lambda: len(editor.shown) == number, f"{number} shown, {len(editor.shown)} are")
     return list(editor.shown.values())[-1]

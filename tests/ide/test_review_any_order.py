@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from drawbridge.core.errors import EditorHung
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, EditorEvent, Proposal, Rejected, Withdrawn
 from drawbridge.ide.review import Reviews
+from tests.editors.memory import MemoryEditor
 
 T = TypeVar("T")
 OWNERS = st.sampled_from(["ada", "bob"])
@@ -30,7 +30,7 @@ CANCELLED = "cancelled"
 FAILED = "failed"
 
 
-class SlowMemory(Memory):
+class SlowMemory(MemoryEditor):
     """Answers one call after the other, each only after some turns of the loop; ``failing``: the next views fail."""
 
     def __init__(self) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from drawbridge.editors.files import FILE_LIMIT, to_uri
 from drawbridge.editors.port import Accepted, Diagnostic, OpenRequest, Position, Range, Rejected
-from drawbridge.ide import desk as desk_module
+from drawbridge.ide import tool_context
 from drawbridge.ide.tools import TOOLS, Toolbox
-from tests.ide.rig import Agent, Desk, failure, texts
+from tests.ide.rig import Agent, ClaudeRig, failure, texts
 from tests.waiting import until
 
 
@@ -34,14 +34,14 @@ def other(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def desk(project: Path, other: Path) -> AsyncIterator[Desk]:
-    async with Desk(project, other, execute_code=True) as desk:
-        yield desk
+async def rig(project: Path, other: Path) -> AsyncIterator[ClaudeRig]:
+    async with ClaudeRig(project, other, execute_code=True) as rig:
+        yield rig
 
 
 @pytest.fixture
-async def agent(desk: Desk) -> Agent:
-    return desk.agent()
+async def agent(rig: ClaudeRig) -> Agent:
+    return rig.agent()
 
 
 def range_of(start_line: int, start: int, end_line: int, end: int) -> Range:
@@ -96,10 +96,10 @@ def test_every_schema_is_an_object_as_the_official_extension_writes_it(tool: Any
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
 
 
-async def test_the_list_is_what_the_toolbox_holds(desk: Desk, agent: Agent) -> None:
+async def test_the_list_is_what_the_toolbox_holds(rig: ClaudeRig, agent: Agent) -> None:
     agent.say(id="list", method="tools/list")
-    assert (await agent.answer("list"))["result"]["tools"] == desk.clients.toolbox.listing
-    assert len(desk.clients.toolbox.listing) == 12
+    assert (await agent.answer("list"))["result"]["tools"] == rig.clients.toolbox.listing
+    assert len(rig.clients.toolbox.listing) == 12
 
 
 # bad calls
@@ -141,13 +141,13 @@ async def test_an_unknown_tool_is_named(agent: Agent, name: str) -> None:
     ],
 )
 async def test_a_missing_or_mistyped_argument_is_named_and_nothing_happens(
-    desk: Desk, agent: Agent, tool: str, arguments: dict[str, Any], name: str
+    rig: ClaudeRig, agent: Agent, tool: str, arguments: dict[str, Any], name: str
 ) -> None:
     error = (await agent.call(tool, **arguments))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"{name}: ")
-    assert desk.editor.opened == []
-    assert desk.editor.shown == {}
+    assert rig.editor.opened == []
+    assert rig.editor.shown == {}
 
 
 async def test_arguments_that_a_newer_agent_may_send_are_ignored(agent: Agent) -> None:
@@ -162,61 +162,63 @@ async def test_null_for_what_may_be_left_out_is_the_same_as_leaving_it_out(agent
 # openFile
 
 
-async def test_open_file_in_front(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_file_in_front(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     assert await agent.texts("openFile", filePath=path) == [f"Opened file: {path}"]
-    assert desk.editor.opened == [OpenRequest(path)]
-    assert desk.editor.active == path
+    assert rig.editor.opened == [OpenRequest(path)]
+    assert rig.editor.active == path
 
 
 async def test_open_file_behind_says_what_it_is_and_leaves_the_person_alone(
-    desk: Desk, agent: Agent, project: Path, other: Path
+    rig: ClaudeRig, agent: Agent, project: Path, other: Path
 ) -> None:
     (other / "active.txt").write_text("x")
-    desk.editor.open(str(other / "active.txt"))
+    rig.editor.open(str(other / "active.txt"))
     path = str(project / "main.py")
     body = await agent.body("openFile", filePath=path, makeFrontmost=False)
     assert body == {"success": True, "filePath": path, "languageId": "python", "lineCount": 3}
-    assert desk.editor.active == str(other / "active.txt")
+    assert rig.editor.active == str(other / "active.txt")
 
 
-async def test_open_file_selects_from_the_one_text_to_the_other(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_file_selects_from_the_one_text_to_the_other(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     await agent.call("openFile", filePath=path, startText="import", endText="print", selectToEndOfLine=True)
-    assert desk.editor.opened == [OpenRequest(path, True, "import", "print", True)]
+    assert rig.editor.opened == [OpenRequest(path, True, "import", "print", True)]
     assert (await agent.body("getCurrentSelection"))["text"] == "import os\n\nprint('ü')"
 
 
 async def test_open_file_says_when_the_text_is_not_there_and_opens_all_the_same(
-    desk: Desk, agent: Agent, project: Path
+    rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     path = str(project / "main.py")
     [said] = await agent.texts("openFile", filePath=path, startText="no such text")
     assert said.startswith(f"Opened file: {path} ")
     assert "not found" in said
-    assert desk.editor.active == path
+    assert rig.editor.active == path
 
 
-async def test_a_relative_path_starts_at_the_first_folder(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_a_relative_path_starts_at_the_first_folder(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     for path in ["main.py", "./main.py", "sub/../main.py", str(project / "main.py"), (project / "main.py").as_uri()]:
-        desk.editor.opened.clear()
+        rig.editor.opened.clear()
         await agent.texts("openFile", filePath=path)
-        assert desk.editor.opened == [OpenRequest(str(project / "main.py"))]
+        assert rig.editor.opened == [OpenRequest(str(project / "main.py"))]
 
 
 @pytest.mark.parametrize("name", ["a b.txt", "100%.txt", "a#b?c.txt", "ü€🌉.txt", "%41.txt", "~", "-rf", "a:b", "a\nb"])
-async def test_any_name_of_a_file_opens_that_file(desk: Desk, agent: Agent, project: Path, name: str) -> None:
+async def test_any_name_of_a_file_opens_that_file(rig: ClaudeRig, agent: Agent, project: Path, name: str) -> None:
     path = project / name
     path.write_text("x\n")
     for spelling in [str(path), path.as_uri(), name]:
-        desk.editor.opened.clear()
+        rig.editor.opened.clear()
         await agent.texts("openFile", filePath=spelling)
-        assert desk.editor.opened == [OpenRequest(str(path))]
+        assert rig.editor.opened == [OpenRequest(str(path))]
     uris = [tab["uri"] for tab in (await agent.body("getOpenEditors"))["tabs"]]
     assert uris == [to_uri(str(path))]
 
 
-async def test_what_can_not_be_opened_is_said_and_nothing_is_opened(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_what_can_not_be_opened_is_said_and_nothing_is_opened(
+    rig: ClaudeRig, agent: Agent, project: Path
+) -> None:
     (project / "binary").write_bytes(b"\x89PNG\0\0")
     with (project / "large").open("wb") as large:
         large.truncate(FILE_LIMIT + 1)
@@ -241,7 +243,7 @@ async def test_what_can_not_be_opened_is_said_and_nothing_is_opened(desk: Desk, 
         said = failure(await agent.call("openFile", filePath=path))
         assert why in said, path
         assert "Nothing was opened." in said
-    assert desk.editor.opened == []
+    assert rig.editor.opened == []
 
 
 # openDiff and its siblings
@@ -251,93 +253,93 @@ def diff(path: Path | str, text: str = "new\n", tab: str = "✻ [Claude Code] ma
     return {"old_file_path": str(path), "new_file_path": str(path), "new_file_contents": text, "tab_name": tab}
 
 
-async def test_open_diff_answers_only_when_decided(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_diff_answers_only_when_decided(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     id = agent.ask("openDiff", **diff(project / "main.py"))
-    [proposal] = await desk.proposals()
+    [proposal] = await rig.proposals()
     assert await agent.body("getOpenEditors") == {"tabs": []}
     assert agent.answers(id) == []
-    desk.editor.decide(proposal, Accepted("decided\r\n"))
+    rig.editor.decide(proposal, Accepted("decided\r\n"))
     assert texts(await agent.answer(id)) == ["FILE_SAVED", "decided\r\n"]
     assert (project / "main.py").read_text() == "import os\n\nprint('ü')\n"
 
 
-async def test_open_diff_rejected_says_which(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_diff_rejected_says_which(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     id = agent.ask("openDiff", **diff(project / "main.py", tab="the tab"))
-    [proposal] = await desk.proposals()
-    desk.editor.decide(proposal, Rejected())
+    [proposal] = await rig.proposals()
+    rig.editor.decide(proposal, Rejected())
     assert texts(await agent.answer(id)) == ["DIFF_REJECTED", "the tab"]
 
 
-async def test_open_diff_taken_back_is_answered_as_rejected(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_diff_taken_back_is_answered_as_rejected(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     """The real CLI takes TAB_CLOSED as an answer to openDiff for an acceptance."""
     id = agent.ask("openDiff", **diff(project / "main.py", tab="the tab"))
-    await desk.proposals()
+    await rig.proposals()
     assert await agent.texts("close_tab", tab_name="the tab") == ["TAB_CLOSED"]
     assert texts(await agent.answer(id)) == ["DIFF_REJECTED", "the tab"]
-    await desk.proposals(0)
+    await rig.proposals(0)
 
 
-async def test_open_diff_of_an_empty_text_and_of_a_new_file(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_diff_of_an_empty_text_and_of_a_new_file(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     first = agent.ask("openDiff", **diff("new.txt", ""))
-    [proposal] = await desk.proposals()
-    assert desk.editor.shown[proposal].path == str(project / "new.txt")
-    desk.editor.decide(proposal, Accepted(""))
+    [proposal] = await rig.proposals()
+    assert rig.editor.shown[proposal].path == str(project / "new.txt")
+    rig.editor.decide(proposal, Accepted(""))
     assert texts(await agent.answer(first)) == ["FILE_SAVED", ""]
     assert not (project / "new.txt").exists()
 
 
 async def test_open_diff_of_what_is_no_text_is_a_failure_and_shows_nothing(
-    desk: Desk, agent: Agent, project: Path
+    rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     (project / "binary").write_bytes(b"a\0b")
     for arguments in [diff("binary"), diff("."), diff("main.py", "a\0b"), diff("main.py", "\ud800"), diff("")]:
         assert failure(await agent.call("openDiff", **arguments)).endswith("Nothing was opened.")
-    assert desk.editor.shown == {}
+    assert rig.editor.shown == {}
 
 
 async def test_open_diff_over_unsaved_work_on_the_same_line_is_a_failure(
-    desk: Desk, agent: Agent, project: Path
+    rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     path = project / "main.py"
-    desk.editor.open(str(path))
-    desk.editor.type(str(path), "import sys\n\nprint('ü')\n")
+    rig.editor.open(str(path))
+    rig.editor.type(str(path), "import sys\n\nprint('ü')\n")
     said = failure(await agent.call("openDiff", **diff(path, "import re\n\nprint('ü')\n")))
     assert "unsaved work" in said
-    assert desk.editor.shown == {}
+    assert rig.editor.shown == {}
 
 
 async def test_close_tab_of_an_unknown_name_is_no_error_and_closes_nothing(
-    desk: Desk, agent: Agent, project: Path
+    rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     path = str(project / "main.py")
     await agent.call("openFile", filePath=path)
     for name in ["main.py", path, "no such tab", ""]:
         assert await agent.texts("close_tab", tab_name=name) == ["TAB_CLOSED"]
-    assert path in desk.editor.buffers
+    assert path in rig.editor.buffers
 
 
-async def test_close_all_counts_this_agents_diffs_alone(desk: Desk, agent: Agent, project: Path) -> None:
-    other = desk.agent()
+async def test_close_all_counts_this_agents_diffs_alone(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    other = rig.agent()
     theirs = other.ask("openDiff", **diff(project / "main.py"))
     mine = [agent.ask("openDiff", **diff(project / f"{name}.py", tab=name)) for name in ("a", "b")]
-    await desk.proposals(3)
+    await rig.proposals(3)
     assert await agent.texts("closeAllDiffTabs") == ["CLOSED_2_DIFF_TABS"]
     assert [texts(await agent.answer(id)) for id in mine] == [["DIFF_REJECTED", "a"], ["DIFF_REJECTED", "b"]]
     assert await agent.texts("closeAllDiffTabs") == ["CLOSED_0_DIFF_TABS"]
-    await desk.proposals(1)
+    await rig.proposals(1)
     assert other.answers(theirs) == []
 
 
 # what the person has in front
 
 
-async def test_selections(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_selections(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getCurrentSelection") == {"success": False, "message": "No active editor found"}
     assert await agent.body("getLatestSelection") == {"success": False, "message": "No selection available"}
     path = str(project / "main.py")
-    desk.editor.open(path)
-    desk.editor.select(path, range_of(0, 0, 0, 6))
-    desk.workspace.selection = await desk.editor.selection()
+    rig.editor.open(path)
+    rig.editor.select(path, range_of(0, 0, 0, 6))
+    rig.workspace.selection = await rig.editor.selection()
     expected = {
         "success": True,
         "text": "import",
@@ -345,27 +347,27 @@ async def test_selections(desk: Desk, agent: Agent, project: Path) -> None:
         "selection": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 6}},
     }
     assert await agent.body("getCurrentSelection") == expected
-    desk.editor.active = None
+    rig.editor.active = None
     assert await agent.body("getCurrentSelection") == {"success": False, "message": "No active editor found"}
     assert await agent.body("getLatestSelection") == expected
 
 
 async def test_a_selection_with_undecodable_bytes_is_told_as_far_as_it_can_be(
-    desk: Desk, agent: Agent, project: Path
+    rig: ClaudeRig, agent: Agent, project: Path
 ) -> None:
     path = str(project / "main.py")
-    desk.editor.open(path)
-    desk.editor.type(path, "gr\udcfc\udcdfe\n")
-    desk.editor.select(path, range_of(0, 0, 0, 5))
+    rig.editor.open(path)
+    rig.editor.type(path, "gr\udcfc\udcdfe\n")
+    rig.editor.select(path, range_of(0, 0, 0, 5))
     assert (await agent.body("getCurrentSelection"))["text"] == "gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
 
 
-async def test_open_editors(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_open_editors(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getOpenEditors") == {"tabs": []}
     (project / "b.md").write_text("# b\n")
-    desk.editor.open(str(project / "main.py"))
-    desk.editor.open(str(project / "b.md"))
-    desk.editor.type(str(project / "b.md"), "# c\n")
+    rig.editor.open(str(project / "main.py"))
+    rig.editor.open(str(project / "b.md"))
+    rig.editor.type(str(project / "b.md"), "# c\n")
     assert await agent.body("getOpenEditors") == {
         "tabs": [
             {
@@ -397,41 +399,41 @@ async def test_workspace_folders(agent: Agent, project: Path, other: Path) -> No
     }
 
 
-async def test_document_dirty(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_document_dirty(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     body = await agent.body("checkDocumentDirty", filePath=path)
     assert body["success"] is False
     assert body["message"] == f"Document not open: {path}"
-    desk.editor.open(path)
+    rig.editor.open(path)
     clean = {"success": True, "filePath": path, "isDirty": False, "isUntitled": False}
     assert await agent.body("checkDocumentDirty", filePath="main.py") == clean
-    desk.editor.type(path, "changed\n")
+    rig.editor.type(path, "changed\n")
     assert await agent.body("checkDocumentDirty", filePath=path) == {**clean, "isDirty": True}
-    desk.editor.open(str(project / "new.txt"))
+    rig.editor.open(str(project / "new.txt"))
     assert (await agent.body("checkDocumentDirty", filePath="new.txt"))["isUntitled"] is True
 
 
-async def test_save_document(desk: Desk, agent: Agent, project: Path, other: Path) -> None:
+async def test_save_document(rig: ClaudeRig, agent: Agent, project: Path, other: Path) -> None:
     path = str(project / "main.py")
     body = await agent.body("saveDocument", filePath=path)
     assert body == {"success": False, "filePath": path, "saved": False, "message": f"Document not open: {path}"}
-    desk.editor.open(path)
-    desk.editor.type(path, "changed\n")
+    rig.editor.open(path)
+    rig.editor.type(path, "changed\n")
     saved = {"success": True, "filePath": path, "saved": True, "message": "Document saved successfully"}
     assert await agent.body("saveDocument", filePath=path) == saved
     assert (project / "main.py").read_text() == "changed\n"
     nowhere = str(other / "missing" / "a.txt")
-    desk.editor.open(nowhere)
-    desk.editor.type(nowhere, "x\n")
+    rig.editor.open(nowhere)
+    rig.editor.type(nowhere, "x\n")
     body = await agent.body("saveDocument", filePath=nowhere)
     assert (body["success"], body["saved"]) == (False, False)
     assert "can't be written" in body["message"]
 
 
-async def test_diagnostics(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_diagnostics(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getDiagnostics") == []
     path = str(project / "main.py")
-    desk.editor.problems[path] = [
+    rig.editor.problems[path] = [
         Diagnostic("unused import", "Warning", range_of(0, 7, 0, 9), "ruff", "F401"),
         Diagnostic("odd", "Hint", range_of(2, 0, 2, 5)),
     ]
@@ -464,8 +466,8 @@ async def test_diagnostics_of_what_is_no_file_are_a_failure(agent: Agent) -> Non
     assert "not a file: URI" in failure(await agent.call("getDiagnostics", uri="untitled://Untitled-1"))
 
 
-async def test_a_hung_editor_is_a_failure_of_that_call_alone(desk: Desk, agent: Agent, project: Path) -> None:
-    desk.editor.hung = True
+async def test_a_hung_editor_is_a_failure_of_that_call_alone(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    rig.editor.hung = True
     path = str(project / "main.py")
     for tool, arguments in [
         ("openFile", {"filePath": path}),
@@ -478,7 +480,7 @@ async def test_a_hung_editor_is_a_failure_of_that_call_alone(desk: Desk, agent: 
     ]:
         assert "no answer" in failure(await agent.call(tool, **arguments))
     assert (await agent.body("getWorkspaceFolders"))["success"] is True
-    desk.editor.hung = False
+    rig.editor.hung = False
     assert await agent.body("getOpenEditors") == {"tabs": []}
 
 
@@ -486,72 +488,74 @@ async def test_a_hung_editor_is_a_failure_of_that_call_alone(desk: Desk, agent: 
 
 
 async def test_code_is_not_offered_unless_the_person_opted_in(project: Path) -> None:
-    async with Desk(project) as desk:
-        agent = desk.agent()
-        assert "executeCode" not in [entry["name"] for entry in desk.clients.toolbox.listing]
+    async with ClaudeRig(project) as rig:
+        agent = rig.agent()
+        assert "executeCode" not in [entry["name"] for entry in rig.clients.toolbox.listing]
         assert (await agent.call("executeCode", code="print(1)"))["error"]["message"] == "Unknown tool: executeCode"
-        assert desk.editor.shown == {}
+        assert rig.editor.shown == {}
 
 
-async def run_code(desk: Desk, agent: Agent, code: str, decision: Accepted | Rejected | None = None) -> str:
+async def run_code(rig: ClaudeRig, agent: Agent, code: str, decision: Accepted | Rejected | None = None) -> str:
     id = agent.ask("executeCode", code=code)
-    [proposal] = await desk.proposals()
-    assert desk.editor.shown[proposal].kind == "code"
-    desk.editor.decide(proposal, decision or Accepted(code))
+    [proposal] = await rig.proposals()
+    assert rig.editor.shown[proposal].kind == "code"
+    rig.editor.decide(proposal, decision or Accepted(code))
     [said] = texts(await agent.answer(id))
     return said
 
 
-async def test_code_runs_in_the_first_folder_after_the_person_said_yes(desk: Desk, agent: Agent, project: Path) -> None:
-    assert await run_code(desk, agent, "import os; print(os.getcwd())") == f"{project}\n"
+async def test_code_runs_in_the_first_folder_after_the_person_said_yes(
+    rig: ClaudeRig, agent: Agent, project: Path
+) -> None:
+    assert await run_code(rig, agent, "import os; print(os.getcwd())") == f"{project}\n"
 
 
-async def test_each_time_is_asked_anew(desk: Desk, agent: Agent, project: Path) -> None:
-    await run_code(desk, agent, "print(1)")
-    said = await run_code(desk, agent, "open('made', 'w')", Rejected())
+async def test_each_time_is_asked_anew(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    await run_code(rig, agent, "print(1)")
+    said = await run_code(rig, agent, "open('made', 'w')", Rejected())
     assert said == "The person did not allow this code to run. Nothing was run."
     assert not (project / "made").exists()
 
 
-async def test_what_the_person_made_of_the_code_is_what_runs(desk: Desk, agent: Agent) -> None:
-    assert await run_code(desk, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
+async def test_what_the_person_made_of_the_code_is_what_runs(rig: ClaudeRig, agent: Agent) -> None:
+    assert await run_code(rig, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
 
 
-async def test_code_that_fails_says_how(desk: Desk, agent: Agent) -> None:
-    said = await run_code(desk, agent, "print('before', flush=True); raise SystemExit(3)")
+async def test_code_that_fails_says_how(rig: ClaudeRig, agent: Agent) -> None:
+    said = await run_code(rig, agent, "print('before', flush=True); raise SystemExit(3)")
     assert said == "before\n\n[exit code 3]"
-    assert "ZeroDivisionError" in await run_code(desk, agent, "1/0")
+    assert "ZeroDivisionError" in await run_code(rig, agent, "1/0")
 
 
 async def test_code_that_prints_without_end_is_cut_and_costs_bounded_memory(
-    desk: Desk, agent: Agent, monkeypatch: pytest.MonkeyPatch
+    rig: ClaudeRig, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "CODE_OUTPUT_LIMIT", 10)
-    assert await run_code(desk, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
+    monkeypatch.setattr(tool_context, "CODE_OUTPUT_LIMIT", 10)
+    assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
 
 
 async def test_code_that_does_not_end_is_ended_with_all_it_started(
-    desk: Desk, agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
+    rig: ClaudeRig, agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "CODE_SECONDS", 1.0)
+    monkeypatch.setattr(tool_context, "CODE_SECONDS", 1.0)
     code = "import subprocess, sys\nprint('started', flush=True)\nsubprocess.run(['sleep', '60'])"
     before = time.monotonic()
-    assert await run_code(desk, agent, code) == "started\n\n[stopped after 1 seconds]"
+    assert await run_code(rig, agent, code) == "started\n\n[stopped after 1 seconds]"
     assert time.monotonic() - before < 4
 
 
-async def test_code_of_an_agent_that_goes_is_ended(desk: Desk, agent: Agent, project: Path) -> None:
+async def test_code_of_an_agent_that_goes_is_ended(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     agent.ask("executeCode", code="import time; open('running', 'w').close(); time.sleep(60)")
-    [proposal] = await desk.proposals()
-    desk.editor.decide(proposal, Accepted(desk.editor.shown[proposal].new_text))
+    [proposal] = await rig.proposals()
+    rig.editor.decide(proposal, Accepted(rig.editor.shown[proposal].new_text))
     await until(lambda: (project / "running").exists())
     agent.vanish()
     await until(lambda: not agent.peer._calls)
 
 
-async def test_code_in_a_folder_that_is_gone_does_not_run(desk: Desk, agent: Agent, tmp_path: Path) -> None:
-    desk.workspace.folders = (str(tmp_path / "gone"),)
+async def test_code_in_a_folder_that_is_gone_does_not_run(rig: ClaudeRig, agent: Agent, tmp_path: Path) -> None:
+    rig.workspace.folders = (str(tmp_path / "gone"),)
     id = agent.ask("executeCode", code="print(1)")
-    [proposal] = await desk.proposals()
-    desk.editor.decide(proposal, Accepted("print(1)"))
+    [proposal] = await rig.proposals()
+    rig.editor.decide(proposal, Accepted("print(1)"))
     assert "Nothing was run." in failure(await agent.answer(id))

@@ -17,13 +17,13 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from drawbridge import settings
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Diagnostic, Range, Rejected
 from drawbridge.ide import claude
 from drawbridge.ide.bridge import Bridge
 from drawbridge.ide.launched import Launched
 from drawbridge.settings.ide import IdeSettings
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "claude-ide").glob("*.jsonl"))
@@ -36,7 +36,7 @@ Frame = dict[str, Any]
 class Person:
     """Does at the in-memory editor what the person of the transcript did, so that the bridge says ``frame``."""
 
-    def __init__(self, editor: Memory) -> None:
+    def __init__(self, editor: MemoryEditor) -> None:
         self._editor = editor
 
     def prepare(self, answer: Frame) -> None:
@@ -69,7 +69,7 @@ class Person:
 class Bench:
     """A bridge with the in-memory editor, and a connection to it as the CLI makes one."""
 
-    def __init__(self, editor: Memory, connection: ClientConnection) -> None:
+    def __init__(self, editor: MemoryEditor, connection: ClientConnection) -> None:
         self.editor = editor
         self.connection = connection
         self._early: list[Frame] = []
@@ -101,15 +101,15 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(claude, "HEARS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
+    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
     launched = Launched(settings.load("ide", IdeSettings, {"folder": str(project)}))
-    editor = Memory([str(project)])
+    editor = MemoryEditor([str(project)])
     bridge = Bridge(launched, editor, [str(project)], asyncio.Event())
     await bridge.open()
     headers = {claude.TOKEN_HEADER: launched.token}
     options: dict[str, Any] = {"subprotocols": ["mcp"], "compression": None, "proxy": None}
     async with (
-        Door(bridge.agents, launched.listener),
+        HttpServer(bridge.app, launched.listener),
         connect(f"ws://127.0.0.1:{launched.port}/", additional_headers=headers, **options) as connection,
     ):
         yield Bench(editor, connection)

@@ -11,7 +11,7 @@ import pytest
 from websockets.frames import Opcode
 
 from drawbridge.protocols.websocket import framed
-from drawbridge.transport.http_server import HIGH_WATER, Terms
+from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
 from tests.door_rig import Client, House, handshake
 from tests.protocols.bytes_of import close, frame, more, text
 from tests.waiting import until
@@ -21,7 +21,7 @@ PING = 0.05
 
 
 @contextlib.asynccontextmanager
-async def housed(terms: Terms) -> AsyncIterator[House]:
+async def housed(terms: ServerOptions) -> AsyncIterator[House]:
     house = House(terms)
     async with house.door:
         yield house
@@ -44,7 +44,7 @@ async def answer_pings(client: Client, times: int) -> None:
 
 async def test_who_answers_pings_stays_and_who_does_not_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "drawbridge.http_server")
-    async with housed(Terms(ping_seconds=PING)) as house:
+    async with housed(ServerOptions(ping_seconds=PING)) as house:
         alive, dead = await house.websocket(), await house.websocket()
         await answer_pings(alive, 4)
         assert house.site.peers[1].ends == [1006]
@@ -54,7 +54,7 @@ async def test_who_answers_pings_stays_and_who_does_not_is_cut(caplog: pytest.Lo
 
 
 async def test_whatever_a_peer_says_counts_as_life() -> None:
-    async with housed(Terms(ping_seconds=PING)) as house:
+    async with housed(ServerOptions(ping_seconds=PING)) as house:
         client = await house.websocket()
         for _ in range(6):
             while (await client.hear()).opcode is not Opcode.PING:
@@ -64,7 +64,7 @@ async def test_whatever_a_peer_says_counts_as_life() -> None:
 
 
 async def test_who_takes_what_waits_for_it_is_alive_however_slowly() -> None:
-    async with housed(Terms(ping_seconds=3_600)) as house:
+    async with housed(ServerOptions(ping_seconds=3_600)) as house:
         client = await house.websocket()
         for _ in range(40):
             house.site.peers[0].websocket.send(b"x" * 1_000_000)
@@ -86,7 +86,7 @@ def unsent(connection: Any) -> int:
 
 
 async def test_the_bridges_peers_are_never_pinged() -> None:
-    async with housed(Terms()) as house:
+    async with housed(ServerOptions()) as house:
         client = await house.websocket()
         assert house.door._pinging is None
         client.send(text("hello"))
@@ -97,7 +97,7 @@ async def test_the_bridges_peers_are_never_pinged() -> None:
 
 
 async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> None:
-    async with housed(Terms(message_bytes=1_000)) as house:
+    async with housed(ServerOptions(message_bytes=1_000)) as house:
         for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
             client = await house.websocket()
             client.send(data)
@@ -109,7 +109,7 @@ async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> No
 
 @pytest.mark.parametrize("fin", [True, False])
 async def test_a_binary_message_ends_with_1003_and_what_follows_is_not_heard(fin: bool) -> None:
-    async with housed(Terms(binary_as_text=False)) as house:
+    async with housed(ServerOptions(binary_as_text=False)) as house:
         client = await house.websocket()
         client.send(text("before"))
         assert await client.hear_text() == "before"
@@ -122,7 +122,7 @@ async def test_a_binary_message_ends_with_1003_and_what_follows_is_not_heard(fin
 
 
 async def test_as_many_connections_as_wanted() -> None:
-    async with housed(Terms(connections=100)) as house:
+    async with housed(ServerOptions(connections=100)) as house:
         clients = [await house.websocket() for _ in range(100)]
         refused = await house.raw(handshake())
         assert await refused.rest() == b""
@@ -131,7 +131,7 @@ async def test_as_many_connections_as_wanted() -> None:
 
 
 async def test_the_farewell_is_the_jobs_own() -> None:
-    house = House(Terms(farewell="see you"))
+    house = House(ServerOptions(farewell="see you"))
     async with house.door:
         client = await house.websocket()
         closing = asyncio.create_task(client.hear())
@@ -148,7 +148,7 @@ async def test_the_farewell_is_the_jobs_own() -> None:
 
 
 async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -> None:
-    async with housed(Terms()) as house:
+    async with housed(ServerOptions()) as house:
         client = await house.websocket()
         websocket = house.site.peers[0].websocket
         websocket.send_framed(framed(b"one") + framed("zwölf".encode()) + framed(b"x" * 70_000))
@@ -162,7 +162,7 @@ async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -
 
 
 async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
-    async with housed(Terms()) as house:
+    async with housed(ServerOptions()) as house:
         client = await house.websocket()
         peer = house.site.peers[0]
         peer.websocket.hold_reading(True)
@@ -180,7 +180,7 @@ async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
 
 
 async def test_who_is_congested_early_is_still_read_from_until_much_more_waits() -> None:
-    async with housed(Terms(congested_bytes=10_000, kernel_bytes=10_000)) as house:
+    async with housed(ServerOptions(congested_bytes=10_000, kernel_bytes=10_000)) as house:
         client = await house.websocket()
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
         peer = house.site.peers[0]
@@ -198,6 +198,6 @@ async def test_who_is_congested_early_is_still_read_from_until_much_more_waits()
 
 
 async def test_the_peers_address_is_known() -> None:
-    async with housed(Terms()) as house:
+    async with housed(ServerOptions()) as house:
         await house.websocket()
         assert house.site.peers[0].websocket.address == "127.0.0.1"

@@ -8,6 +8,7 @@ typed before the question could be read.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import msgspec
 
 from drawbridge import text
 from drawbridge.core.errors import Refused, UnusableFile
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors import files, folder_edit
 from drawbridge.editors.folder_input import Lines
 from drawbridge.editors.folder_view import Canvas
@@ -27,6 +29,7 @@ from drawbridge.editors.port import (
     BufferStatus,
     Decided,
     FileDiagnostics,
+    Gone,
     Level,
     Listener,
     OpenedFile,
@@ -43,6 +46,9 @@ QUESTIONS: Final = {
     "change": "Accept it? [y]es, [n]o, [e]dit: ",
     "code": "Run it? [y]es, [n]o, [e]dit: ",
 }
+
+
+logger = logging.getLogger("drawbridge.folder")
 
 
 class _TakenBack(Exception):
@@ -67,7 +73,7 @@ class Folder:
         self._canvas = Canvas(output or sys.stderr)
         self._output = output or sys.stderr
         self._listener: Listener | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger)
         self._waiting: dict[str, Proposal] = {}
         self._more = asyncio.Event()
         self._asked: Proposal | None = None
@@ -83,15 +89,11 @@ class Folder:
 
     async def start(self, listener: Listener) -> None:
         self._listener = listener
-        self._worker = asyncio.create_task(self._ask_all())
+        self._tasks.start(self._ask_all(), "asking about proposals", self._failed)
 
     async def close(self) -> None:
         self._listener = None
-        if self._worker is None:
-            return
-        self._worker.cancel()
-        await asyncio.gather(self._worker, return_exceptions=True)
-        self._worker = None
+        await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
             self._say("The bridge ends. The proposal is left undecided.", "warn")
@@ -166,9 +168,15 @@ class Folder:
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("There is no terminal here in which an agent runs. Nothing was typed.")
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)
+
+    def _failed(self, error: Exception) -> None:
+        """Without the task that asks no proposal would ever be answered: the bridge has to end."""
+        self._say("Drawbridge failed. Nothing more can be asked here; its log says why.", "warn")
+        if self._listener is not None:
+            self._listener(Gone())
 
     async def _ask_all(self) -> None:
         while True:
@@ -209,14 +217,12 @@ class Folder:
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
-        reading = asyncio.create_task(self._lines.read())
-        withdrawal = asyncio.create_task(self._taken_back.wait())
-        try:
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(self._lines.read())
+            withdrawal = group.create_task(self._taken_back.wait())
             await asyncio.wait({reading, withdrawal}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
             reading.cancel()
             withdrawal.cancel()
-            await asyncio.gather(reading, withdrawal, return_exceptions=True)
         if self._taken_back.is_set():
             raise _TakenBack
         answer = reading.result()

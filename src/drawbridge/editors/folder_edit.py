@@ -30,7 +30,7 @@ async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> st
         await _run_editor(file, terminal, output)
         edited = await asyncio.to_thread(files.read_text, str(file))
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
     if edited is None:
         raise Refused("The file is gone that was to be edited. The proposal is as it was.")
     return edited

@@ -35,7 +35,6 @@ from drawbridge.editors.port import (
     OpenRequest,
     Overwritten,
     Position,
-    Proposal,
     Range,
     Selection,
     SelectionChanged,
@@ -90,6 +89,9 @@ class Neovim:
         self._pid = 0
         self._attached = False
         self._reviews = NeovimReviews(session, self._ask)
+        self.show = self._reviews.show
+        self.proposed_text = self._reviews.proposed_text
+        self.withdraw = self._reviews.withdraw
 
     @classmethod
     async def connect(cls, address: str) -> Neovim:
@@ -131,8 +133,9 @@ class Neovim:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._ask("detach")
             except (DrawbridgeError, TimeoutError) as error:
-                logger.info("Neovim did not take leave: %s", error or "no answer")
+                logger.info("Neovim did not confirm the end of the bridge: %s", error or "no answer")
         self._session.close()
+        await self._reviews.close()
 
     async def announce(self, state: BridgeState) -> None:
         await self._ask(
@@ -183,15 +186,6 @@ class Neovim:
         )
         return OpenedFile(request.path, found["language"], found["line_count"], found["found"])
 
-    async def show(self, proposal: Proposal) -> None:
-        await self._reviews.show(proposal)
-
-    async def proposed_text(self, proposal_id: str) -> str | None:
-        return await self._reviews.proposed_text(proposal_id)
-
-    async def withdraw(self, proposal_id: str) -> None:
-        await self._reviews.withdraw(proposal_id)
-
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         await self._ask("written", path=path, id=proposal_id)
 
@@ -199,7 +193,7 @@ class Neovim:
         found: Overwritten | None = await self._ask("overwritten", path=path)
         return found
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         await self._ask("tell", message=message, level=level)
 
     async def type_prompt(self, terminal: int, text: str) -> None:
@@ -245,7 +239,7 @@ class Neovim:
             self._listener(decided)
 
     def _ended(self) -> None:
-        self._reviews.stop()
+        self._reviews.cancel()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener(Gone())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from drawbridge import text
-from drawbridge.core.errors import DrawbridgeError, UnusableFile
+from drawbridge.core.errors import UnusableFile
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors import neovim_marks
 from drawbridge.editors.neovim_rpc import NeovimError, Session
 from drawbridge.editors.port import Accepted, Decided, Proposal, Rejected
@@ -45,7 +46,7 @@ class NeovimReviews:
         self._session = session
         self._ask = ask
         self._shown: dict[str, _Shown] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
 
     async def show(self, proposal: Proposal) -> None:
         """Raises ``UnusableFile`` for a text that Neovim can't hold, before anything is opened."""
@@ -85,16 +86,19 @@ class NeovimReviews:
         if event == "edited":
             shown.edited = True
             if not shown.marking:
-                self._spawn(self._mark_again(shown))
+                self._tasks.start(self._mark_again(shown), "marking the changes of a view")
         elif event == "put_back":
-            self._spawn(self._put_back(shown, payload["line"], payload["side"]))
+            self._tasks.start(self._put_back(shown, payload["line"], payload["side"]), "reverting a hunk")
         return None
 
-    def stop(self) -> None:
-        """The connection ended: nothing more can be asked."""
+    def cancel(self) -> None:
+        """The connection has ended: Neovim cannot be asked any more."""
         self._shown.clear()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
+
+    async def close(self) -> None:
+        """Waits for the end of what ``cancel`` has cancelled."""
+        await self._tasks.close()
 
     async def _open(self, shown: _Shown, old_form: text.Format) -> None:
         proposal = shown.proposal
@@ -191,19 +195,6 @@ class NeovimReviews:
             lines, first_tick = lines + chunk, tick
             if len(chunk) < CHUNK_LINES:
                 return ([] if lines == [""] else lines), tick
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        await work
-    except DrawbridgeError as error:
-        # The view was closed meanwhile, or Neovim is busy: the person sees that nothing happened and asks again.
-        logger.info("A view was not brought up to date: %s", error)
 
 
 def _counts(found: Sequence[Hunk]) -> dict[str, int]:

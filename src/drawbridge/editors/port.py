@@ -293,7 +293,7 @@ class Editor(Protocol):
         """
         ...
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         """A notice that asks for nothing and waits for nothing."""
         ...
 

@@ -1,4 +1,4 @@
-"""One bridge: an editor on one side, agents on the other, and how the one finds the other. Opened and closed here."""
+"""One bridge: it connects an editor with agents, and writes the files by which agents find it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from drawbridge.editors.port import (
 )
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.context_watch import ContextWatch
-from drawbridge.ide.desk import Workspace
-from drawbridge.ide.discovery import has_company, lock_directory
-from drawbridge.ide.gemini_site import GeminiSessions
+from drawbridge.ide.discovery import lock_directory, shares_a_folder
+from drawbridge.ide.gemini_http import GeminiSessions
+from drawbridge.ide.http_app import BridgeApp
 from drawbridge.ide.launched import SIGNALS, Launched
-from drawbridge.ide.reviewer import Reviewer
-from drawbridge.ide.site import Agents
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.server_link import ServerLink
 from drawbridge.ide.tools import Toolbox
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.protocols.gate import LOOPBACK_HOSTS
 from drawbridge.settings.ide import IdeSettings
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 
 logger = logging.getLogger("drawbridge.bridge")
 
@@ -57,13 +58,13 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     bridge = Bridge(launched, editor, folders, stop)
     try:
         await bridge.open()
-        # Until now a signal ended the program where it stood: an editor that hangs must not hold it up.
+        # Until here a signal ended the program at once, so that an editor that hangs does not delay the end.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with Door(bridge.agents, launched.listener):
+        async with HttpServer(bridge.app, launched.listener):
             await stop.wait()
             launched.remove_files()
-            bridge.gemini.close()
+            await bridge.gemini.close()
         return 0
     finally:
         await bridge.close()
@@ -82,7 +83,7 @@ async def _editor(settings: IdeSettings, folder: str | None) -> Editor:
 
 
 class Bridge:
-    """Passes on what the editor reports: to the agents, to discovery, to the reviews."""
+    """Passes the editor's events to agents, discovery files and reviews."""
 
     def __init__(self, launched: Launched, editor: Editor, folders: list[str], stop: asyncio.Event) -> None:
         settings = launched.settings
@@ -94,9 +95,11 @@ class Bridge:
         self._terminals: tuple[int, ...] = ()
         patterns = DEFAULT_PATTERNS if settings.ignore is None else settings.ignore
         self.workspace = Workspace(editor, folders, Privacy(patterns, context=settings.context))
+        self.reviews = Reviews(editor)
         hosts = LOOPBACK_HOSTS.union(name.lower() for name in settings.host)
         self.claude = ClaudeClients(
             self.workspace,
+            self.reviews,
             Toolbox(execute_code=settings.execute_code),
             launched.token,
             version("drawbridge"),
@@ -105,13 +108,15 @@ class Bridge:
             mention=settings.mention,
             reject=settings.reject,
         )
-        self.gemini = GeminiSessions(self.workspace, launched.token, version("drawbridge"), self._tell, hosts=hosts)
-        self.agents = Agents(self.claude, self.gemini, settings.agent)
+        self.gemini = GeminiSessions(
+            self.workspace, self.reviews, launched.token, version("drawbridge"), self._notify, hosts=hosts
+        )
+        self.app = BridgeApp(self.claude, self.gemini, tuple(settings.agent))
         self.claude.on_change = self.gemini.on_change = self._agents_changed
-        # Who decides every proposal of itself would decide those of other agents too.
+        # An editor that decides every proposal without a person must not decide those of other agents too.
         folders_offered = settings.decide is None
-        self._reviewer = Reviewer(
-            self.workspace.reviews,
+        self._server_link = ServerLink(
+            self.reviews,
             lambda: wire.Bridge(
                 editor.name,
                 tuple(self.workspace.folders) if folders_offered else (),
@@ -121,11 +126,11 @@ class Bridge:
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
         )
-        self.workspace.reviews.arbiter = self._reviewer
+        self.reviews.arbiter = self._server_link
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
-        self._announcing = False
+        self._announcing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self._editor.start(self._on_event)
@@ -134,17 +139,22 @@ class Bridge:
         selection = await self._editor.selection()
         if selection is not None and not self.workspace.privacy.hides(selection.path):
             self.workspace.selection = selection
-        self._ide_name = self._distinct_name()
+        self._ide_name = await asyncio.to_thread(self._distinct_name)
         self._write_files()
         self._context.changed()
         self._agents_changed()
-        self._tasks.start(self._reviewer.run(), "connecting to the agent server")
+        self._tasks.start(
+            self._server_link.run(),
+            "the connection to the agent server",
+            lambda _: self._notify("The connection to the agent server failed; the log of the bridge says why."),
+        )
 
     async def close(self) -> None:
-        self._context.stop()
         await self._tasks.close()
-        await self.workspace.unasked.stop()
-        await self.workspace.reviews.stop()
+        await self._context.close()
+        await self.claude.close()
+        await self.gemini.close()
+        await self.reviews.stop()
         await self._editor.close()
 
     def _on_event(self, event: EditorEvent) -> None:
@@ -160,23 +170,28 @@ class Bridge:
                 if not self._fixed_folders and folders:
                     self.workspace.folders = folders
                     self._write_files()
-                    self._reviewer.changed()
+                    self._server_link.changed()
             case TerminalsChanged(pids):
                 self._terminals = pids
-                self._reviewer.changed()
+                self._server_link.changed()
             case Decided():
-                self.workspace.reviews.decided(event)
+                self.reviews.decided(event)
             case Gone():
                 self._stop.set()
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents that are connected."""
+        return self.claude.names + self.gemini.names
+
     def _mention(self, event: Mentioned) -> None:
         if not self.claude.mention(event):
-            self._tell("No Claude is connected yet; it is delivered when one connects.")
+            self._notify("Claude Code is not connected yet. The mention is sent when it connects.")
 
     def _distinct_name(self) -> str:
-        """The name by which agents list this editor. A second editor in a folder adds its file, else its process id."""
+        """The name that agents list. A second editor in the same folder adds the name of its file, or its process id."""
         name, port = self._editor.name, self._launched.port
-        if not has_company(lock_directory(), port, self.workspace.folders, name):
+        if not shares_a_folder(lock_directory(), port, self.workspace.folders, name):
             return name
         selection = self.workspace.selection
         return f"{name} ({os.path.basename(selection.path) if selection else self._editor.pid})"
@@ -188,32 +203,32 @@ class Bridge:
             problems = [str(error)]
         for problem in problems:
             logger.error("%s", problem)
-            self._tell(problem)
+            self._notify(problem)
 
     def _agents_changed(self) -> None:
-        self._reviewer.changed()
+        self._server_link.changed()
         if self._stop.is_set():
-            return  # the bridge itself closes the connections
+            return  # the bridge is closing the connections itself
         state = BridgeState(
-            self._launched.port, self._launched.token, self.agents.names, self.claude.pids, self.claude.unasked
+            self._launched.port,
+            self._launched.token,
+            self.claude.names + self.gemini.names,
+            self.claude.pids,
+            self.claude.unasked,
         )
         # A newer state replaces one that waits, except where an agent connected or left in between: that is reported.
         if self._unannounced and self._unannounced[-1].agents == state.agents:
             self._unannounced.pop()
         self._unannounced.append(state)
-        if not self._announcing:
-            self._announcing = True
-            self._tasks.start(self._announce(), "announcing the agents")
+        if self._announcing is None or self._announcing.done():
+            self._announcing = self._tasks.start(self._announce(), "announcing the agents")
 
     async def _announce(self) -> None:
-        try:
-            while self._unannounced:
-                try:
-                    await self._editor.announce(self._unannounced.popleft())
-                except DrawbridgeError as error:
-                    logger.warning("%s", error)
-        finally:
-            self._announcing = False
+        while self._unannounced:
+            try:
+                await self._editor.announce(self._unannounced.popleft())
+            except DrawbridgeError as error:
+                logger.warning("the editor does not show the state of the bridge: %s", error)
 
-    def _tell(self, message: str, level: Level = "warn") -> None:
-        self._tasks.start(self._editor.tell(message, level), "telling the editor")
+    def _notify(self, message: str, level: Level = "warn") -> None:
+        self._tasks.start(self._editor.notify(message, level), "notifying the person")

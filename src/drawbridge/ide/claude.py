@@ -1,4 +1,4 @@
-"""Claude Code: MCP over a WebSocket, and its notifications. Facts: docs/internals/protocols/claude-ide.md."""
+"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. Facts: docs/internals/protocols/claude-ide.md."""
 
 from __future__ import annotations
 
@@ -12,38 +12,43 @@ from typing import Any, Final, Literal
 import msgspec
 
 from drawbridge.core.errors import BadArgument, DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import Mentioned, Selection
-from drawbridge.ide.desk import AgentDesk, Workspace
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.tool_context import ClientContext
 from drawbridge.ide.tools import Tool, Toolbox
+from drawbridge.ide.unasked import UnaskedWrites
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import jsonrpc, mcp
 from drawbridge.protocols.gate import BAD_TOKEN, LOOPBACK_HOSTS, Gate, Head, Refusal
 from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 SUBPROTOCOL: Final = "mcp"
-"""Must be confirmed when offered: the real CLI drops the socket otherwise (2.1.81)."""
+"""Must be confirmed when offered: the real CLI closes the socket otherwise (2.1.81)."""
 
-HEARS_AFTER_SECONDS: Final = 1.0
-"""From the end of the handshake until the CLI surely takes notice of what it is told: measured 0.05 to 0.1 s on 2.1.329
-on an idle machine; what came sooner was lost without a sign.
+LISTENS_AFTER_SECONDS: Final = 1.0
+"""The time after the handshake in which the CLI may drop notifications without a sign: 0.05 to 0.1 s measured on an idle
+machine (2.1.329).
 """
 
 CALL_LIMIT: Final = 128
-"""Calls of one client that may wait at once."""
+"""The most calls of one client that may be unanswered at once."""
 
 MENTION_LIMIT: Final = 50
-"""Mentions kept for a client that is still to come; the oldest give way."""
+"""The most mentions that are kept until a client connects; the oldest are dropped first."""
 
 logger = logging.getLogger("drawbridge.claude")
 
 
 class ClaudeClients:
-    """All connected CLIs: the WebSocket half of the bridge's site, and what is said to all or one of them."""
+    """All connected CLIs: the WebSocket half of the bridge's HTTP application, and notifications to one or all of them."""
 
     def __init__(
         self,
         workspace: Workspace,
+        reviews: Reviews,
         toolbox: Toolbox,
         token: str,
         version: str,
@@ -54,6 +59,8 @@ class ClaudeClients:
         reject: Literal["upgrade", "1008"] = "upgrade",
     ) -> None:
         self.workspace = workspace
+        self.reviews = reviews
+        self.unasked_writes = UnaskedWrites(workspace.editor, reviews)
         self.toolbox = toolbox
         self.version = version
         self._gate = Gate(token, TOKEN_HEADER, hosts=hosts)
@@ -62,34 +69,40 @@ class ClaudeClients:
         self._late_rejection = reject == "1008"
         self._clients: list[ClaudeClient] = []
         self._mentions: deque[Mentioned] = deque(maxlen=MENTION_LIMIT)
+        self.tasks = BackgroundTasks(logger)
         self.on_change: Callable[[], None] = lambda: None
 
-    # the site behind the door
+    async def close(self) -> None:
+        """Cancels the calls of all clients."""
+        await self.tasks.close()
+        await self.unasked_writes.close()
+
+    # HTTP application
 
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
         if refusal is BAD_TOKEN and self._late_rejection:
-            return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection spec has it.
+            return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection spec asks.
         return refusal
 
     def subprotocol(self, head: Head) -> str | None:
         return SUBPROTOCOL if SUBPROTOCOL in head.tokens("sec-websocket-protocol") else None
 
-    def opened(self, head: Head, websocket: WebSocket) -> _Stranger | ClaudeClient:
+    def opened(self, head: Head, websocket: WebSocket) -> _Unauthorized | ClaudeClient:
         if self._gate.check(head) is not None:
             logger.warning("refused a request: %s", BAD_TOKEN.reason)
             websocket.limit_unfinished(0)
             websocket.close(1008, "Unauthorized")
-            return _Stranger()
+            return _Unauthorized()
         if self._single_client:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
-                other.closed(1000)  # at once: what the editor sends next is for the new one
+                other.closed(1000)  # at once, so that the next event of the editor goes to the new client
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
 
-    # what the bridge tells them
+    # notifications
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,34 +121,34 @@ class ClaudeClients:
             client.select(selection)
 
     def mention(self, mentioned: Mentioned) -> bool:
-        """To the client that was active last (or all). False: nobody is there yet, it is kept until somebody is."""
-        hearing = [client for client in self._clients if client.hears]
-        for client in hearing if self._mention_all else hearing[-1:]:
+        """Sent to the client that was active last, or to all. False: none is connected yet, and the mention is kept for one."""
+        listening = [client for client in self._clients if client.listens]
+        for client in listening if self._mention_all else listening[-1:]:
             client.mention(mentioned)
-        if not hearing:
+        if not listening:
             self._mentions.append(mentioned)
         return bool(self.names)
 
-    # what a client tells us
+    # reports of a client
 
-    def began_to_hear(self, client: ClaudeClient) -> None:
+    def started_listening(self, client: ClaudeClient) -> None:
         while self._mentions:
             client.mention(self._mentions.popleft())
 
     def became_active(self, client: ClaudeClient) -> None:
-        """The list is in the order of activity, the latest last."""
+        """Keeps the list in the order of activity, the client that was active last at its end."""
         if self._clients and self._clients[-1] is not client and client in self._clients:
             self._clients.remove(client)
             self._clients.append(client)
 
-    def went(self, client: ClaudeClient) -> None:
+    def disconnected(self, client: ClaudeClient) -> None:
         if client in self._clients:
             self._clients.remove(client)
             self.on_change()
 
 
-class _Stranger:
-    """A peer that was let in only to be told that it may not enter."""
+class _Unauthorized:
+    """A peer whose WebSocket was accepted only to be closed with a reason."""
 
     def received(self, text: str) -> None:
         pass
@@ -155,16 +168,16 @@ class ClaudeClient:
         self.name = "Claude Code"
         self.pid: int | None = None
         self.ready = False
-        self.hears = False
+        self.listens = False
         self.unasked = False
         self._clients = clients
         self._mcp = mcp.McpServer("drawbridge", clients.version, clients.toolbox.listing)
-        self._desk = AgentDesk(clients.workspace, self, self.name)
+        self._context = ClientContext(clients.workspace, clients.reviews, self, self.name)
         self._calls: dict[jsonrpc.Id, asyncio.Task[None]] = {}
-        self._held_selection: Selection | None = None
-        self._said_selection: Selection | None = None
+        self._pending_selection: Selection | None = None
+        self._sent_selection: Selection | None = None
 
-    # the peer of the door
+    # WebSocket
 
     def received(self, text: str) -> None:
         self._clients.became_active(self)
@@ -183,24 +196,24 @@ class ClaudeClient:
                 self._connected(params)
 
     def drained(self) -> None:
-        held, self._held_selection = self._held_selection, None
-        if held is not None:
-            self.select(held)
+        pending, self._pending_selection = self._pending_selection, None
+        if pending is not None:
+            self.select(pending)
 
     def closed(self, code: int) -> None:
-        """Its own proposals go with it."""
-        self.ready = self.hears = False
+        """Its calls are cancelled, and so its proposals are withdrawn."""
+        self.ready = self.listens = False
         for task in list(self._calls.values()):
             task.cancel()
-        self._clients.went(self)
+        self._clients.disconnected(self)
         logger.info("%s disconnected (%d)", self.name, code)
 
-    # what it is told
+    # notifications
 
     def select(self, selection: Selection) -> None:
-        self._held_selection = selection if self.websocket.congested else None
-        if self.ready and self._held_selection is None and selection != self._said_selection:
-            self._said_selection = selection
+        self._pending_selection = selection if self.websocket.congested else None
+        if self.ready and self._pending_selection is None and selection != self._sent_selection:
+            self._sent_selection = selection
             self._notify("selection_changed", selection_changed(selection))
 
     def mention(self, mentioned: Mentioned) -> None:
@@ -216,17 +229,17 @@ class ClaudeClient:
             self.ready = True
             logger.info("%s connected", self.name)
             self._clients.on_change()
-            asyncio.get_running_loop().call_later(HEARS_AFTER_SECONDS, self.begin_to_hear)
+            asyncio.get_running_loop().call_later(LISTENS_AFTER_SECONDS, self.start_listening)
 
-    def begin_to_hear(self) -> None:
-        """It takes notice from now on; what it may have missed is said again."""
-        if self.ready and not self.hears:
-            self.hears = True
-            self._said_selection = None
-            self._say_selection()
-            self._clients.began_to_hear(self)
+    def start_listening(self) -> None:
+        """The CLI reads notifications from now on: the selection that it may have missed is sent again."""
+        if self.ready and not self.listens:
+            self.listens = True
+            self._sent_selection = None
+            self._send_selection()
+            self._clients.started_listening(self)
 
-    def _say_selection(self) -> None:
+    def _send_selection(self) -> None:
         selection = self._clients.workspace.selection
         if selection is not None:
             self.select(selection)
@@ -237,8 +250,8 @@ class ClaudeClient:
         if self.ready and self.pid is not None:
             self._clients.on_change()
         self._become_ready()
-        self._said_selection = None
-        self._say_selection()
+        self._sent_selection = None
+        self._send_selection()
 
     # calls
 
@@ -252,22 +265,26 @@ class ClaudeClient:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"{CALL_LIMIT} calls of this client are unanswered already.")
         else:
             self._note_mode(call)
-            task = self._calls[call.id] = asyncio.get_running_loop().create_task(self._run(tool, call))
-            # Not at the end of ``_run``: a call that is cancelled in the same breath never begins.
+            message = f"{tool.name} failed inside Drawbridge; its log says why."
+            task = self._calls[call.id] = self._clients.tasks.start(
+                self._run(tool, call), tool.name, lambda _: self._fail(call, jsonrpc.INTERNAL_ERROR, message)
+            )
+            # Not at the end of ``_run``: a call that is cancelled at once never begins.
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """The calls of the CLI show whether it asks before it writes."""
+        """The CLI's calls show whether it asks before it writes."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            workspace = self._clients.workspace
-            with contextlib.suppress(DrawbridgeError, ValueError):  # what is not a path is not written either
-                workspace.unasked.may_write(workspace.resolve(uri), self.name, lambda: self._set_unasked(True))
+            # What is not a path is not written either.
+            with contextlib.suppress(DrawbridgeError, ValueError):
+                path = self._clients.workspace.resolve(uri)
+                self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))
 
     def _set_unasked(self, unasked: bool) -> bool:
-        """Returns whether the state is new."""
+        """Returns whether this is a change."""
         if self.unasked == unasked:
             return False
         self.unasked = unasked
@@ -275,20 +292,15 @@ class ClaudeClient:
         return True
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
-        """The one boundary between errors and the wire."""
+        """The boundary between errors and MCP. A cancelled call is not answered: its client does not wait any more."""
         try:
-            content = await tool.run(self._desk, tool.parse(call.arguments))
+            content = await tool.run(self._context, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))
         except BadArgument as error:
             self._fail(call, jsonrpc.INVALID_PARAMS, str(error))
         except DrawbridgeError as error:
             logger.info("%s: %s", tool.name, error)
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(str(error))], is_error=True))
-        except asyncio.CancelledError:
-            pass  # Nobody waits for the answer any more.
-        except Exception:
-            logger.exception("%s failed", tool.name)
-            self._fail(call, jsonrpc.INTERNAL_ERROR, f"{tool.name} failed inside Drawbridge; its log says why.")
 
     def _fail(self, call: mcp.Call, code: int, message: str) -> None:
         self.websocket.send(jsonrpc.error(call.id, code, message))
@@ -305,7 +317,7 @@ def selection_changed(selection: Selection) -> dict[str, Any]:
 
 
 def at_mentioned(mentioned: Mentioned) -> dict[str, Any]:
-    """Lines 0-based and inclusive; left out for a whole file (null is no number to the CLI)."""
+    """Lines 0-based and inclusive; left out for a whole file (the CLI does not accept null)."""
     params: dict[str, Any] = {"filePath": mentioned.path}
     if mentioned.lines is not None:
         params["lineStart"], params["lineEnd"] = mentioned.lines

@@ -1,4 +1,4 @@
-"""What Gemini CLI is told of the workspace: the files that the person had in front, the newest first. Pure."""
+"""What Gemini CLI knows of the workspace: the files that the person has looked at, the latest first. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from drawbridge.editors.port import Selection
 from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
 MEMORY: Final = 1_000
-"""Files of which it is remembered when they were in front, open or not."""
+"""The most files whose last use is remembered, open or not."""
 
 
 class Context(Struct, frozen=True):
-    """``files``: (path, when it was in front last in ms), newest first. ``selection``: of the first of them, if any."""
+    """``files``: (path, when the person looked at it last, in ms), latest first. ``selection``: in the first file, if any."""
 
     files: tuple[tuple[str, int], ...] = ()
     selection: Selection | None = None
 
     def notice(self) -> ContextUpdate:
-        """Only the newest file can be active: so the CLI has it."""
+        """Only the latest file can be active: the CLI expects it so."""
         return ContextUpdate(WorkspaceState(tuple(self._file(path, at) for path, at in self.files)))
 
     def _file(self, path: str, at: int) -> OpenFile:
@@ -33,16 +33,16 @@ class Context(Struct, frozen=True):
 
 
 class Recent:
-    """Remembers which files were in front, in which order."""
+    """Remembers which files the person has looked at, and in which order."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """Times only grow: the CLI orders by them, and two files at one time would be ordered by chance.
+        """Times only grow: the CLI sorts by them, and would order two files with the same time at random.
 
-        A file that stays in front keeps its time, so that nothing is news when nothing has changed.
+        A file that stays in front keeps its time, so that an unchanged context is not sent again.
         """
         if next(reversed(self._seen), None) == path:
             return
@@ -53,7 +53,7 @@ class Recent:
             del self._seen[next(iter(self._seen))]
 
     def context(self, selection: Selection | None, open_paths: Iterable[str]) -> Context:
-        """Files that were closed since are left out."""
+        """The context without files that have been closed since."""
         still_open = set(open_paths)
         newest = [(path, at) for path, at in reversed(self._seen.items()) if path in still_open][:FILES_LIMIT]
         active = selection if selection is not None and newest and newest[0][0] == selection.path else None

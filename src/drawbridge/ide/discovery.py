@@ -1,8 +1,8 @@
-"""How agents find the bridge: one file for each of them. Light: written before asyncio is loaded.
+"""The files by which agents find the bridge, one for each agent. This module loads fast: it runs before asyncio is loaded.
 
 Claude Code: ``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Gemini CLI:
-``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is ours,
-and only a file that carries it is ever swept.
+``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is
+the bridge's, and only a file that contains it is ever removed by another bridge.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def lock_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Under the directory that Node.js takes for temporary files: its order, and no look at what is writable."""
-    root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as Node.js has it
+    """Below the directory that Node.js uses for temporary files; like Node.js without a check that it is writable."""
+    root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as in Node.js
     return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
 
 
-def unsayable_folders(folders: Sequence[str]) -> list[str]:
-    """Those that Gemini CLI can't be told of: it takes the separator in their names for one, and knows no escape."""
+def folders_with_separator(folders: Sequence[str]) -> list[str]:
+    """Those whose names contain the path separator: Gemini CLI would split them there, and has no escape for it."""
     return [folder for folder in folders if os.pathsep in folder]
 
 
 class DiscoveryFile(Protocol):
-    """What one kind of agent looks for. ``path`` is known once it was written."""
+    """The file that one kind of agent looks for. ``path`` is known once the file was written."""
 
     path: str
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Also for a change of the folders: port and token stay. After ``remove`` nothing is written any more.
+        """Also after a change of the folders; port and token stay. After ``remove`` nothing is written any more.
 
-        Raises ``NotPrivate``, saying which directory can't be used and why.
+        Raises ``NotPrivate`` with the directory that can't be used and the reason.
         """
         ...
 
@@ -60,7 +60,7 @@ class DiscoveryFile(Protocol):
 
 
 class LockFile:
-    """Claude Code's."""
+    """The discovery file of Claude Code."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = os.path.join(directory, f"{port}.lock")
@@ -89,7 +89,7 @@ class LockFile:
 
 
 class GeminiFile:
-    """Gemini CLI's, and beside it the link that its spec names after the workspace (today's CLI does not read it)."""
+    """The discovery file of Gemini CLI, and the link that its spec names after the workspace (today's CLI does not read it)."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = ""
@@ -105,10 +105,10 @@ class GeminiFile:
             return
         make_private_directory(self._directory)
         path = os.path.join(self._directory, f"gemini-ide-server-{editor_pid}-{self._port}.json")
-        sayable = [folder for folder in folders if folder not in unsayable_folders(folders)]
+        usable = [folder for folder in folders if folder not in folders_with_separator(folders)]
         content = {
             "port": self._port,
-            "workspacePath": os.pathsep.join(sayable),
+            "workspacePath": os.pathsep.join(usable),
             "authToken": self._token,
             "ideInfo": {"name": ide_name.lower(), "displayName": ide_name},
             "drawbridgePid": os.getpid(),
@@ -126,13 +126,13 @@ class GeminiFile:
         remove_quietly(self.path)
 
     def _point_at_it(self, folder: str, data: bytes) -> None:
-        """The latest bridge of a folder has the link; what is no bridge's is left alone."""
+        """The latest bridge of a folder owns the link. A file that is not a bridge's is not touched."""
         from hashlib import sha256
 
         self._unlink()
         name = f"workspace-{sha256(os.fsencode(folder)).hexdigest()[:8]}-latest.json"
         link = os.path.join(self._directory, name)
-        if os.path.lexists(link) and not os.path.islink(link) and _said_in(link) is None:
+        if os.path.lexists(link) and not os.path.islink(link) and _registration_in(link) is None:
             return
         self._link = link
         temporary = f"{link}.{os.getpid()}.tmp"
@@ -144,15 +144,17 @@ class GeminiFile:
             write_private(link, data)  # a file system without links
 
     def _unlink(self) -> None:
-        """Ours, not one that a later bridge of the same folder put in its place."""
-        said = _said_in(self._link) if self._link and not os.path.islink(self._link) else None
-        if _target(self._link).endswith(f"-{self._port}.json") or (said is not None and said.port == self._port):
+        """Removes the link of this bridge, not one that a later bridge of the same folder has put in its place."""
+        registration = _registration_in(self._link) if self._link and not os.path.islink(self._link) else None
+        if _target(self._link).endswith(f"-{self._port}.json") or (
+            registration is not None and registration.port == self._port
+        ):
             remove_quietly(self._link)
         self._link = ""
 
 
 def sweep(directory: str) -> list[str]:
-    """Remove what bridges of ours left behind: its process gone *and* its port closed. Returns the paths."""
+    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns the paths."""
     swept = []
     try:
         names = sorted(os.listdir(directory))
@@ -164,8 +166,10 @@ def sweep(directory: str) -> list[str]:
         if LINK_NAME.fullmatch(name) and os.path.islink(path):
             left_behind = _target(path) in swept
         elif named or LINK_NAME.fullmatch(name):
-            said = _said_in(path, int(named[1]) if named else None)
-            left_behind = said is not None and not process_alive(said.pid) and not port_open(said.port)
+            registration = _registration_in(path, int(named[1]) if named else None)
+            left_behind = (
+                registration is not None and not process_alive(registration.pid) and not port_open(registration.port)
+            )
         else:
             continue
         if left_behind:
@@ -174,7 +178,7 @@ def sweep(directory: str) -> list[str]:
     return swept
 
 
-def has_company(directory: str, own_port: int, folders: Sequence[str], ide_name: str) -> bool:
+def shares_a_folder(directory: str, own_port: int, folders: Sequence[str], ide_name: str) -> bool:
     """Whether another running editor of that name has registered one of ``folders``."""
     try:
         names = os.listdir(directory)
@@ -197,24 +201,24 @@ def _is_of(path: str, folders: Sequence[str], ide_name: str) -> bool:
         return False
 
 
-class _Said(NamedTuple):
+class _Registration(NamedTuple):
     pid: int
     port: int
 
 
-def _said_in(path: str, port: int | None = None) -> _Said | None:
-    """What a file of a bridge of ours says of it; None for any other. ``port``: where the file's name has it."""
+def _registration_in(path: str, port: int | None = None) -> _Registration | None:
+    """The registration in a Drawbridge bridge's file; None for any other file. ``port``: the one in the file's name."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             content = json.loads(file.read(65_536))
-        said = _Said(content["drawbridgePid"], content["port"] if port is None else port)
+        registration = _Registration(content["drawbridgePid"], content["port"] if port is None else port)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    return said if isinstance(said.pid, int) and isinstance(said.port, int) else None
+    return registration if isinstance(registration.pid, int) and isinstance(registration.port, int) else None
 
 
 def _target(link: str) -> str:
-    """Where a link leads; "" for what is none."""
+    """The target of a link; "" where ``link`` is not one."""
     try:
         return os.readlink(link)
     except OSError:
@@ -222,5 +226,5 @@ def _target(link: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """A pipe of that name must not hold up the start."""
+    """A named pipe at that path must not block the start."""
     return os.open(path, flags | os.O_NONBLOCK)

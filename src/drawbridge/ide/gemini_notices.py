@@ -1,6 +1,6 @@
-"""What Gemini CLI is told of its own accord, in the shapes that its own schema asks for. Pure.
+"""The notifications for Gemini CLI, in the shapes of its own schema. Pure.
 
-One notice that is not in the right shape, a null among them, and the real CLI ends the connection for good (0.61.0).
+The real CLI closes the connection for good after one notification of another shape, for example with a null (0.61.0).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drawbridge.protocols import jsonrpc
 
 FILES_LIMIT: Final = 10
 SELECTION_LIMIT: Final = 16_384
-"""UTF-16 code units of the selected text; the real CLI cuts there too, in the middle of a character if need be."""
+"""UTF-16 code units of the selected text; the real CLI cuts there too, even inside a character."""
 
 
 class _Notice(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -29,7 +29,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when it was in front last, in milliseconds."""
+    """``timestamp``: when the person looked at it last, in milliseconds."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]
@@ -39,7 +39,7 @@ class OpenFile(_Notice, frozen=True):
 
 
 class WorkspaceState(_Notice, frozen=True):
-    """The newest file first. ``isTrusted`` is left out: it would override what the person told the CLI of the folder."""
+    """The latest file first. ``isTrusted`` is left out: it would override the person's choice in the CLI."""
 
     open_files: Annotated[tuple[OpenFile, ...], Meta(max_length=FILES_LIMIT)]
 
@@ -59,8 +59,8 @@ class DiffRejected(_Notice, frozen=True):
     file_path: str
 
 
-Verdict: TypeAlias = DiffAccepted | DiffRejected
-Notice: TypeAlias = ContextUpdate | Verdict
+DiffDecision: TypeAlias = DiffAccepted | DiffRejected
+Notice: TypeAlias = ContextUpdate | DiffDecision
 N = TypeVar("N")
 
 
@@ -83,14 +83,14 @@ _CHECKS: Final[dict[type[Notice], msgspec.json.Decoder[Any]]] = {
 
 
 def encode(notice: Notice) -> bytes:
-    """The message as it leaves. Raises ``msgspec.ValidationError`` rather than send what the CLI would break on."""
+    """The message as bytes. Raises ``msgspec.ValidationError`` for one that would break the CLI."""
     data = jsonrpc.notification(_METHODS[type(notice)], notice)
     _CHECKS[type(notice)].decode(data)
     return data
 
 
 def cut(text: str) -> str:
-    """What of a selected text is told: whole characters only."""
+    """The part of a selected text that is sent: whole characters only."""
     text = text[:SELECTION_LIMIT]
     units = text.encode("utf-16-le", "surrogatepass")[: 2 * SELECTION_LIMIT]
     if len(units) == 2 * SELECTION_LIMIT and 0xD8 <= units[-1] < 0xDC:

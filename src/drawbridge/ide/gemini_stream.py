@@ -1,4 +1,4 @@
-"""The event stream of one Gemini CLI: what it is told, and what it missed while it was away or did not read."""
+"""The event stream of one Gemini CLI, with what it missed while it was disconnected or did not read."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-stor
 
 BACKLOG_LIMIT: Final = 100
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
-"""Verdicts kept for a stream that was cut off or is not read; the real CLI has one proposal open at a time."""
+"""Decisions that are kept for a stream that is interrupted or not read; the real CLI opens one proposal at a time."""
 
 
 class EventStream:
-    """At most one reader at a time. It hears of every verdict in order, and of the workspace as it is by then.
+    """At most one reader at a time. It receives every decision in order, and the latest state of the workspace.
 
-    ``state`` and verdicts are whole messages, checked. A reader that is behind is sent nothing more until it has read, so
-    that it costs no more than the backlog.
+    ``state`` and decisions are complete, checked messages. A slow reader is sent nothing more until it has read, so that it
+    costs no more memory than the backlog.
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
-        """``on_change``: a reader has come where there was none, or gone."""
+        """``on_change`` is called when a first reader connects and when the last one disconnects."""
         self._on_change = on_change
         self._reader: Exchange | None = None
-        # Ids grow from one life of the bridge to the next: a CLI may come back with one that a former bridge gave out.
+        # Ids grow across restarts of the bridge: a CLI may reconnect with the id of an earlier one.
         self._backlog = sse.Backlog(BACKLOG_LIMIT, BACKLOG_BYTES, last_id=time.time_ns() // 1_000_000)
         self._sent_id = 0
         self._state = state
-        self._said_state = b""
+        self._sent_state = b""
         self.left_at = time.monotonic()
 
     @property
@@ -39,7 +39,7 @@ class EventStream:
         return self._reader is not None
 
     def open(self, exchange: Exchange, last_id: int) -> None:
-        """A reader comes; one that was there before gives way. It is sent what came after ``last_id``, and the state."""
+        """Connects a reader, in place of an earlier one. It is sent what came after ``last_id``, and the state."""
         former, self._reader = self._reader, exchange
         if former is None:
             self._on_change()
@@ -47,20 +47,20 @@ class EventStream:
             former.end_stream()
         exchange.begin_stream(HEADERS, lambda: self._left(exchange), self._send)
         self._sent_id = last_id
-        self._said_state = b""
+        self._sent_state = b""
         self._send()
 
     def update(self, state: bytes) -> None:
-        """The same state is not said twice; a slow reader gets the latest when it has read what is under way."""
+        """An unchanged state is not sent again; a slow reader receives the latest one once it has caught up."""
         self._state = state
         self._send()
 
-    def verdict(self, message: bytes, file_path: str) -> None:
+    def decided(self, message: bytes, file_path: str) -> None:
         self._backlog.keep(message, file_path)
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """The CLI asks anew: an earlier verdict must not reach it again and be taken for the answer."""
+        """The CLI proposes this file again: it must not take an earlier decision for the answer."""
         self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:
@@ -68,7 +68,7 @@ class EventStream:
             self._reader.stream(sse.COMMENT)
 
     def close(self) -> None:
-        """Ends when everything is said: also to a reader that is behind, who is owed its last verdicts."""
+        """Ends the stream after everything was sent, the last decisions to a slow reader too."""
         if self._reader is not None:
             self._send(hold_back=False)
             self._reader.stream(sse.COME_BACK)
@@ -83,8 +83,8 @@ class EventStream:
                 return
             self._sent_id = id
             reader.stream(event)
-        if self._state != self._said_state and not reader.congested:
-            self._said_state = self._state
+        if self._state != self._sent_state and not reader.congested:
+            self._sent_state = self._state
             reader.stream(sse.event(self._state, self._backlog.number()))
 
     def _left(self, exchange: Exchange) -> None:

@@ -1,6 +1,6 @@
 """The first milliseconds of a bridge: listen, write the lock file, then load the rest.
 
-An agent that finds the lock file before the bridge is up waits in the socket's backlog; nobody has to wait for Python.
+An agent that finds the lock file before the bridge is ready waits in the socket's backlog.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drawbridge.settings.ide import IdeSettings
 
 
 def launch(settings: IdeSettings) -> int:
-    """Run a bridge until its editor or a signal ends it; the exit code."""
+    """Runs a bridge until its editor or a signal ends it. Returns the exit code."""
     for number in SIGNALS:
         signal.signal(number, _leave)
     folder = _folder(settings)
@@ -27,7 +27,7 @@ def launch(settings: IdeSettings) -> int:
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
-        # Under jobstart our parent is the editor and its directory is ours; the bridge corrects both once it has asked.
+        # Under jobstart the parent process is the editor, in the same directory; the bridge corrects both once it has asked.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
         folders = [os.path.realpath(path) for path in settings.workspace] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
@@ -59,7 +59,7 @@ def _folder(settings: IdeSettings) -> str | None:
 
 
 def _check_address(address: str) -> None:
-    """Raises ``EditorGone`` if no Neovim listens there, before the bridge is announced."""
+    """Raises ``EditorGone`` where no Neovim listens, before anything is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():
@@ -68,7 +68,7 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the latter two: not a host name, not a port number
+    except (OSError, ValueError, OverflowError) as error:  # the latter two: the host or the port is not valid
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(
             f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."
@@ -77,5 +77,5 @@ def _check_address(address: str) -> None:
 
 def _leave(number: int, frame: object) -> None:
     for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # one is enough: a second must not cut the cleaning up short
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     raise SystemExit(0)

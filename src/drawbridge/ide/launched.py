@@ -1,4 +1,4 @@
-"""What a bridge starts with: it listens, and agents can find it. Loaded first, within milliseconds."""
+"""What a bridge starts from: a socket that listens, and the files by which agents find it. Loads in milliseconds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from drawbridge.ide.discovery import (
     DiscoveryFile,
     GeminiFile,
     LockFile,
+    folders_with_separator,
     gemini_directory,
     lock_directory,
-    unsayable_folders,
 )
 from drawbridge.settings.ide import IdeSettings
 
@@ -25,9 +25,9 @@ PORTS: Final = range(10_000, 65_536)
 """The range in which a free port is chosen (CON-02 of the connection specification)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Those that end a bridge in good order."""
+"""The signals that end a bridge in good order."""
 
-UNSAYABLE: Final = (
+SEPARATOR_IN_FOLDER: Final = (
     'Gemini CLI can\'t find the editor from {}: to it, the ":" in the path separates two folders. Rename the folder.'
 )
 
@@ -63,8 +63,8 @@ class Launched:
                 problems[name] = str(error)
         if "lock_file" in problems or len(problems) == len(self.files):
             raise NotPrivate(" ".join(problems.values()))
-        unsayable = unsayable_folders(folders) if "discovery_file" in self.files else []
-        return [*problems.values(), *(UNSAYABLE.format(folder) for folder in unsayable)]
+        unusable = folders_with_separator(folders) if "discovery_file" in self.files else []
+        return [*problems.values(), *(SEPARATOR_IN_FOLDER.format(folder) for folder in unusable)]
 
     def remove_files(self) -> None:
         for file in self.files.values():
@@ -88,7 +88,7 @@ def listen(wanted: int | None) -> socket.socket:
         listener = socket.socket()
         try:
             if os.name == "posix":
-                # A restarted bridge takes its old port while old connections linger; a living listener still wins.
+                # A restarted bridge can use its port again while old connections linger; a port in use is still refused.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen(128)
@@ -97,11 +97,11 @@ def listen(wanted: int | None) -> socket.socket:
             continue
         listener.setblocking(False)
         return listener
-    raise NoPort("Nothing was started: no port of 127.0.0.1 between 10000 and 65535 is free. Free one of them.")
+    raise NoPort("No port of 127.0.0.1 between 10000 and 65535 is free. Stop a program that uses one, then try again.")
 
 
 def _token() -> str:
-    """A new random UUID (AUTH-03), or the token of the bridge that this editor session had before."""
+    """A random UUID for each session (AUTH-03), or the token of the same editor session before a restart."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid

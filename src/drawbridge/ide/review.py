@@ -44,7 +44,7 @@ logger = logging.getLogger("drawbridge.review")
 
 
 class Arbiter(Protocol):
-    """Who else may decide what is shown here: the agent server's clients. See ``reviewer``."""
+    """Who else may decide what is shown here: the agent server's clients. See ``server_link``."""
 
     def knows(self, id: str) -> bool: ...
 
@@ -103,7 +103,7 @@ class Reviews:
             # The agent's own dialog decides now, and does not show why.
             reason = getattr(error, "notice", "") or UNSHOWABLE
             notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
-            self._spawn(self._editor.tell, notice, "warn")
+            self._spawn(self._editor.notify, notice, "warn")
             raise
 
     async def _review(
@@ -142,7 +142,7 @@ class Reviews:
         if await arbiter.may_decide(event.proposal_id, text):
             self._decide(event.proposal_id, self._editor.name, event.decision)
         else:
-            await self._editor.tell("Somebody has answered this elsewhere already; that counts.", "warn")
+            await self._editor.notify("Somebody has answered this elsewhere already; that counts.", "warn")
 
     def _decide(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
         review = self._by_id.get(id)

@@ -1,4 +1,4 @@
-"""Files that an agent writes without a proposal: the editor reloads them, and a notice explains why no diff opened.
+"""Files that an agent writes without a proposal. The editor reloads them, and a notice explains why no diff opened.
 
 Claude Code asks for the diagnostics of a file just before it writes it, in every permission mode (2.1.329).
 """
@@ -11,20 +11,20 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors.port import Editor
 from drawbridge.ide.review import Reviews, signature
 
 WRITE_SECONDS: Final = 5.0
-"""From the request for diagnostics to the write: well under one second with the real CLI."""
+"""The time between the request for diagnostics and the write: well under one second with the real CLI."""
 
 LOOK_SECONDS: Final = 0.05
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that has not changed for so long has been written completely."""
+"""A file that has not changed for this time has been written completely."""
 
 WATCH_LIMIT: Final = 20
-"""Files that are watched at once."""
+"""The most files that are watched at once."""
 
 WHY: Final = (
     "{agent} wrote {file} without asking, so no diff opened. Its permission mode does not ask: "
@@ -38,25 +38,23 @@ THEN: Final = {
 logger = logging.getLogger("drawbridge.unasked")
 
 
-class Unasked:
+class UnaskedWrites:
     def __init__(self, editor: Editor, reviews: Reviews) -> None:
         self._editor = editor
         self._reviews = reviews
-        self._watched: dict[str, asyncio.Task[None]] = {}
+        self._watched: set[str] = set()
+        self._tasks = BackgroundTasks(logger)
 
     def may_write(self, path: str, agent: str, found: Callable[[], bool]) -> None:
-        """``path`` may be written now. ``found`` is called when it was; it returns whether to notify the person."""
+        """The agent may write ``path`` now. ``found`` is called when it has; it returns whether to notify the person."""
         if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
             return
-        task = asyncio.get_running_loop().create_task(self._watch(path, signature(path), agent, found))
-        self._watched[path] = task
-        task.add_done_callback(lambda _: self._watched.pop(path, None))
+        self._watched.add(path)
+        task = self._tasks.start(self._watch(path, signature(path), agent, found), f"watching {path}")
+        task.add_done_callback(lambda _: self._watched.discard(path))
 
-    async def stop(self) -> None:
-        tasks = list(self._watched.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def close(self) -> None:
+        await self._tasks.close()
 
     async def _watch(self, path: str, before: tuple[int, ...] | None, agent: str, found: Callable[[], bool]) -> None:
         clock = asyncio.get_running_loop().time
@@ -71,10 +69,7 @@ class Unasked:
                 return
 
     async def _written(self, path: str, agent: str, found: Callable[[], bool]) -> None:
-        try:
-            done = await self._editor.overwritten(path)
-            if done is not None and found():
-                words = WHY.format(agent=agent, file=os.path.basename(path), then=THEN[done])
-                await self._editor.tell(words, "warn")
-        except DrawbridgeError as error:
-            logger.warning("%s: %s", error.code, error)
+        done = await self._editor.overwritten(path)
+        if done is not None and found():
+            words = WHY.format(agent=agent, file=os.path.basename(path), then=THEN[done])
+            await self._editor.notify(words, "warn")

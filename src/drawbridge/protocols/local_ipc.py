@@ -1,10 +1,11 @@
-"""What is said at the agent server's private socket: one JSON object a line, its kind in ``type``. Pure.
+"""The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Pure.
 
-Two kinds of programs of this user come there. The hook of a plain ``claude`` says one line and goes or, with a question,
-waits for one line. A bridge stays: it tells of the changes that its own agents propose in its editor, and shows there what
-other agents propose. Where the connection ends without a word the server has ended: what is open is said again to the next.
+Two kinds of programs of the server's own user connect there. The hook of an agent in a terminal sends one line and leaves
+or, with a question, waits for one line. A bridge stays connected: it reports the changes that its own agents propose in its
+editor, and shows there what other agents propose. A connection that closes without a message means that the server has
+ended: hooks and bridges send what is open again to the next server.
 
-A change is decided once: where both sides can, the bridge asks before it obeys its editor.
+A change is decided once: where editor and clients can both decide, the bridge asks the server before it obeys its editor.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ import msgspec
 from msgspec import Raw, Struct
 
 LINE_BYTES: Final = 64 * 1024 * 1024
-"""Of one line, at most: a proposal with both its texts."""
+"""The limit of one line, in bytes: a proposal with both its texts."""
 
 
 NOTHING: Final = Raw(b"null")
 
-# What the server is told.
+# To the server.
 
 
 class Hook(Struct, tag="hook", frozen=True):
     """The hook of an agent was called. ``payload`` is what the agent gave it; ``pid`` is the agent's process.
 
-    ``question``: identifies the question, however often it is sent. Empty: it is sent once. ``background``: the agent's
-    daemon hosts the session (``claude --bg``), no terminal of a person's own.
+    ``question`` identifies the question, however often it is sent; empty: nobody waits for an answer. ``background``: the
+    agent's daemon runs the session (``claude --bg``), outside of any terminal of the person.
     """
 
     pid: int
@@ -37,9 +38,9 @@ class Hook(Struct, tag="hook", frozen=True):
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
-    """A bridge's first line, and again at each change. ``pids``: those agents that are connected to it, as far as known.
+    """A bridge's first line, and again at each change. ``pids``: the connected agents whose process is known.
 
-    ``terminals``: the processes that its editor has started in terminals whose agent takes prompts.
+    ``terminals``: the processes that the editor has started in terminals, and whose agents take prompts.
     """
 
     editor: str
@@ -52,7 +53,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
     """An agent of this bridge proposes a change, and the editor shows it. ``session``: one agent's, by any name.
 
     ``new_text`` is what would be written; ``agent_text`` what the agent itself proposed, where that is another text.
-    ``question`` as a hook's; ``id`` is of this connection.
+    ``question`` as in ``Hook``; ``id`` is unique on this connection.
     """
 
     id: str
@@ -66,60 +67,70 @@ class Proposed(Struct, tag="proposed", frozen=True):
     question: str = ""
 
 
-class Decided(Struct, tag="decided", frozen=True):
-    """The person has decided it in the editor (``text`` None: rejected): may it be so? ``Ruling`` answers."""
+class EditorDecision(Struct, tag="decided", frozen=True):
+    """The person has decided a proposal in the editor (``text`` None: rejected). ``DecisionAck`` answers."""
 
     id: str
     text: str | None
 
 
-class Gone(Struct, tag="gone", frozen=True):
-    """It is shown no more. ``settled``: the agent has closed it, since it was decided in its own dialog."""
+class ProposalClosed(Struct, tag="gone", frozen=True):
+    """The editor does not show the proposal any more. ``settled``: it was decided in the agent's own dialog."""
 
     id: str
     settled: bool = False
 
 
-class Answered(Struct, tag="answered", frozen=True):
-    """What was offered was decided in the editor: exactly ``text`` is to be written, or nothing (None)."""
+class OfferAnswered(Struct, tag="answered", frozen=True):
+    """An offer was decided in the editor: exactly ``text`` is to be written, or nothing (None)."""
 
     id: str
     text: str | None
 
 
-class Declined(Struct, tag="declined", frozen=True):
-    """What was offered can't be shown in this editor, or is not shown any more."""
+class OfferDeclined(Struct, tag="declined", frozen=True):
+    """The editor cannot show an offer, or does not show it any more."""
 
     id: str
 
 
-class Typed(Struct, tag="typed", frozen=True):
-    """The prompt stands in the agent's terminal, and Enter was pressed."""
+class PromptSent(Struct, tag="typed", frozen=True):
+    """The prompt was typed into the agent's terminal and sent with Enter."""
 
     id: str
 
 
-class Untyped(Struct, tag="untyped", frozen=True):
-    """It was not sent. ``reason``: sentences for people."""
+class PromptFailed(Struct, tag="untyped", frozen=True):
+    """The prompt was not sent. ``reason``: sentences for people."""
 
     id: str
     reason: str
 
 
-FromPeer: TypeAlias = Hook | Bridge | Proposed | Decided | Gone | Answered | Declined | Typed | Untyped
+FromPeer: TypeAlias = (
+    Hook
+    | Bridge
+    | Proposed
+    | EditorDecision
+    | ProposalClosed
+    | OfferAnswered
+    | OfferDeclined
+    | PromptSent
+    | PromptFailed
+)
 
 
-# What it says.
+# From the server.
 
 
-class Verdict(Struct, frozen=True):
-    """To a hook: the answer to its question, in the agent's own words; without, the question is settled at the desk."""
+class HookAnswer(Struct, frozen=True):
+    """To a hook: the answer to its question, in the agent's own format; without one, the person decides in the terminal."""
 
     decision: Raw = NOTHING
 
 
 class Offer(Struct, tag="offer", frozen=True):
-    """To a bridge: show this change, whichever agent proposes it."""
+    """To a bridge: show this change of any agent."""
 
     id: str
     agent: str
@@ -128,59 +139,63 @@ class Offer(Struct, tag="offer", frozen=True):
 
 
 class Withdraw(Struct, tag="withdraw", frozen=True):
-    """What was offered is decided elsewhere. ``written``: the agent may write the file now."""
+    """An offer was decided elsewhere. ``written``: the agent may write the file now."""
 
     id: str
     written: bool = False
 
 
-class Answer(Struct, tag="answer", frozen=True):
-    """A client has decided what the bridge's own agent proposed: the agent is to be told so, and the view to be closed."""
+class ClientDecision(Struct, tag="answer", frozen=True):
+    """A client has decided a proposal of the bridge's own agent: the agent is to be answered, and the view closed."""
 
     id: str
     by: str
     text: str | None
 
 
-class Ruling(Struct, tag="ruling", frozen=True):
-    """Whether the editor's decision counts; if not, another one came first."""
+class DecisionAck(Struct, tag="ruling", frozen=True):
+    """``won``: the editor's decision counts; otherwise another one came first."""
 
     id: str
     won: bool
 
 
 class Prompt(Struct, tag="prompt", frozen=True):
-    """To a bridge: send this to the agent in the terminal of the process ``pid``. ``Typed`` or ``Untyped`` answers."""
+    """To a bridge: send this to the agent in the terminal of the process ``pid``.
+
+    ``PromptSent`` or ``PromptFailed`` answers.
+    """
 
     id: str
     pid: int
     text: str
 
 
-ToBridge: TypeAlias = Offer | Withdraw | Answer | Ruling | Prompt
+ToBridge: TypeAlias = Offer | Withdraw | ClientDecision | DecisionAck | Prompt
 
 _from_peer: Final = msgspec.json.Decoder(FromPeer)
 _to_bridge: Final = msgspec.json.Decoder(ToBridge)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def line(said: FromPeer | ToBridge | Verdict) -> bytes:
-    return _encode(said) + b"\n"
+def encode(message: FromPeer | ToBridge | HookAnswer) -> bytes:
+    """The message as a line, with its line feed."""
+    return _encode(message) + b"\n"
 
 
-def told_server(line: bytes) -> FromPeer:
-    """Raises ``ValueError`` for what is no such line."""
+def decode_from_peer(line: bytes) -> FromPeer:
+    """What a hook or a bridge has sent. Raises ``ValueError`` for anything else."""
     try:
-        said: FromPeer = _from_peer.decode(line)
+        message: FromPeer = _from_peer.decode(line)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return said
+    return message
 
 
-def told_bridge(line: bytes) -> ToBridge:
-    """The same."""
+def decode_from_server(line: bytes) -> ToBridge:
+    """What the server has sent to a bridge. Raises ``ValueError`` for anything else."""
     try:
-        said: ToBridge = _to_bridge.decode(line)
+        message: ToBridge = _to_bridge.decode(line)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return said
+    return message

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from drawbridge.protocols.gate import LOOPBACK_HOSTS, Head, Refusal, check_place
 from drawbridge.server.protocol.replies import Health
 from drawbridge.server.sessions.metrics import BOUNDS, Metrics
-from drawbridge.transport.http_server import Door, Exchange, Peer, Terms, WebSocket
+from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerOptions, WebSocket
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"
@@ -97,5 +97,5 @@ async def serving(
         return
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Numbers(metrics, health))
-    async with Door(_Site(registry), listener, Terms(connections=8, message_bytes=1024)):
+    async with HttpServer(_Site(registry), listener, ServerOptions(connections=8, message_bytes=1024)):
         yield f"http://{HOST}:{listener.getsockname()[1]}{PATH}"

@@ -39,7 +39,7 @@ from drawbridge.server.protocol import messages
 from drawbridge.server.screen import announced, show
 from drawbridge.server.terminal_sessions.socket import private_socket
 from drawbridge.settings.serve import ServeSettings
-from drawbridge.transport.http_server import BACKLOG, Door, Terms
+from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
 
 ENDING_SECONDS: Final = 10.0
 """From the signal until clients are told (1001): runs are told and their processes ended before."""
@@ -131,7 +131,7 @@ async def _serve(
     async with (
         metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
         private_socket(core.desk, core.house.reviewers),
-        Door(site, listener, terms(plan.clients), tls),
+        HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]
         with announced(plan, port, certificate):
@@ -158,9 +158,9 @@ async def _serve(
     return 0
 
 
-def terms(clients: int) -> Terms:
+def terms(clients: int) -> ServerOptions:
     """Of the door of a server with so many clients."""
-    return Terms(
+    return ServerOptions(
         connections=clients + SPARE_CONNECTIONS,
         waiting=WAITING_CONNECTIONS,
         message_bytes=messages.MESSAGE_BYTES,

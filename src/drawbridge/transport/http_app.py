@@ -11,7 +11,7 @@ from drawbridge.protocols.gate import Head, Refusal
 from drawbridge.protocols.http import MESSAGE_LIMIT, Fields
 
 
-class Terms(Struct, frozen=True):
+class ServerOptions(Struct, frozen=True):
     """What a job wants of its door; as they are, they are the bridge's."""
 
     connections: int = 64
@@ -66,7 +66,7 @@ class WebSocket(Protocol):
     def limit_unfinished(self, size: int | None) -> None:
         """A message of which more than ``size`` bytes have come, and not the end, ends the WebSocket with 1009.
 
-        For peers that have not shown their token yet. None: the limit is ``Terms.message_bytes`` again.
+        For peers that have not shown their token yet. None: the limit is ``ServerOptions.message_bytes`` again.
         """
         ...
 
@@ -110,7 +110,7 @@ class Exchange(Protocol):
     def congested(self) -> bool: ...
 
 
-class Site(Protocol):
+class HttpApp(Protocol):
     """What stands behind a door."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

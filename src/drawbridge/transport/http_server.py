@@ -1,6 +1,6 @@
 """The one HTTP door of every job: the asyncio shell of ``protocols.http``.
 
-A job puts a ``Site`` behind it. Each request's head goes through the site's gate before anything else of it is read; heads
+A job puts a ``HttpApp`` behind it. Each request's head goes through the site's gate before anything else of it is read; heads
 and handshakes are bounded in size, number and time.
 """
 
@@ -19,11 +19,11 @@ from msgspec import structs
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.http import Asked, Body, Closed, Event, Fields, HttpConnection, HungUp, Message
 from drawbridge.transport.http_app import Exchange as Exchange
+from drawbridge.transport.http_app import HttpApp as HttpApp
 from drawbridge.transport.http_app import Peer as Peer
-from drawbridge.transport.http_app import Site as Site
-from drawbridge.transport.http_app import Terms as Terms
+from drawbridge.transport.http_app import ServerOptions as ServerOptions
 from drawbridge.transport.http_app import WebSocket as WebSocket
-from drawbridge.transport.tls_acceptor import Acceptor
+from drawbridge.transport.tls_acceptor import TlsAcceptor
 
 BACKLOG: Final = 512
 """Connections that wait to be accepted. If the queue is full, a client retries by itself after some seconds."""
@@ -51,27 +51,31 @@ HIGH_WATER: Final = 1024 * 1024
 TOLD_SECONDS: Final = 1.0
 """Between two lines in the log about too many connections."""
 
-AS_THE_BRIDGE: Final = Terms()
+DEFAULT_OPTIONS: Final = ServerOptions()
 
 logger = logging.getLogger("drawbridge.http_server")
 
 
-class Door:
+class HttpServer:
     """Listens with an already listening socket. ``async with`` closes it and all its connections."""
 
     def __init__(
-        self, site: Site, listener: socket.socket, terms: Terms = AS_THE_BRIDGE, tls: SSLContext | None = None
+        self,
+        site: HttpApp,
+        listener: socket.socket,
+        terms: ServerOptions = DEFAULT_OPTIONS,
+        tls: SSLContext | None = None,
     ) -> None:
         self.site = site
         self.terms = terms
         self.connections: dict[_Connection, None] = {}
         self._listener = listener
         self._tls = tls
-        self._server: asyncio.Server | Acceptor | None = None
+        self._server: asyncio.Server | TlsAcceptor | None = None
         self._pinging: asyncio.TimerHandle | None = None
         self._told = float("-inf")
 
-    async def __aenter__(self) -> Door:
+    async def __aenter__(self) -> HttpServer:
         def connect() -> _Connection:
             return _Connection(self)
 
@@ -79,7 +83,7 @@ class Door:
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(connect, sock=self._listener, backlog=BACKLOG)
         else:
-            self._server = Acceptor(
+            self._server = TlsAcceptor(
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
             )
         self._ping_in(self.terms.ping_seconds)
@@ -100,6 +104,8 @@ class Door:
             connection.abort()
         if left:
             await asyncio.wait([connection.lost for connection in left])
+        if isinstance(self._server, TlsAcceptor):
+            await self._server.wait_closed()
 
     def make_room(self) -> bool:
         """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""
@@ -144,7 +150,7 @@ class Door:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: HttpServer) -> None:
         terms = door.terms
         self._door = door
         self._http = HttpConnection(message_limit=terms.message_bytes, binary_as_text=terms.binary_as_text)

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Final, NamedTuple
 
+from drawbridge.core.tasks import BackgroundTasks
+
 MOST: Final = 64
 """Handshakes at once. Those of honest peers take milliseconds, plus the time that two messages take on the network."""
 
@@ -35,7 +37,7 @@ class _Shaking(NamedTuple):
     since: float
 
 
-class Acceptor:
+class TlsAcceptor:
     """``connect`` makes the protocol of one connection. Open until ``close``, which closes ``listener`` too."""
 
     def __init__(
@@ -54,17 +56,21 @@ class Acceptor:
         self._connect = connect
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+        self._tasks = BackgroundTasks(logger)
+        self._tasks.start(self._accept(), "accepting connections")
 
     @property
     def shaking(self) -> int:
-        """Handshakes that go on."""
+        """The number of handshakes that have not ended."""
         return len(self._shaking)
 
     def close(self) -> None:
-        for task in (self._accepting, *self._shaking):
-            task.cancel()
+        """Ends every handshake; no more connections are accepted. ``wait_closed`` waits for their end."""
+        self._tasks.cancel()
         self._listener.close()
+
+    async def wait_closed(self) -> None:
+        await self._tasks.close()
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -81,7 +87,7 @@ class Acceptor:
             except BaseException:
                 peer.close()
                 raise
-            task = loop.create_task(self._shake_hands(peer))
+            task = self._tasks.start(self._shake_hands(peer), f"the TLS handshake with {address[0]}")
             self._shaking[task] = _Shaking(address[0], loop.time())
             task.add_done_callback(self._shaken)
 

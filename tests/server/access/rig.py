@@ -27,7 +27,7 @@ from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.house import Limits
-from drawbridge.transport.http_server import Door
+from drawbridge.transport.http_server import HttpServer
 from tests.server.wire_client import WireClient, connected
 
 OWNER = "the-owners-token-which-is-long-enough-for-all"
@@ -69,7 +69,7 @@ class Server:
         )
         site = ServerSite(entrance, self.clients, Dispatch(rows, self.core, own, entrance, blobs))
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
-        self.door = Door(site, self.listener, terms(64), tls)
+        self.door = HttpServer(site, self.listener, terms(64), tls)
 
     def token(self, name: str = "phone", scope: Scope = "approve", **more: Any) -> str:
         """Of a new device, as the owner makes it beside the server."""

@@ -36,7 +36,7 @@ from drawbridge.server.auth.entrance import (
 from drawbridge.server.auth.rate_limits import Buckets, place
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.transport.tls_acceptor import MOST, Acceptor
+from drawbridge.transport.tls_acceptor import MOST, TlsAcceptor
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.waiting import PATIENCE, until
 
@@ -482,7 +482,7 @@ async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_ke
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, made.context()) as server, server.client(tls=trusted) as client:
         acceptor = server.door._server
-        assert isinstance(acceptor, Acceptor)
+        assert isinstance(acceptor, TlsAcceptor)
         crowd = [socket.socket() for _ in range(200)]
         for number, one in enumerate(crowd):
             one.setblocking(False)
@@ -514,7 +514,7 @@ async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(t
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, made.context()) as server:
         acceptor = server.door._server
-        assert isinstance(acceptor, Acceptor)
+        assert isinstance(acceptor, TlsAcceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
         crowd = [await silent(server, "127.0.0.3") for _ in range(MOST + 20)]

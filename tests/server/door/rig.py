@@ -32,7 +32,7 @@ from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Health
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions import records
-from drawbridge.transport.http_server import Door, Terms, WebSocket
+from drawbridge.transport.http_server import HttpServer, ServerOptions, WebSocket
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
 AT = "2026-01-01T00:00:00.000Z"
@@ -159,7 +159,7 @@ class Twin:
 class Server:
     """Listens on 127.0.0.1; ``url`` is where."""
 
-    def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: Terms) -> None:
+    def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: ServerOptions) -> None:
         self.core = Twin()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
@@ -186,7 +186,7 @@ class Server:
         rows = [_done_by_twin(row) if row.owner is Core else row for row in COMMANDS]
         self.dispatch = Dispatch(rows, core, own, entrance, self.blobs)
         self.site = Site(entrance, self.clients, self.dispatch)
-        self.door = Door(self.site, self.listener, terms, tls)
+        self.door = HttpServer(self.site, self.listener, terms, tls)
 
 
 class Site(ServerSite):
@@ -205,7 +205,7 @@ def _done_by_twin(row: AnyRow) -> AnyRow:
     return msgspec.structs.replace(row, owner=Twin, handler=getattr(Twin, row.name))
 
 
-SERVED = Terms(
+SERVED = ServerOptions(
     connections=200,
     message_bytes=messages.MESSAGE_BYTES,
     binary_as_text=False,
@@ -216,7 +216,7 @@ SERVED = Terms(
 
 @contextlib.asynccontextmanager
 async def serving(
-    directory: Path, *, token: str | None = TOKEN, tls: ssl.SSLContext | None = None, terms: Terms = SERVED
+    directory: Path, *, token: str | None = TOKEN, tls: ssl.SSLContext | None = None, terms: ServerOptions = SERVED
 ) -> AsyncIterator[Server]:
     server = Server(directory, token=token, tls=tls, terms=terms)
     async with server.door:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import shutil
-import signal
-import subprocess
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +17,7 @@ from drawbridge.agents.claude import command_line, open_sessions
 from drawbridge.agents.claude.conversation import Conversation
 from drawbridge.agents.framing import readable
 from drawbridge.agents.proposals import read_file
+from drawbridge.core import subprocesses
 
 ROW: Final = catalog.AGENTS["claude"]
 
@@ -61,7 +58,7 @@ class Claude:
 
     async def probe(self) -> str:
         """Its version, as "2.1.329". Raises ``AgentUnusable`` with what is wrong and what to do."""
-        return await asyncio.to_thread(self._version, self._find())
+        return await self._version(self._find())
 
     async def _program(self) -> str:
         """The path of a program that is known to be new enough; asked once for each file."""
@@ -70,7 +67,7 @@ class Claude:
             status = os.stat(path)
             seen = (path, status.st_mtime_ns, status.st_size)
             if self._proven != seen:
-                await asyncio.to_thread(self._version, path)
+                await self._version(path)
                 self._proven = seen
         return path
 
@@ -89,9 +86,16 @@ class Claude:
             )
         return os.path.abspath(found)
 
-    def _version(self, path: str) -> str:
+    async def _version(self, path: str) -> str:
         environment = command_line.environment(self._environment, "/", uuid.uuid4().hex)
-        answer = _answer([path, "--version"], environment)
+        try:
+            finished = await subprocesses.run(
+                [path, "--version"], directory="/", seconds=VERSION_SECONDS, limit=ANSWER_LIMIT, environment=environment
+            )
+        except OSError as error:
+            name = os.path.basename(path)
+            raise AgentUnusable("EXECUTION_FAILED", f"`{name}` can't be run: {error.strerror}.") from None
+        answer = readable(finished.output.decode("utf-8", "replace"))
         numbers = command_line.version(answer)
         if numbers is None:
             raise AgentUnusable(
@@ -116,43 +120,3 @@ def in_use(users: Sequence[int]) -> str:
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for instance in a terminal."
     return f"{text} Close it there, or fork the conversation."
-
-
-def _answer(command: list[str], environment: Mapping[str, str]) -> str:
-    """The first words of a program that may hang, flood or leave children. Blocking, bounded in time and size."""
-    reader, writer = os.pipe()
-    try:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=writer,
-            env=dict(environment),
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError as error:
-        os.close(reader)
-        raise AgentUnusable(
-            "EXECUTION_FAILED", f"`{os.path.basename(command[0])}` can't be run: {error.strerror}."
-        ) from None
-    finally:
-        os.close(writer)
-    try:
-        return readable(_read(reader).decode("utf-8", "replace"))
-    finally:
-        os.close(reader)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def _read(descriptor: int) -> bytes:
-    deadline = time.monotonic() + VERSION_SECONDS
-    data = b""
-    while len(data) < ANSWER_LIMIT and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        piece = os.read(descriptor, ANSWER_LIMIT)
-        if not piece:
-            break
-        data += piece
-    return data

@@ -1,7 +1,7 @@
 """The tools that an agent may call on the editor: one explicit tuple, and the only place where results are wrapped.
 
 A tool is one short function beside the struct of its arguments; the struct is at once the check of what comes in and the
-schema that ``tools/list`` shows. Grouped by the editor's ability that they need. Pure: all I/O is the ``Desk``'s.
+schema that ``tools/list`` shows. Grouped by the editor's ability that they need. Pure: all I/O is the ``ToolContext``'s.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drawbridge.ide.tools import code, diagnostics, diffs, files, selection
-from drawbridge.ide.tools.tool import Desk, Tool
+from drawbridge.ide.tools.tool import Tool, ToolContext
 
 TOOLS: tuple[Tool, ...] = (
     *diffs.TOOLS,
@@ -33,4 +33,4 @@ class Toolbox:
         return self._tools.get(name)
 
 
-__all__ = ["TOOLS", "Desk", "Tool", "Toolbox"]
+__all__ = ["TOOLS", "Tool", "ToolContext", "Toolbox"]

@@ -1,4 +1,4 @@
-"""Running code: offered only where the person opted in, and asked of the person each time."""
+"""Running code: offered only where the person has opted in, and only after the person has allowed each call."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from drawbridge.ide.tools.tool import Arguments, Content, Desk, Tool
+from drawbridge.ide.tools.tool import Arguments, Content, Tool, ToolContext
 
 
 class ExecuteCode(Arguments, frozen=True):
     code: Annotated[str, Meta(description="Python code. Each call is a new interpreter in the first workspace folder.")]
 
 
-async def execute_code(desk: Desk, arguments: ExecuteCode) -> Content:
-    allowed = await desk.review_code(arguments.code)
+async def execute_code(context: ToolContext, arguments: ExecuteCode) -> Content:
+    allowed = await context.review_code(arguments.code)
     if allowed is None:
         return ["The person did not allow this code to run. Nothing was run."]
-    return [await desk.run_code(allowed.text)]
+    return [await context.run_code(allowed.text)]
 
 
 TOOLS = (Tool("executeCode", "Run Python code after the person has allowed it.", ExecuteCode, execute_code),)

@@ -1,4 +1,4 @@
-"""What the editor's language tools complain about."""
+"""Errors and warnings of the editor's language tools."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ import msgspec
 from msgspec import Meta
 
 from drawbridge.editors.port import Diagnostic
-from drawbridge.ide.tools.tool import Arguments, Content, Desk, Tool, json_text
+from drawbridge.ide.tools.tool import Arguments, Content, Tool, ToolContext, json_text
 
 
 class GetDiagnostics(Arguments, frozen=True):
     uri: Annotated[str, Meta(description="A file's URI; without it, all files.")] | None = None
 
 
-async def get_diagnostics(desk: Desk, arguments: GetDiagnostics) -> Content:
-    """Always a list of files; one that was asked for is there even without problems, its URI spelled as asked."""
+async def get_diagnostics(context: ToolContext, arguments: GetDiagnostics) -> Content:
+    """Always a list of files. A file that was asked for is in it even without problems, with its URI as it was given."""
     if arguments.uri:
-        path = desk.resolve(arguments.uri)
-        found = () if desk.hides(path) else await desk.editor.diagnostics(path)
+        path = context.workspace.resolve(arguments.uri)
+        found = () if context.workspace.privacy.hides(path) else await context.workspace.editor.diagnostics(path)
         listed = [diagnostic for entry in found for diagnostic in entry.diagnostics]
         return json_text([_entry(arguments.uri, listed)])
-    entries = await desk.editor.diagnostics(None)
+    entries = await context.workspace.editor.diagnostics(None)
     # Bare paths, not percent-encoded: the real CLI compares them, less "file://", with its own (2.1.329).
     return json_text(
-        [_entry(f"file://{entry.path}", entry.diagnostics) for entry in entries if not desk.hides(entry.path)]
+        [
+            _entry(f"file://{entry.path}", entry.diagnostics)
+            for entry in entries
+            if not context.workspace.privacy.hides(entry.path)
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""Proposals: show one and wait for its decision, close one, close all of this agent's."""
+"""Proposals: show one and wait for its decision, withdraw one, withdraw all of this agent."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Annotated
 from msgspec import Meta
 
 from drawbridge.editors.port import Accepted
-from drawbridge.ide.tools.tool import Arguments, Content, Desk, NoArguments, Tool
+from drawbridge.ide.tools.tool import Arguments, Content, NoArguments, Tool, ToolContext
 
 
 class OpenDiff(Arguments, frozen=True, rename=None):
     old_file_path: Annotated[str, Meta(description="The file as it is now; it may not exist yet.")]
     new_file_path: Annotated[str, Meta(description="The file that would be written.")]
     new_file_contents: Annotated[str, Meta(description="The whole text that is proposed for it.")]
-    tab_name: Annotated[str, Meta(description="The name of this proposal; close_tab takes it back by this name.")]
+    tab_name: Annotated[str, Meta(description="The name of this proposal; close_tab withdraws it by this name.")]
 
 
 class CloseTab(Arguments, frozen=True, rename=None):
     tab_name: Annotated[str, Meta(description="The name that the proposal was opened with.")]
 
 
-async def open_diff(desk: Desk, arguments: OpenDiff) -> Content:
-    """Answers only when decided, without a limit of time. The agent writes the text, never we."""
-    path = desk.resolve(arguments.old_file_path)
-    decision = await desk.review(path, arguments.new_file_contents, arguments.tab_name)
+async def open_diff(context: ToolContext, arguments: OpenDiff) -> Content:
+    """Answers once the proposal is decided, without a time limit. Only the agent writes the text to the file."""
+    path = context.workspace.resolve(arguments.old_file_path)
+    decision = await context.review(path, arguments.new_file_contents, arguments.tab_name)
     if isinstance(decision, Accepted):
         return ["FILE_SAVED", decision.text]
     # Withdrawn as well: the real CLI takes TAB_CLOSED for an acceptance (measured on 2.1.197 and 2.1.329).
     return ["DIFF_REJECTED", arguments.tab_name]
 
 
-async def close_tab(desk: Desk, arguments: CloseTab) -> Content:
-    await desk.close_review(arguments.tab_name)
+async def close_tab(context: ToolContext, arguments: CloseTab) -> Content:
+    await context.close_review(arguments.tab_name)
     return ["TAB_CLOSED"]
 
 
-async def close_all_diff_tabs(desk: Desk, arguments: NoArguments) -> Content:
-    return [f"CLOSED_{await desk.close_reviews()}_DIFF_TABS"]
+async def close_all_diff_tabs(context: ToolContext, arguments: NoArguments) -> Content:
+    return [f"CLOSED_{await context.close_reviews()}_DIFF_TABS"]
 
 
 TOOLS = (
     Tool("openDiff", "Propose a change of a file and wait until the person has decided.", OpenDiff, open_diff),
-    Tool("close_tab", "Take back a proposal by its name.", CloseTab, close_tab),
-    Tool("closeAllDiffTabs", "Take back all proposals of this agent.", NoArguments, close_all_diff_tabs),
+    Tool("close_tab", "Withdraw a proposal by its name.", CloseTab, close_tab),
+    Tool("closeAllDiffTabs", "Withdraw all proposals of this agent.", NoArguments, close_all_diff_tabs),
 )

@@ -10,28 +10,28 @@ from msgspec import Meta
 from drawbridge.core.errors import Refused
 from drawbridge.editors.files import to_uri
 from drawbridge.editors.port import OpenRequest
-from drawbridge.ide.tools.tool import Arguments, Content, Desk, NoArguments, Tool, json_text
+from drawbridge.ide.tools.tool import Arguments, Content, NoArguments, Tool, ToolContext, json_text
 
 
 class OpenFile(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file to open.")]
-    preview: Annotated[bool, Meta(description="Open it as a preview, where the editor has such a thing.")] = False
-    start_text: Annotated[str, Meta(description="Select from the first place of this text.")] | None = None
-    end_text: Annotated[str, Meta(description="Select up to the first place of this text behind startText.")] | None = (
-        None
-    )
-    select_to_end_of_line: Annotated[bool, Meta(description="Stretch the selection to the end of its line.")] = False
-    make_frontmost: Annotated[bool, Meta(description="Bring it in front of the person; else only load it.")] = True
+    preview: Annotated[bool, Meta(description="Open it as a preview, where the editor has previews.")] = False
+    start_text: Annotated[str, Meta(description="Select from the first occurrence of this text.")] | None = None
+    end_text: (
+        Annotated[str, Meta(description="Select up to the next occurrence of this text after startText.")] | None
+    ) = None
+    select_to_end_of_line: Annotated[bool, Meta(description="Extend the selection to the end of its line.")] = False
+    make_frontmost: Annotated[bool, Meta(description="Show it to the person; else only load it.")] = True
 
 
 class OneFile(Arguments, frozen=True):
-    file_path: Annotated[str, Meta(description="The file that is meant.")]
+    file_path: Annotated[str, Meta(description="The path of the file.")]
 
 
-async def open_file(desk: Desk, arguments: OpenFile) -> Content:
-    path = desk.resolve(arguments.file_path)
-    await desk.check_readable(path)
-    opened = await desk.editor.open_file(
+async def open_file(context: ToolContext, arguments: OpenFile) -> Content:
+    path = context.workspace.resolve(arguments.file_path)
+    await context.check_readable(path)
+    opened = await context.workspace.editor.open_file(
         OpenRequest(
             path=path,
             focus=arguments.make_frontmost,
@@ -45,7 +45,7 @@ async def open_file(desk: Desk, arguments: OpenFile) -> Content:
     return json_text({"success": True, "filePath": path, "languageId": opened.language, "lineCount": opened.line_count})
 
 
-async def get_open_editors(desk: Desk, arguments: NoArguments) -> Content:
+async def get_open_editors(context: ToolContext, arguments: NoArguments) -> Content:
     tabs = [
         {
             "uri": to_uri(tab.path),
@@ -54,20 +54,29 @@ async def get_open_editors(desk: Desk, arguments: NoArguments) -> Content:
             "languageId": tab.language,
             "isDirty": tab.modified,
         }
-        for tab in await desk.editor.tabs()
-        if not desk.hides(tab.path)
+        for tab in await context.workspace.editor.tabs()
+        if not context.workspace.privacy.hides(tab.path)
     ]
     return json_text({"tabs": tabs})
 
 
-async def get_workspace_folders(desk: Desk, arguments: NoArguments) -> Content:
-    folders = [{"name": posixpath.basename(path) or path, "uri": to_uri(path), "path": path} for path in desk.folders]
-    return json_text({"success": True, "folders": folders, "rootPath": desk.folders[0] if desk.folders else ""})
+async def get_workspace_folders(context: ToolContext, arguments: NoArguments) -> Content:
+    folders = [
+        {"name": posixpath.basename(path) or path, "uri": to_uri(path), "path": path}
+        for path in context.workspace.folders
+    ]
+    return json_text(
+        {
+            "success": True,
+            "folders": folders,
+            "rootPath": context.workspace.folders[0] if context.workspace.folders else "",
+        }
+    )
 
 
-async def check_document_dirty(desk: Desk, arguments: OneFile) -> Content:
-    path = desk.resolve(arguments.file_path)
-    status = await desk.editor.status(path)
+async def check_document_dirty(context: ToolContext, arguments: OneFile) -> Content:
+    path = context.workspace.resolve(arguments.file_path)
+    status = await context.workspace.editor.status(path)
     answer = {
         "success": status is not None,
         "filePath": path,
@@ -79,21 +88,21 @@ async def check_document_dirty(desk: Desk, arguments: OneFile) -> Content:
     return json_text(answer)
 
 
-async def save_document(desk: Desk, arguments: OneFile) -> Content:
-    path = desk.resolve(arguments.file_path)
+async def save_document(context: ToolContext, arguments: OneFile) -> Content:
+    path = context.workspace.resolve(arguments.file_path)
     message, saved = "Document saved successfully", True
-    if await desk.editor.status(path) is None:
+    if await context.workspace.editor.status(path) is None:
         message, saved = f"Document not open: {path}", False
     else:
         try:
-            await desk.editor.save(path)
+            await context.workspace.editor.save(path)
         except Refused as refusal:
             message, saved = str(refusal), False
     return json_text({"success": saved, "filePath": path, "saved": saved, "message": message})
 
 
 TOOLS = (
-    Tool("openFile", "Open a file in the editor, and select a piece of it if asked to.", OpenFile, open_file),
+    Tool("openFile", "Open a file in the editor, and select a part of it if requested.", OpenFile, open_file),
     Tool("getOpenEditors", "The files that are open in the editor.", NoArguments, get_open_editors),
     Tool("getWorkspaceFolders", "The folders that the person works in.", NoArguments, get_workspace_folders),
     Tool("checkDocumentDirty", "Whether an open file has unsaved changes.", OneFile, check_document_dirty),

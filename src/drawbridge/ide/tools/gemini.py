@@ -1,4 +1,4 @@
-"""Gemini CLI's tools: proposals that answer at once; their decisions travel as notifications. Pure.
+"""Gemini CLI's tools: openDiff answers at once, the decision follows as a notification. Pure.
 
 The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never shows these to the model.
 """
@@ -12,19 +12,19 @@ from msgspec import Meta
 from drawbridge.ide.tools.tool import Arguments, Content, Tool, json_text
 
 
-class GeminiDesk(Protocol):
-    """One session's place at the bridge. A proposal is known by the very ``file_path`` that it was opened with."""
+class GeminiContext(Protocol):
+    """What a tool may use on behalf of one session. A proposal is identified by the exact ``file_path`` of its openDiff."""
 
     def propose(self, file_path: str, new_content: str) -> None:
-        """Show it and go on; how it ends is told by a notification."""
+        """Show a proposal without waiting; a notification follows with the decision."""
         ...
 
-    async def take_back(self, file_path: str) -> str | None:
-        """Close it without a notification; its text as the person has made it, None where none is open."""
+    async def withdraw(self, file_path: str) -> str | None:
+        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None: none is open."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        """Decide it as the person would; False where none is open."""
+        """Decide a proposal as the person would. Returns False where none is open."""
         ...
 
 
@@ -42,23 +42,23 @@ class DecideDiff(Arguments, frozen=True):
     file_path: Annotated[str, Meta(description="The file, as openDiff named it.")]
 
 
-async def open_diff(desk: GeminiDesk, arguments: OpenDiff) -> Content:
-    desk.propose(arguments.file_path, arguments.new_content)
+async def open_diff(context: GeminiContext, arguments: OpenDiff) -> Content:
+    context.propose(arguments.file_path, arguments.new_content)
     return []
 
 
-async def close_diff(desk: GeminiDesk, arguments: CloseDiff) -> Content:
+async def close_diff(context: GeminiContext, arguments: CloseDiff) -> Content:
     """JSON, not the bare text: the real CLI discards anything else and writes the unedited proposal (0.61.0)."""
-    text = await desk.take_back(arguments.file_path)
+    text = await context.withdraw(arguments.file_path)
     return json_text({} if text is None else {"content": text})
 
 
-async def accept_diff(desk: GeminiDesk, arguments: DecideDiff) -> Content:
-    return json_text({"decided": await desk.decide(arguments.file_path, accept=True)})
+async def accept_diff(context: GeminiContext, arguments: DecideDiff) -> Content:
+    return json_text({"decided": await context.decide(arguments.file_path, accept=True)})
 
 
-async def reject_diff(desk: GeminiDesk, arguments: DecideDiff) -> Content:
-    return json_text({"decided": await desk.decide(arguments.file_path, accept=False)})
+async def reject_diff(context: GeminiContext, arguments: DecideDiff) -> Content:
+    return json_text({"decided": await context.decide(arguments.file_path, accept=False)})
 
 
 TOOLS = (
@@ -68,7 +68,7 @@ TOOLS = (
         OpenDiff,
         open_diff,
     ),
-    Tool("closeDiff", "Take a proposal back and get its text as it is now.", CloseDiff, close_diff),
+    Tool("closeDiff", "Withdraw a proposal and get its text as it is now.", CloseDiff, close_diff),
     Tool("acceptDiff", "Accept an open proposal as the person would.", DecideDiff, accept_diff),
     Tool("rejectDiff", "Reject an open proposal as the person would.", DecideDiff, reject_diff),
 )

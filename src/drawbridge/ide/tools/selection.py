@@ -1,23 +1,23 @@
-"""What the person has selected: now, and last."""
+"""The current selection of the person, and the last one."""
 
 from __future__ import annotations
 
 import msgspec
 
 from drawbridge.editors.port import Selection
-from drawbridge.ide.tools.tool import Content, Desk, NoArguments, Tool, json_text
+from drawbridge.ide.tools.tool import Content, NoArguments, Tool, ToolContext, json_text
 
 
-async def get_current_selection(desk: Desk, arguments: NoArguments) -> Content:
-    return _answer(desk, await desk.editor.selection(), "No active editor found")
+async def get_current_selection(context: ToolContext, arguments: NoArguments) -> Content:
+    return _answer(context, await context.workspace.editor.selection(), "No active editor found")
 
 
-async def get_latest_selection(desk: Desk, arguments: NoArguments) -> Content:
-    return _answer(desk, desk.latest_selection, "No selection available")
+async def get_latest_selection(context: ToolContext, arguments: NoArguments) -> Content:
+    return _answer(context, context.workspace.selection, "No selection available")
 
 
-def _answer(desk: Desk, selection: Selection | None, otherwise: str) -> Content:
-    if selection is None or desk.hides(selection.path):
+def _answer(context: ToolContext, selection: Selection | None, otherwise: str) -> Content:
+    if selection is None or context.workspace.privacy.hides(selection.path):
         return json_text({"success": False, "message": otherwise})
     return json_text(
         {

@@ -1,4 +1,4 @@
-"""What a tool is, and the desk that its function works at. Pure."""
+"""What a tool is, and what its function works with. Pure."""
 
 from __future__ import annotations
 
@@ -10,36 +10,18 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import BadArgument
-from drawbridge.editors.port import Accepted, Decision, Editor, Selection
+from drawbridge.editors.port import Accepted, Decision
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import jsonrpc
 
 Content: TypeAlias = Sequence[str]
 """The text items of a tool's result."""
 
 
-class Desk(Protocol):
-    """One agent's place at the bridge: what a tool may use on its behalf."""
+class ToolContext(Protocol):
+    """What a tool may use on behalf of one client. All I/O beyond the editor is here, so that tools stay pure."""
 
-    @property
-    def editor(self) -> Editor: ...
-
-    @property
-    def folders(self) -> Sequence[str]:
-        """The workspace folders, as discovery announces them."""
-        ...
-
-    @property
-    def latest_selection(self) -> Selection | None:
-        """The last selection reported, also while the focus is elsewhere."""
-        ...
-
-    def resolve(self, path_or_uri: str) -> str:
-        """The absolute path; a relative one starts at the first workspace folder."""
-        ...
-
-    def hides(self, path: str) -> bool:
-        """Whether this file is kept from agents (the ignore list, or the switch for all of it)."""
-        ...
+    workspace: Workspace
 
     async def check_readable(self, path: str) -> None:
         """Raises ``UnusableFile`` when ``path`` is not a text file that can be opened."""
@@ -50,19 +32,19 @@ class Desk(Protocol):
         ...
 
     async def review_code(self, code: str) -> Accepted | None:
-        """Ask whether ``code`` may be run; None: no."""
+        """Ask the person whether ``code`` may be run. Returns the code as the person has edited it; None: it may not."""
         ...
 
     async def run_code(self, code: str) -> str:
-        """Run code in the first workspace folder; its output."""
+        """Run code in the first workspace folder. Returns its output."""
         ...
 
     async def close_review(self, title: str) -> None:
-        """Take this agent's own proposal of that title back; unknown ones are ignored."""
+        """Withdraw this client's proposal of that title; an unknown title is ignored."""
         ...
 
     async def close_reviews(self) -> int:
-        """Take all of this agent's proposals back; their number."""
+        """Withdraw all proposals of this client. Returns their number."""
         ...
 
 
@@ -79,7 +61,7 @@ class Tool(Struct, frozen=True):
     description: str
     arguments: type[Arguments]
     run: Callable[[Any, Any], Awaitable[Content]]
-    """Takes the desk of its agent and its arguments."""
+    """Takes the context of its agent and its arguments."""
 
     def entry(self) -> dict[str, Any]:
         """Its entry in ``tools/list``, in the shape of the official extension's schemas."""
@@ -98,7 +80,7 @@ class Tool(Struct, frozen=True):
         }
 
     def parse(self, arguments: dict[str, Any]) -> Arguments:
-        """Raises ``BadArgument`` that names the one that is missing or mistyped."""
+        """Raises ``BadArgument`` with the name of an argument that is missing or has the wrong type."""
         try:
             return msgspec.convert(arguments, self.arguments)
         except msgspec.ValidationError as error:
@@ -109,15 +91,15 @@ class Tool(Struct, frozen=True):
             place = re.search(r" - at `\$\.([^`]+)`", problem)
             raise BadArgument(place[1] if place else "arguments", problem.partition(" - at ")[0] + ".") from None
         except UnicodeEncodeError:
-            raise BadArgument("arguments", "Half a character is among their names, or where no text belongs.") from None
+            raise BadArgument("arguments", "They contain an unpaired surrogate, which is not valid Unicode.") from None
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:
-    """Null stands for "not given": it is taken, and not advertised."""
+    """Null means "not given": it is accepted but not advertised."""
     alternatives = property.get("anyOf")
     return alternatives[0] if alternatives else property
 
 
 def json_text(value: object) -> Content:
-    """Structured data travels as JSON in one text item."""
+    """Structured data as JSON in one text item."""
     return [jsonrpc.encode(value).decode()]

@@ -34,7 +34,7 @@ class Editor(Protocol):
 
     about: wire.Bridge | None
 
-    def send(self, said: wire.ToBridge | wire.Verdict) -> None: ...
+    def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
 
 
 class Person:

@@ -56,7 +56,7 @@ class BridgeLine:
         text = None
         if decision.allow:
             text = self.said.new_text if decision.updated_input is None else _content(decision.updated_input)
-        self.editor.send(wire.Answer(self.said.id, by, text))
+        self.editor.send(wire.ClientDecision(self.said.id, by, text))
 
     def settled(self) -> None:
         pass  # its agent closes the view
@@ -99,7 +99,7 @@ class Bridges:
         try:
             self._said(editor, first)
             while line := await reader.readline():
-                self._said(editor, wire.told_server(line))
+                self._said(editor, wire.decode_from_peer(line))
         finally:
             self._went(editor)
 
@@ -107,20 +107,20 @@ class Bridges:
         match said:
             case wire.Bridge():
                 self._came(editor, said)
-            case wire.Answered(id, text):
+            case wire.OfferAnswered(id, text):
                 self._reviewers.answered(editor, id, text)
-            case wire.Declined(id):
+            case wire.OfferDeclined(id):
                 self._reviewers.declined(editor, id)
-            case wire.Typed(id):
+            case wire.PromptSent(id):
                 self._terminals.answered(editor, id, None)
-            case wire.Untyped(id, reason):
+            case wire.PromptFailed(id, reason):
                 self._terminals.answered(editor, id, reason)
             case wire.Proposed():
                 self._proposed(editor, said)
-            case wire.Decided(id, text):
+            case wire.EditorDecision(id, text):
                 won = self._decided(self._lines.get((_key(editor), id)), text)
-                editor.send(wire.Ruling(id, won))
-            case wire.Gone(id, settled):
+                editor.send(wire.DecisionAck(id, won))
+            case wire.ProposalClosed(id, settled):
                 self._gone(self._lines.pop((_key(editor), id), None), settled=settled)
             case wire.Hook():
                 raise ValueError("a hook's line at a bridge's connection")

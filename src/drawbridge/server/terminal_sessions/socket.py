@@ -38,9 +38,9 @@ class Peer:
         self.about: wire.Bridge | None = None
         self._writer = writer
 
-    def send(self, said: wire.ToBridge | wire.Verdict) -> None:
+    def send(self, said: wire.ToBridge | wire.HookAnswer) -> None:
         if not self._writer.is_closing():
-            self._writer.write(wire.line(said))
+            self._writer.write(wire.encode(said))
             if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES:
                 self._writer.transport.abort()
 
@@ -63,12 +63,12 @@ class HookLine:
         # The CLI takes any input for a changed one; but without one it ignores that a plan was accepted (2.1.329).
         if decision.updated_input is None and asked.record.tool_name != claude_prompts.LEAVING_PLAN:
             said = {name: value for name, value in said.items() if name != "updatedInput"}
-        self._peer.send(wire.Verdict(Raw(msgspec.json.encode(said))))
+        self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(said))))
         self._peer.hang_up()
 
     def settled(self) -> None:
         if self.question:
-            self._peer.send(wire.Verdict())
+            self._peer.send(wire.HookAnswer())
         self._peer.hang_up()
 
 
@@ -158,12 +158,12 @@ def _told(follower: Follower, event: hook_events.HookEvent) -> None:
 def _read(line: bytes) -> wire.FromPeer:
     """Halves of surrogate pairs are no JSON to msgspec; agents send them all the same."""
     try:
-        return wire.told_server(line)
+        return wire.decode_from_peer(line)
     except ValueError:
         mended = claude_lines.parsed(line.strip())
         if mended is None:
             raise
-        return wire.told_server(mended[1])
+        return wire.decode_from_peer(mended[1])
 
 
 def _proposal(event: hook_events.HookEvent) -> Proposal | None:

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.ide.gemini_site import GeminiSessions
-from drawbridge.ide.site import NOT_SERVED, Agents
+from drawbridge.ide.gemini_http import GeminiSessions
+from drawbridge.ide.http_app import NOT_SERVED, BridgeApp
 from drawbridge.protocols.gate import BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN, Head
-from tests.ide.rig import TOKEN, Desk, head
+from tests.ide.rig import TOKEN, ClaudeRig, head
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with Desk(tmp_path) as desk:
-        yield desk
+async def rig(tmp_path: Path) -> AsyncIterator[ClaudeRig]:
+    async with ClaudeRig(tmp_path) as rig:
+        yield rig
 
 
-def agents(desk: Desk, *served: str) -> Agents:
-    return Agents(desk.clients, GeminiSessions(desk.workspace, TOKEN, "1.2.3", lambda *_: None), served)
+def agents(rig: ClaudeRig, *served: str) -> BridgeApp:
+    return BridgeApp(rig.clients, GeminiSessions(rig.workspace, rig.reviews, TOKEN, "1.2.3", lambda *_: None), served)
 
 
 def plain(method: str = "POST", target: str = "/mcp", **headers: str) -> Head:
@@ -29,33 +29,33 @@ def plain(method: str = "POST", target: str = "/mcp", **headers: str) -> Head:
     return Head(method, target, tuple((name, value) for name, value in given.items() if value))
 
 
-def test_each_agents_token_opens_its_own_half_only(desk: Desk) -> None:
-    site = agents(desk, "claude", "gemini")
+def test_each_agents_token_opens_its_own_half_only(rig: ClaudeRig) -> None:
+    site = agents(rig, "claude", "gemini")
     assert site.admit(head(), True) is None
     assert site.admit(plain(), False) is None
     assert site.admit(head(), False) is BAD_TOKEN
     assert site.admit(plain(), True) is BAD_TOKEN
 
 
-def test_an_agent_that_is_not_served_is_told_so_only_with_its_token(desk: Desk) -> None:
-    assert agents(desk, "gemini").admit(head(), True) is NOT_SERVED
-    assert agents(desk, "claude").admit(plain(), False) is NOT_SERVED
-    assert agents(desk, "gemini").admit(plain(), True) is BAD_TOKEN
-    assert agents(desk, "claude").admit(plain(authorization=""), False) is BAD_TOKEN
+def test_an_agent_that_is_not_served_is_told_so_only_with_its_token(rig: ClaudeRig) -> None:
+    assert agents(rig, "gemini").admit(head(), True) is NOT_SERVED
+    assert agents(rig, "claude").admit(plain(), False) is NOT_SERVED
+    assert agents(rig, "gemini").admit(plain(), True) is BAD_TOKEN
+    assert agents(rig, "claude").admit(plain(authorization=""), False) is BAD_TOKEN
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
 @pytest.mark.parametrize("target", ["/", "/mcp", "/mcp?token=x", "/events", "/nothing", "/health/", "*"])
 @pytest.mark.parametrize("authorization", ["", TOKEN, f"Basic {TOKEN}", f"bearer {TOKEN}", f"Bearer {TOKEN}x"])
 def test_without_the_exact_token_nothing_is_asked_further(
-    desk: Desk, method: str, target: str, authorization: str
+    rig: ClaudeRig, method: str, target: str, authorization: str
 ) -> None:
-    site = agents(desk, "claude", "gemini")
+    site = agents(rig, "claude", "gemini")
     assert site.admit(plain(method, target, authorization=authorization), False) is BAD_TOKEN
 
 
-def test_whether_it_is_up_may_be_asked_without_a_token_but_not_by_a_web_page(desk: Desk) -> None:
-    site = agents(desk, "claude", "gemini")
+def test_whether_it_is_up_may_be_asked_without_a_token_but_not_by_a_web_page(rig: ClaudeRig) -> None:
+    site = agents(rig, "claude", "gemini")
     assert site.admit(plain("GET", "/health", authorization=""), False) is None
     assert site.admit(plain("GET", "/health", authorization="", origin="https://evil.example"), False) is FOREIGN_ORIGIN
     assert site.admit(plain("GET", "/health", authorization="", host="evil.example"), False) is FOREIGN_HOST
@@ -64,8 +64,8 @@ def test_whether_it_is_up_may_be_asked_without_a_token_but_not_by_a_web_page(des
 @pytest.mark.parametrize(
     "headers", [{"content_length": "64000000"}, {"content_length": "0"}, {"transfer_encoding": "chunked"}]
 )
-def test_a_strangers_body_is_never_waited_for(desk: Desk, headers: dict[str, str]) -> None:
-    site = agents(desk, "claude", "gemini")
+def test_a_strangers_body_is_never_waited_for(rig: ClaudeRig, headers: dict[str, str]) -> None:
+    site = agents(rig, "claude", "gemini")
     for method in ("GET", "POST"):
         assert site.admit(plain(method, "/health", authorization="", **headers), False) is BAD_TOKEN
     assert site.admit(plain("POST", "/health", authorization=""), False) is BAD_TOKEN

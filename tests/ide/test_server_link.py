@@ -10,19 +10,19 @@ from typing import TypeVar
 
 import pytest
 
-from drawbridge.editors.memory import Memory
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
-from drawbridge.ide import reviewer as reviewer_module
+from drawbridge.ide import server_link
 from drawbridge.ide.review import Reviews
-from drawbridge.ide.reviewer import Reviewer
+from drawbridge.ide.server_link import ServerLink
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
+from tests.editors.memory import MemoryEditor
 from tests.waiting import PATIENCE, until
 
 Said = TypeVar("Said")
 
 TEXT, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
-ABOUT = wire.Bridge("Memory", ("/ws",), (812,))
+ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
 class Server:
@@ -49,14 +49,14 @@ class Server:
         self._writer = writer
         with contextlib.suppress(OSError):
             while line := await reader.readline():
-                self.heard.append(wire.told_server(line))
-                if isinstance(self.heard[-1], wire.Decided) and self.rules is not None:
-                    self.says(wire.Ruling(self.heard[-1].id, self.rules))
+                self.heard.append(wire.decode_from_peer(line))
+                if isinstance(self.heard[-1], wire.EditorDecision) and self.rules is not None:
+                    self.says(wire.DecisionAck(self.heard[-1].id, self.rules))
         writer.close()
 
     def says(self, said: wire.ToBridge) -> None:
         assert self._writer is not None
-        self._writer.write(wire.line(said))
+        self._writer.write(wire.encode(said))
 
     def hang_up(self) -> None:
         if self._writer is not None:
@@ -78,11 +78,11 @@ class Bridge:
     """What of a bridge is at work here."""
 
     def __init__(self) -> None:
-        self.editor = Memory()
+        self.editor = MemoryEditor()
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
-        self.reviewer = Reviewer(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
-        self.reviews.arbiter = self.reviewer
+        self.link = ServerLink(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
+        self.reviews.arbiter = self.link
 
     def _known_as(self, owner: Hashable) -> tuple[int | None, str]:
         return (812, "") if owner == "claude" else (None, str(owner))
@@ -97,14 +97,14 @@ class Bridge:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviewer_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture
 async def bridge() -> AsyncIterator[Bridge]:
     bridge = Bridge()
     await bridge.editor.start(lambda event: bridge.reviews.decided(event) if isinstance(event, Decided) else None)
-    task = asyncio.create_task(bridge.reviewer.run())
+    task = asyncio.create_task(bridge.link.run())
     yield bridge
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -140,20 +140,20 @@ async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
     assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=said.question)
     await bridge.reviews.close("claude", "tab")
     assert isinstance(await decided(task), Withdrawn)
-    assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=True)
+    assert await server.hears(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=True)
 
 
 async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, server: Server) -> None:
     bridge.editor.open_terminal(812)
     server.says(wire.Prompt("p1", 812, "Do it"))
-    assert await server.hears(wire.Typed) == wire.Typed("p1")
+    assert await server.hears(wire.PromptSent) == wire.PromptSent("p1")
     assert bridge.editor.terminals == {812: ["Do it"]}
     server.says(wire.Prompt("p2", 813, "Do it"))
-    untyped = await server.hears(wire.Untyped)
+    untyped = await server.hears(wire.PromptFailed)
     assert (untyped.id, untyped.reason) == ("p2", "The terminal is closed. Nothing was typed.")
     bridge.editor.hung = True
     server.says(wire.Prompt("p3", 812, "Do it"))
-    assert (await server.hears(wire.Untyped, 2)).id == "p3"
+    assert (await server.hears(wire.PromptFailed, 2)).id == "p3"
     assert bridge.editor.terminals == {812: ["Do it"]}
 
 
@@ -162,7 +162,7 @@ async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, f
     proposal = await bridge.shown()
     async with Server().listening() as server:
         assert (await server.hears(wire.Proposed)).id == proposal.id
-        server.says(wire.Answer(proposal.id, "phone", NEW))
+        server.says(wire.ClientDecision(proposal.id, "phone", NEW))
         assert await decided(task) == Accepted(NEW)
 
 
@@ -175,7 +175,7 @@ async def test_what_is_open_when_a_server_ends_is_the_same_question_at_the_next(
         assert [await server.hears(wire.Proposed, number) for number in (1, 2)] == first
         assert len({said.question for said in first} - {""}) == 2
         for said in first:
-            server.says(wire.Answer(said.id, "phone", None))
+            server.says(wire.ClientDecision(said.id, "phone", None))
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
@@ -198,7 +198,7 @@ async def test_an_agent_that_goes_leaves_its_question_to_its_own_dialog(
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)
     task.cancel()
-    assert await server.hears(wire.Gone) == wire.Gone(proposal.id, settled=False)
+    assert await server.hears(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=False)
 
 
 @pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
@@ -208,7 +208,7 @@ async def test_the_editors_decision_counts_where_it_is_the_first(
     task = bridge.propose(file)
     bridge.editor.decide((await bridge.shown()).id, decision)
     assert await decided(task) == decision
-    asked = await server.hears(wire.Decided)
+    asked = await server.hears(wire.EditorDecision)
     assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
 
 
@@ -220,7 +220,7 @@ async def test_a_decision_that_comes_too_late_is_none(bridge: Bridge, server: Se
     bridge.editor.decide(proposal.id, Accepted(NEW))
     await until(lambda: "elsewhere" in str(bridge.editor.told), "the notice")
     assert not task.done()
-    server.says(wire.Answer(proposal.id, "phone", MINE))
+    server.says(wire.ClientDecision(proposal.id, "phone", MINE))
     assert await decided(task) == Accepted(MINE)
 
 
@@ -228,13 +228,13 @@ async def test_a_decision_that_comes_too_late_is_none(bridge: Bridge, server: Se
 async def test_a_server_that_does_not_say_who_was_first_leaves_it_to_the_editor(
     bridge: Bridge, server: Server, file: Path, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviewer_module, "RULING_SECONDS", 0.1 if fate == "it hangs" else 60.0)
+    monkeypatch.setattr(server_link, "ACK_SECONDS", 0.1 if fate == "it hangs" else 60.0)
     server.rules = None
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)
     bridge.editor.decide(proposal.id, Accepted(NEW))
-    await server.hears(wire.Decided)
+    await server.hears(wire.EditorDecision)
     if fate == "it goes":
         server.hang_up()
     assert await decided(task) == Accepted(NEW)
@@ -247,10 +247,10 @@ async def test_an_answer_of_a_client_closes_the_view_and_reaches_the_agent(
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)
-    server.says(wire.Answer(proposal.id, "phone", text))
+    server.says(wire.ClientDecision(proposal.id, "phone", text))
     assert await decided(task) == decision
     await until(lambda: not bridge.editor.shown, "the view's end")
-    assert [said for said in server.heard if isinstance(said, wire.Gone)] == []
+    assert [said for said in server.heard if isinstance(said, wire.ProposalClosed)] == []
 
 
 # What others propose.
@@ -273,7 +273,7 @@ async def test_the_editor_shows_what_others_propose_and_its_decision_is_told(
         NEW,
     )
     bridge.editor.decide(proposal.id, decision)
-    assert await server.hears(wire.Answered) == wire.Answered("appr_1", text)
+    assert await server.hears(wire.OfferAnswered) == wire.OfferAnswered("appr_1", text)
     assert [said for said in server.heard if isinstance(said, wire.Proposed)] == []
 
 
@@ -287,12 +287,12 @@ async def test_what_is_decided_elsewhere_is_closed_and_nothing_is_told(
     server.says(wire.Withdraw("appr_1"))
     server.says(offer(file, "appr_2"))
     await bridge.shown()
-    assert [said for said in server.heard if isinstance(said, wire.Answered | wire.Declined)] == []
+    assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
 
 
 async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file, text="a\0b"))
-    assert await server.hears(wire.Declined) == wire.Declined("appr_1")
+    assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
 
 async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes_is_found(
@@ -307,10 +307,10 @@ async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes
 
 
 async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server) -> None:
-    bridge.reviewer.changed()
-    bridge.about = wire.Bridge("Memory", ("/ws", "/more"), ())
-    bridge.reviewer.changed()
-    bridge.reviewer.changed()
+    bridge.link.changed()
+    bridge.about = wire.Bridge("MemoryEditor", ("/ws", "/more"), ())
+    bridge.link.changed()
+    bridge.link.changed()
     assert await server.hears(wire.Bridge, 2) == bridge.about
     assert len(server.heard) == 2
 

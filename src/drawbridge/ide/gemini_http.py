@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.ide import gemini_notices
 from drawbridge.ide.context import Context
-from drawbridge.ide.desk import Workspace
-from drawbridge.ide.gemini import GeminiSession, Tell
+from drawbridge.ide.gemini import GeminiSession, Notify
 from drawbridge.ide.gemini_stream import EventStream
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.workspace import Workspace
 from drawbridge.protocols import jsonrpc, mcp, sse
 from drawbridge.protocols.gate import LOOPBACK_HOSTS, Gate, Head, Refusal
 from drawbridge.transport.http_server import Exchange
@@ -27,25 +30,27 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 JSON: Final = ("Content-Type", "application/json")
 
 SESSION_LIMIT: Final = 64
-"""Those without a stream give way, the one not heard of for longest first."""
+"""Beyond it, the session without a stream that has been silent for longest is ended."""
 
 DELETED_LIMIT: Final = 1_000
-"""Sessions of which it is remembered that their client has ended them."""
+"""The most sessions that are remembered as deleted by their client."""
 
 KEEP_ALIVE_SECONDS: Final = 20.0
-"""The real CLI gives a silent stream up after 300 s; proxies do so after 60 and less."""
+"""The real CLI closes a silent stream after 300 s; proxies do so after 60 s or less."""
 
 HOUSEKEEPING_SECONDS: Final = 1.0
 
 NO_SESSION: Final = -32000
 UNKNOWN_SESSION: Final = -32001
 
+logger = logging.getLogger("drawbridge.gemini")
+
 
 class SessionIds:
-    """Names for sessions that only the holder of the bridge's token can have got from it.
+    """Ids of sessions, signed with the bridge's token.
 
-    A bridge that is restarted with the token of before knows them again: the real CLI comes back with its old one within
-    2.5 s and stays connected if it is let in, and else gives up until its person types ``/ide enable`` (0.61.0).
+    A bridge that is restarted with the same token accepts them again: the real CLI reconnects with its old id within 2.5 s
+    and, if it is refused, does not try again until its person types ``/ide enable`` (0.61.0).
     """
 
     def __init__(self, token: str) -> None:
@@ -64,21 +69,29 @@ class SessionIds:
 
 
 class GeminiSessions:
-    """All sessions, by id: a site's HTTP half."""
+    """All sessions, by id: the plain HTTP half of the bridge's application."""
 
     def __init__(
-        self, workspace: Workspace, token: str, version: str, tell: Tell, *, hosts: frozenset[str] = LOOPBACK_HOSTS
+        self,
+        workspace: Workspace,
+        reviews: Reviews,
+        token: str,
+        version: str,
+        notify: Notify,
+        *,
+        hosts: frozenset[str] = LOOPBACK_HOSTS,
     ) -> None:
         self._workspace = workspace
+        self._reviews = reviews
         self._version = version
-        self._tell = tell
+        self._notify = notify
         self._gate = Gate(token, "authorization", scheme="Bearer", hosts=hosts)
         self._ids = SessionIds(token)
         self._sessions: dict[str, GeminiSession] = {}
         self._deleted: deque[str] = deque(maxlen=DELETED_LIMIT)
         self._watchers: set[EventStream] = set()
         self._state = gemini_notices.encode(Context().notice())
-        self._calls: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
         self._housekeeping: asyncio.Task[None] | None = None
         self.on_change: Callable[[], None] = lambda: None
 
@@ -91,20 +104,18 @@ class GeminiSessions:
         for stream in self._streams():
             stream.update(self._state)
 
-    def close(self) -> None:
-        """Tell every session that its open proposals are rejected, and end its stream."""
+    async def close(self) -> None:
+        """Every session receives the rejection of its open proposals and the end of its stream; all calls are cancelled."""
         for session in list(self._sessions.values()):
             self._end(session, reject=True)
         for watcher in list(self._watchers):
             watcher.close()
-        for task in (*self._calls, self._housekeeping):
-            if task is not None:
-                task.cancel()
+        await self._tasks.close()
 
-    # the door
+    # HTTP application
 
     def admit(self, head: Head) -> Refusal | None:
-        """Everything but /health needs the token, also what does not exist. No body is taken from a stranger."""
+        """Everything except /health needs the token, unknown paths too. No body is read without it."""
         bodyless = not head.all("content-length") and not head.all("transfer-encoding")
         if head.method == "GET" and head.path == "/health" and bodyless:
             return self._gate.check_place(head)
@@ -131,11 +142,11 @@ class GeminiSessions:
         exchange.answer(200, b'{"status":"ok"}', [JSON])
 
     def _watch(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """The spec's event stream of every notification; needs no session, and is none."""
+        """The spec's event stream of every notification, outside of any session."""
         watcher = EventStream(self._state)
         self._watchers.add(watcher)
         watcher.open(exchange, 0)
-        self._keep_house()
+        self._start_housekeeping()
 
     def _post(self, head: Head, body: bytes, exchange: Exchange) -> None:
         if (head.one("content-type") or "").partition(";")[0].strip().lower() != "application/json":
@@ -154,16 +165,18 @@ class GeminiSessions:
         if isinstance(output, mcp.Reply):
             exchange.answer(200, output.data, [JSON])
         elif isinstance(output, mcp.Call):
-            task = asyncio.get_running_loop().create_task(self._call(session, output, exchange))
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+            words = f"{output.tool} failed inside Drawbridge; its log says why."
+            problem = jsonrpc.error(output.id, jsonrpc.INTERNAL_ERROR, words)
+            self._tasks.start(
+                self._call(session, output, exchange), output.tool, lambda _: exchange.answer(200, problem, [JSON])
+            )
         else:
             exchange.answer(202)  # exactly this, or the real CLI never opens its stream
         return None
 
     def _initialize(self, head: Head, message: jsonrpc.Request, exchange: Exchange) -> None:
         if head.all(SESSION_HEADER):
-            problem = jsonrpc.error(None, NO_SESSION, "initialize begins a session of its own.")
+            problem = jsonrpc.error(None, NO_SESSION, "initialize starts a new session; send it without a session id.")
             return exchange.answer(400, problem, [JSON])
         session = self._begin(self._ids.new(), exchange)
         if session is not None:
@@ -188,7 +201,7 @@ class GeminiSessions:
             exchange.answer(200)
 
     def _session(self, head: Head, exchange: Exchange) -> GeminiSession | None:
-        """The session of a request; where there is none the request is answered."""
+        """The session of a request; None: there is none, and the request was answered."""
         id, version = head.one(SESSION_HEADER), head.one(VERSION_HEADER)
         if id is None:
             exchange.answer(400, jsonrpc.error(None, NO_SESSION, "No session: initialize first."), [JSON])
@@ -202,7 +215,7 @@ class GeminiSessions:
         return None
 
     def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
-        """A session, new or from the life of a former bridge; where there is no room the request is answered."""
+        """A session, new or from before a restart of the bridge; None: there are too many, and the request was answered."""
         if len(self._sessions) >= SESSION_LIMIT:
             silent = [session for session in self._sessions.values() if not session.stream.has_reader]
             if not silent:
@@ -210,9 +223,11 @@ class GeminiSessions:
                 return None
             self._end(min(silent, key=lambda session: session.seen_at))
         stream = EventStream(self._state, lambda: self.on_change())
-        session = GeminiSession(id, stream, self._version, self._workspace, self._tell, self._overheard)
+        session = GeminiSession(
+            id, stream, self._version, self._workspace, self._reviews, self._tasks, self._notify, self._copied
+        )
         self._sessions[id] = session
-        self._keep_house()
+        self._start_housekeeping()
         return session
 
     async def _call(self, session: GeminiSession, call: mcp.Call, exchange: Exchange) -> None:
@@ -223,21 +238,21 @@ class GeminiSessions:
     def _streams(self) -> list[EventStream]:
         return [*(session.stream for session in self._sessions.values()), *self._watchers]
 
-    def _overheard(self, verdict: bytes, file_path: str) -> None:
+    def _copied(self, decision: bytes, file_path: str) -> None:
         for watcher in self._watchers:
-            watcher.verdict(verdict, file_path)
+            watcher.decided(decision, file_path)
 
     def _end(self, session: GeminiSession, *, reject: bool = False) -> None:
         self._sessions.pop(session.id, None)
         session.end(reject=reject)
 
-    def _keep_house(self) -> None:
+    def _start_housekeeping(self) -> None:
         if self._housekeeping is None or self._housekeeping.done():
-            self._housekeeping = asyncio.get_running_loop().create_task(self._tidy())
+            self._housekeeping = self._tasks.start(self._tidy(), "ending sessions whose CLI has gone")
 
     async def _tidy(self) -> None:
-        """Runs as long as there is anybody."""
-        said = time.monotonic()
+        """Runs while there is a session or a watcher."""
+        kept_alive = time.monotonic()
         while self._sessions or self._watchers:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             now = time.monotonic()
@@ -245,8 +260,8 @@ class GeminiSessions:
                 if session.is_gone(now):
                     self._end(session)
             self._watchers = {watcher for watcher in self._watchers if watcher.has_reader}
-            if now - said > KEEP_ALIVE_SECONDS:
-                said = now
+            if now - kept_alive > KEEP_ALIVE_SECONDS:
+                kept_alive = now
                 for stream in self._streams():
                     stream.keep_alive()
 
@@ -257,7 +272,7 @@ def _accepts(head: Head, *types: str) -> bool:
 
 
 def _text(body: bytes) -> str:
-    """What is no UTF-8 is no JSON either: nothing of it is kept."""
+    """The body as text; "", which is not valid JSON, where it is not UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -61,10 +61,10 @@ class Buffer(Struct):
         self.saved = self.text
 
 
-class Memory:
+class MemoryEditor:
     """What happened to it is there to look at: ``shown``, ``told``, ``announced``, ``opened``."""
 
-    name = "Memory"
+    name = "MemoryEditor"
 
     def __init__(self, folders: Sequence[str] = ("/",)) -> None:
         self.buffers: dict[str, Buffer] = {}
@@ -240,7 +240,7 @@ class Memory:
             raise Refused("The terminal is closed. Nothing was typed.")
         self.terminals[terminal].append(text)
 
-    async def tell(self, message: str, level: Level = "info") -> None:
+    async def notify(self, message: str, level: Level = "info") -> None:
         self._answer()
         self.told.append((message, level))
 

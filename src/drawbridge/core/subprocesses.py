@@ -1,0 +1,83 @@
+"""One way to run a program that may hang, flood its output or leave processes behind: bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+PIECE_BYTES = 65_536
+
+
+class Finished(NamedTuple):
+    """``output``: stdout and stderr, at most as many bytes as were asked for; ``dropped``: the number of bytes beyond them.
+
+    ``status``: as ``Popen.returncode``; None where the program was killed at the limit.
+    """
+
+    output: bytes
+    dropped: int
+    status: int | None
+
+
+async def run(
+    command: Sequence[str],
+    *,
+    directory: str,
+    seconds: float,
+    limit: int,
+    environment: Mapping[str, str] | None = None,
+    input: bytes | None = None,
+    drain: bool = False,
+) -> Finished:
+    """Runs ``command`` until it ends, for at most ``seconds``, then kills its process group. Raises ``OSError``.
+
+    ``limit``: bytes of output that are kept. A program that writes more is killed; with ``drain`` the rest is read and
+    dropped instead.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=directory,
+        env=environment,
+        stdin=DEVNULL if input is None else PIPE,
+        stdout=PIPE,
+        stderr=STDOUT,
+        start_new_session=True,
+    )
+    output, dropped = bytearray(), 0
+    assert process.stdout is not None
+    ended = False
+    try:
+        async with asyncio.timeout(seconds):
+            if input is not None:
+                await _feed(process, input)
+            while piece := await process.stdout.read(PIECE_BYTES):
+                kept = piece[: limit - len(output)]
+                output += kept
+                dropped += len(piece) - len(kept)
+                if dropped and not drain:
+                    break
+            else:
+                await process.wait()
+                ended = True
+    except TimeoutError:
+        pass
+    finally:
+        # Also when the program itself has ended: what it has started may still run in its group.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    return Finished(bytes(output), dropped, process.returncode if ended else None)
+
+
+async def _feed(process: asyncio.subprocess.Process, input: bytes) -> None:
+    """A program that ends before it has read all of ``input`` is not an error."""
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(input)
+        await process.stdin.drain()
+    process.stdin.close()

@@ -1,0 +1,217 @@
+"""The bridge's connection to the agent server of this machine, where one runs.
+
+The editor shows what other agents propose, and the server's clients can decide what the bridge's own agents propose. Without
+a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.editors.port import Accepted, Rejected
+from drawbridge.ide.draft import Draft
+from drawbridge.ide.review import Reviews
+from drawbridge.protocols import local_ipc as wire
+from drawbridge.transport import private_socket
+
+LOOK_SECONDS: Final = 2.0
+"""The time between two searches for a server, or for a newer one."""
+
+ACK_SECONDS: Final = 1.0
+"""The time that the server has to acknowledge the editor's decision; after it the decision counts."""
+
+logger = logging.getLogger("drawbridge.server_link")
+
+
+class ServerLink:
+    """``about``: what the server needs to know of the editor. ``known_as``: the process and session of an agent's connection.
+
+    ``type_prompt``: the editor's method of that name.
+    """
+
+    def __init__(
+        self,
+        reviews: Reviews,
+        about: Callable[[], wire.Bridge],
+        known_as: Callable[[Hashable], tuple[int | None, str]],
+        type_prompt: Callable[[int, str], Awaitable[None]],
+    ) -> None:
+        self._reviews = reviews
+        self._about = about
+        self._known_as = known_as
+        self._type_prompt = type_prompt
+        self._writer: asyncio.StreamWriter | None = None
+        self._sent_about: wire.Bridge | None = None
+        self._open: dict[str, wire.Proposed] = {}
+        self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
+        self._offered: set[str] = set()
+
+    async def run(self) -> None:
+        """Connects to the newest server, again and again; runs until it is cancelled."""
+        while True:
+            for path in await asyncio.to_thread(private_socket.addresses):
+                with contextlib.suppress(OSError):
+                    reader, writer = await asyncio.open_unix_connection(path, limit=wire.LINE_BYTES)
+                    await self._serve(path, reader, writer)
+                    break
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def changed(self) -> None:
+        """The editor's folders, agents or terminals may have changed."""
+        about = self._about()
+        if self._writer is not None and about != self._sent_about:
+            self._sent_about = about
+            self._send(about)
+
+    # Proposals of the bridge's own agents (``review.Arbiter``).
+
+    def knows(self, id: str) -> bool:
+        """Whether a server knows this proposal."""
+        return self._writer is not None and id in self._open
+
+    def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
+        """The editor shows a proposal. ``new_text``: the agent's text; ``drafted``: that text merged with unsaved changes.
+
+        It is remembered while it is open, for a server that starts later. Very long texts stay with the editor alone.
+        """
+        if owner is self:
+            return
+        pid, session = self._known_as(owner)
+        message = wire.Proposed(
+            id=id,
+            agent=agent,
+            session=session,
+            path=path,
+            old_text=drafted.old_text,
+            new_text=drafted.new_text,
+            pid=pid,
+            agent_text=None if new_text == drafted.new_text else new_text,
+            question=uuid.uuid4().hex,
+        )
+        if len(drafted.old_text) + len(drafted.new_text) + len(new_text) < wire.LINE_BYTES // 8:
+            self._open[id] = message
+            self._send(message)
+
+    async def may_decide(self, id: str, text: str | None) -> bool:
+        """Whether the editor's decision comes first. ``text``: what was accepted; None: rejected."""
+        if not self.knows(id):
+            return True
+        first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._unacknowledged[id] = first
+        self._send(wire.EditorDecision(id, text))
+        try:
+            async with asyncio.timeout(ACK_SECONDS):
+                return await first
+        except TimeoutError:
+            return True
+        finally:
+            self._unacknowledged.pop(id, None)
+
+    def gone(self, id: str, *, settled: bool) -> None:
+        if self._open.pop(id, None) is not None:
+            self._send(wire.ProposalClosed(id, settled))
+
+    # The server.
+
+    async def _serve(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer, self._sent_about = writer, self._about()
+        logger.info("connected to the agent server at %s", path)
+        tasks = BackgroundTasks(logger)
+        tasks.start(self._leave_for_a_newer(path, writer), "looking for a newer agent server")
+        try:
+            self._send(self._sent_about)
+            for proposed in self._open.values():
+                self._send(proposed)
+            while line := await reader.readline():
+                self._received(wire.decode_from_server(line), tasks)
+        except ValueError as error:
+            logger.warning("a message of the agent server is not valid: %s. The bridge connects again.", error)
+        finally:
+            await self._disconnected(tasks)
+
+    async def _leave_for_a_newer(self, path: str, writer: asyncio.StreamWriter) -> None:
+        """Hooks report to the newest server, so the bridge moves there when one starts."""
+        dead = {path}
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for newer in await asyncio.to_thread(private_socket.addresses):
+                if newer in dead:
+                    break
+                try:
+                    _, probe = await asyncio.open_unix_connection(newer)
+                except OSError:
+                    dead.add(newer)
+                    continue
+                probe.close()
+                writer.close()
+                return
+
+    async def _disconnected(self, tasks: BackgroundTasks) -> None:
+        """The connection has ended: the editor alone decides what is open; what the server has offered is closed."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = None
+        for first in self._unacknowledged.values():
+            if not first.done():
+                first.set_result(True)
+        await tasks.close()
+        self._offered.clear()
+
+    def _send(self, message: wire.FromPeer) -> None:
+        if self._writer is not None:
+            self._writer.write(wire.encode(message))
+
+    def _received(self, message: wire.ToBridge, tasks: BackgroundTasks) -> None:
+        match message:
+            case wire.Offer():
+                self._offered.add(message.id)
+                task = tasks.start(
+                    self._show(message), f"showing {message.path}", lambda _: self._send(wire.OfferDeclined(message.id))
+                )
+                task.add_done_callback(lambda _: self._offered.discard(message.id))
+            case wire.Withdraw(id, written):
+                if id in self._offered:
+                    self._reviews.take_off(self, id, written=written)
+            case wire.ClientDecision(id, by, text):
+                self._open.pop(id, None)
+                self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
+            case wire.Prompt():
+                problem = "The bridge beside the editor failed. Its log says why."
+                tasks.start(
+                    self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
+                )
+            case wire.DecisionAck(id, won):
+                first = self._unacknowledged.get(id)
+                if first is not None and not first.done():
+                    first.set_result(won)
+
+    async def _type(self, prompt: wire.Prompt) -> None:
+        try:
+            await self._type_prompt(prompt.pid, prompt.text)
+        except DrawbridgeError as error:
+            logger.info("a prompt was not sent: %s", error)
+            self._send(wire.PromptFailed(prompt.id, str(error)))
+        else:
+            self._send(wire.PromptSent(prompt.id))
+
+    async def _show(self, offer: wire.Offer) -> None:
+        """Shows another agent's change until it is decided, in this editor or elsewhere."""
+        title = f"{os.path.basename(offer.path)} ({offer.id[-6:]})"
+        try:
+            decision = await self._reviews.review(self, offer.agent, offer.path, offer.new_text, title, key=offer.id)
+        except DrawbridgeError as error:
+            logger.info("%s is not shown: %s", offer.path, error)
+            self._send(wire.OfferDeclined(offer.id))
+            return
+        if isinstance(decision, Accepted):
+            self._send(wire.OfferAnswered(offer.id, decision.text))
+        elif isinstance(decision, Rejected):
+            self._send(wire.OfferAnswered(offer.id, None))

@@ -1,0 +1,65 @@
+"""What the tools do on behalf of one client: its proposals, files and code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Hashable
+from typing import Final
+
+from drawbridge.core import subprocesses
+from drawbridge.core.errors import Refused
+from drawbridge.editors import files
+from drawbridge.editors.port import Accepted, Decision
+from drawbridge.ide.review import Reviews
+from drawbridge.ide.workspace import Workspace
+
+CODE_SECONDS: Final = 120.0
+CODE_OUTPUT_LIMIT: Final = 100_000
+"""Bytes of a program's output that the agent receives."""
+
+
+class ClientContext:
+    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection; people see ``agent``, its name."""
+
+    def __init__(self, workspace: Workspace, reviews: Reviews, owner: Hashable, agent: str) -> None:
+        self.workspace = workspace
+        self._reviews = reviews
+        self._owner = owner
+        self._agent = agent
+
+    async def check_readable(self, path: str) -> None:
+        await asyncio.to_thread(files.check_text_file, path)
+
+    async def review(self, path: str, new_text: str, title: str) -> Decision:
+        return await self._reviews.review(self._owner, self._agent, path, new_text, title)
+
+    async def review_code(self, code: str) -> Accepted | None:
+        return await self._reviews.review_code(self._owner, self._agent, code)
+
+    async def close_review(self, title: str) -> None:
+        await self._reviews.close(self._owner, title)
+
+    async def close_reviews(self) -> int:
+        return await self._reviews.close_all(self._owner)
+
+    async def run_code(self, code: str) -> str:
+        """A new interpreter for each call, in the first folder; after ``CODE_SECONDS`` it and what it started are ended."""
+        folder = self.workspace.folders[0]
+        try:
+            finished = await subprocesses.run(
+                [sys.executable, "-"],
+                directory=folder,
+                seconds=CODE_SECONDS,
+                limit=CODE_OUTPUT_LIMIT,
+                input=code.encode(),
+                drain=True,
+            )
+        except OSError as error:
+            raise Refused(f"Python can't be started in {folder}: {error.strerror}. Nothing was run.") from None
+        if finished.status is None:
+            notes = [f"stopped after {CODE_SECONDS:g} seconds"]
+        else:
+            notes = [f"{finished.dropped} more bytes"] if finished.dropped else []
+            notes += [f"exit code {finished.status}"] if finished.status else []
+        return "\n".join([finished.output.decode("utf-8", "replace"), *(f"[{note}]" for note in notes)])

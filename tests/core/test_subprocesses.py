@@ -1,0 +1,79 @@
+"""A program that hangs, floods or leaves processes behind is bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from drawbridge.core import subprocesses
+from drawbridge.core.private_files import process_alive
+from drawbridge.core.subprocesses import Finished
+from tests.waiting import until
+
+
+async def run(code: str, *, seconds: float = 20, limit: int = 1000, drain: bool = False) -> Finished:
+    command = [sys.executable, "-c", code]
+    return await subprocesses.run(command, directory="/", seconds=seconds, limit=limit, drain=drain)
+
+
+async def test_output_and_status() -> None:
+    code = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
+    assert await run(code) == (b"out\nerr\n", 0, 3)
+
+
+async def test_input_is_read() -> None:
+    finished = await subprocesses.run(
+        [sys.executable, "-"], directory="/", seconds=20, limit=100, input=b"import os; print(os.getcwd())"
+    )
+    assert finished == (b"/\n", 0, 0)
+
+
+async def test_a_flood_ends_the_program() -> None:
+    finished = await run("while True: print('x' * 1000)", limit=10)
+    assert (finished.output, finished.status) == (b"x" * 10, None)
+    assert finished.dropped > 0
+
+
+async def test_a_flood_can_be_drained() -> None:
+    assert await run("print('x' * 100_000, end='')", limit=10, drain=True) == (b"x" * 10, 99_990, 0)
+
+
+async def test_a_program_that_hangs_is_killed() -> None:
+    finished = await run("print('here', flush=True); import time; time.sleep(600)", seconds=3)
+    assert finished == (b"here\n", 0, None)
+
+
+LEAVES_ONE = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+print(child.pid)
+"""
+
+
+async def test_what_the_program_has_started_is_killed() -> None:
+    finished = await run(LEAVES_ONE)
+    assert finished.status == 0
+    await until(lambda: not process_alive(int(finished.output)), "the end of the child")
+
+
+async def test_a_cancelled_run_kills_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    code = f"import os, time; open({str(file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    running = asyncio.ensure_future(run(code))
+    await until(lambda: file.exists() and file.read_text(), "the program")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), signal.SIGCONT)
+
+
+async def test_a_program_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        await subprocesses.run(["/nowhere/program"], directory="/", seconds=1, limit=1)

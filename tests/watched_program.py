@@ -1,0 +1,74 @@
+"""Runs ``drawbridge`` and reports each file or process that the thread of a running event loop opens.
+
+As a program: ``python tests/watched_program.py COMMAND…``. Each finding is a line of the file that
+``DRAWBRIDGE_TEST_BLOCKING`` names: the audit event, and our function that caused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+SOURCES = str(Path(__file__).resolve().parent.parent / "src" / "drawbridge") + os.sep
+
+EVENTS = ("open", "os.", "shutil.", "tempfile.", "glob.", "subprocess.", "fcntl.", "sqlite3.", "socket.getaddrinfo")
+"""Prefixes of the audit events that may wait for a disk, another process or the network."""
+
+HARMLESS = {"os.putenv", "os.unsetenv", "os.kill", "os.killpg"}
+
+PASSING_ON = ("core/private_files.py",)
+"""Helpers: their caller is what is reported."""
+
+
+def cause(frame: FrameType | None) -> str | None:
+    """Our function below ``frame``; None for an import, and for the source lines that the debug mode of asyncio reads."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib") or name == linecache.__file__:
+            return None
+        if name.startswith(SOURCES) and not name.endswith(PASSING_ON):
+            module = name.removeprefix(SOURCES).removesuffix(".py").replace(os.sep, ".")
+            return f"{module}:{frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return None
+
+
+def install(report: int) -> None:
+    """Findings go to the file descriptor ``report``. An audit hook cannot be removed again."""
+
+    def found(event: str, frame: FrameType | None) -> None:
+        # The running loop belongs to a thread: other threads have none.
+        if asyncio._get_running_loop() is None or (by := cause(frame)) is None:
+            return
+        os.write(report, f"{event} {by}\n".encode())
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event.startswith(EVENTS) and event not in HARMLESS:
+            found(event, sys._getframe(1))
+
+    def noted(call: Callable[[int], None]) -> Callable[[int], None]:
+        def noting(descriptor: int) -> None:
+            found(f"os.{call.__name__}", sys._getframe(1))
+            call(descriptor)
+
+        return noting
+
+    # These raise no audit event.
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, noted(getattr(os, name)))
+    sys.addaudithook(hook)
+
+
+if __name__ == "__main__":
+    path = os.environ["DRAWBRIDGE_TEST_BLOCKING"]
+    install(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+
+    from drawbridge.cli import main
+
+    sys.exit(main())

@@ -10,6 +10,7 @@ from collections import deque
 from importlib.metadata import version
 from typing import Any
 
+from drawbridge.core import allocator
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.log_text import HarmlessFormatter
 from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
@@ -48,6 +49,7 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
     log = logging.FileHandler(values["log_file"]) if values["log_file"] else logging.StreamHandler(sys.stderr)
     log.setFormatter(HarmlessFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=values["log_level"].upper(), handlers=[log])
+    allocator.return_large_blocks()
     return asyncio.run(_serve(launched, folders, folder))
 
 

@@ -220,6 +220,8 @@ def _check(proposal: Proposal) -> None:
             raise UnusableFile(
                 f"The {name} text holds NUL characters: it is binary and can't be shown. Nothing was opened."
             )
+        if value.isascii():
+            continue
         try:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:

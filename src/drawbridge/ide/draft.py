@@ -78,7 +78,7 @@ def check_text(new_text: str) -> None:
             "The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened."
         )
     try:
-        size = len(new_text.encode())
+        size = len(new_text) if new_text.isascii() else len(new_text.encode())
     except UnicodeEncodeError:
         raise UnusableFile("The proposed text is not valid Unicode. Nothing was opened.") from None
     if size > files.FILE_LIMIT:

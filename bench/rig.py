@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from drawbridge.editors import neovim_rpc
+from drawbridge.editors.neovim_reviews import CHUNK_LINES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -145,6 +146,19 @@ class BridgedNeovim:
         self._watch.close()
         self._nvim.terminate()
         await self._nvim.wait()
+
+    async def open_and_fill(self, path: Path, lines: list[str]) -> float:
+        """Seconds for ``:edit`` of the file and for the lines, in the portions that the bridge sends, in a new buffer."""
+        began = time.perf_counter()
+        await self._rpc.call("nvim_command", f"edit! {path}")
+        buffer = await self._rpc.call("nvim_create_buf", False, True)
+        for at in range(0, len(lines), CHUNK_LINES):
+            portion = [line.removesuffix("\n") for line in lines[at : at + CHUNK_LINES]]
+            await self._rpc.call("nvim_buf_set_lines", buffer, at, -1, False, portion)
+        took = time.perf_counter() - began
+        await self._rpc.call("nvim_buf_delete", buffer, {"force": True})
+        await self._rpc.call("nvim_command", "enew")
+        return took
 
     async def _lua(self, code: str, *arguments: object) -> Any:
         return await self._rpc.call("nvim_exec_lua", code, list(arguments))

@@ -207,7 +207,7 @@ class MemoryEditor:
         self._answer()
         buffer = self.buffers.get(proposal.path)
         self._before[proposal.id] = buffer.text if buffer else None
-        self.shown[proposal.id] = proposal
+        self.shown[proposal.id] = proposal.without_lines()
 
     async def proposed_text(self, proposal_id: str) -> str | None:
         self._answer()

@@ -103,7 +103,10 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
             status = os.fstat(descriptor)
             _refuse_special(path, status)
             # Files of /proc say they are empty, and a log may grow meanwhile: what was read counts, too.
-            content = file.read(size + 1)
+            expected = min(status.st_size, size) + 1  # Python sets so much memory aside before it reads
+            content = file.read(expected)
+            if len(content) == expected <= size:
+                content += file.read(size + 1 - expected)
             if max(status.st_size, len(content)) > limit:
                 raise UnusableFile(
                     f"{_shown(path)} has {max(status.st_size, len(content)):,} bytes; up to {limit:,} are read. {_REMEDY}"

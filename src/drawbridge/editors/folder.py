@@ -147,7 +147,7 @@ class Folder:
         return OpenedFile(request.path, files.language(request.path), line_count, at >= 0)
 
     async def show(self, proposal: Proposal) -> None:
-        self._waiting[proposal.id] = proposal
+        self._waiting[proposal.id] = proposal.without_lines()
         self._more.set()
 
     async def proposed_text(self, proposal_id: str) -> str | None:

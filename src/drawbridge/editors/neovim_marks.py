@@ -21,6 +21,9 @@ limits together. Above them the inline view shows the hunks that we computed."""
 MARKS_CHUNK: Final = 2_000
 """Hunks and lines that one call marks."""
 
+FIRST_MARKS: Final = 200
+"""The same for the first call, which the view waits for: more than one screen shows."""
+
 REMOVED_LINES: Final = 200
 """Removed lines that the inline view shows of one hunk."""
 
@@ -46,16 +49,16 @@ def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequ
 def portions(
     found: Sequence[Hunk], old_lines: Sequence[str], new_lines: Sequence[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """The marks of the inline view, each call's worth by itself; at least one, since the first clears."""
+    """The marks of the inline view, those of each call by themselves; at least one portion, since the first call clears."""
     marks: list[dict[str, Any]] = []
-    size = 0
+    size, largest = 0, FIRST_MARKS
     for hunk in found:
         for mark in _marks(hunk, old_lines, new_lines):
             marks.append(mark)
             size += 1 + mark["last"] - mark["first"] + len(mark["removed"])
-            if size >= MARKS_CHUNK:
+            if size >= largest:
                 yield marks
-                marks, size = [], 0
+                marks, size, largest = [], 0, MARKS_CHUNK
     yield marks
 
 

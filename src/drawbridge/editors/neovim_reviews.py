@@ -31,14 +31,19 @@ class Ask(Protocol):
 
 
 class _Shown(Struct, eq=False):
-    """A proposal whose view is open or being opened. ``old_lines`` are kept to compute the hunks of what it becomes."""
+    """A proposal whose view is open or being opened."""
 
     proposal: Proposal
-    old_lines: list[str]
     buffer: Any = None
     inline: bool = False
     marking: bool = False
     edited: bool = False
+
+    def difference(self, lines: list[str]) -> tuple[list[str], tuple[Hunk, ...]]:
+        """The lines of the present text, and what ``lines`` change in them. Blocking. They are not kept: most proposals are
+        decided as they came."""
+        old_lines = text.split(self.proposal.old_text).lines
+        return old_lines, hunks.diff(old_lines, lines)
 
 
 class NeovimReviews:
@@ -51,11 +56,10 @@ class NeovimReviews:
     async def show(self, proposal: Proposal) -> None:
         """Raises ``UnusableFile`` for a text that Neovim can't hold, before anything is opened."""
         _check(proposal)
-        old_lines, old_form = text.split(proposal.old_text)
-        shown = _Shown(proposal, old_lines)
+        shown = _Shown(proposal.without_lines())
         self._shown[proposal.id] = shown
         try:
-            await self._open(shown, old_form)
+            await self._open(shown, *(proposal.lines or (text.split(proposal.old_text), text.split(proposal.new_text))))
         except BaseException as error:
             withdrawn = self._shown.pop(proposal.id, None) is None
             if withdrawn and isinstance(error, NeovimError):
@@ -100,9 +104,9 @@ class NeovimReviews:
         """Waits for the end of what ``cancel`` has cancelled."""
         await self._tasks.close()
 
-    async def _open(self, shown: _Shown, old_form: text.Format) -> None:
+    async def _open(self, shown: _Shown, old: text.Split, new: text.Split) -> None:
         proposal = shown.proposal
-        new_lines, form = text.split(proposal.new_text)
+        form = new.form
         view = await self._ask(
             "propose",
             id=proposal.id,
@@ -111,19 +115,19 @@ class NeovimReviews:
             path=proposal.path,
             kind=proposal.kind,
             note=proposal.note,
-            changes=text.format_changes(old_form, form) if proposal.old_text else None,
+            changes=text.format_changes(old.form, form) if proposal.old_text else None,
             **_counts(proposal.hunks),
             first=proposal.hunks[0].new_start if proposal.hunks else 0,
-            diff=neovim_marks.fits_diff_mode(proposal, shown.old_lines, new_lines),
+            diff=neovim_marks.fits_diff_mode(proposal, old.lines, new.lines),
             dos=form.eol == "\r\n",
             bom=form.bom,
             final_newline=form.final_newline,
         )
         shown.buffer, shown.inline = view["proposed"], view["inline"]
-        await self._fill(shown.buffer, new_lines)
+        await self._fill(shown.buffer, new.lines)
         if "old" in view:
-            await self._fill(view["old"], shown.old_lines)
-        portions = neovim_marks.portions(proposal.hunks, shown.old_lines, new_lines) if shown.inline else iter(())
+            await self._fill(view["old"], old.lines)
+        portions = neovim_marks.portions(proposal.hunks, old.lines, new.lines) if shown.inline else iter(())
         # The first ones are there when the view opens, the others follow it.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
@@ -150,16 +154,16 @@ class NeovimReviews:
             while shown.edited:
                 shown.edited = False
                 lines, tick = await self._current(shown)
-                found = await asyncio.to_thread(hunks.diff, shown.old_lines, lines)
+                old_lines, found = await asyncio.to_thread(shown.difference, lines)
                 await self._ask("count", id=shown.proposal.id, tick=tick, **_counts(found))
                 if shown.inline:
-                    await self._mark(shown, neovim_marks.portions(found, shown.old_lines, lines), clear=True, tick=tick)
+                    await self._mark(shown, neovim_marks.portions(found, old_lines, lines), clear=True, tick=tick)
         finally:
             shown.marking = False
 
     async def _put_back(self, shown: _Shown, line: int, side: str) -> None:
         lines, tick = await self._current(shown)
-        found = await asyncio.to_thread(hunks.diff, shown.old_lines, lines)
+        old_lines, found = await asyncio.to_thread(shown.difference, lines)
         hunk = neovim_marks.hunk_at(found, line, side)
         if hunk is None:
             await self._ask("tell", message="There is no change under the cursor.", level="info")
@@ -170,7 +174,7 @@ class NeovimReviews:
             tick=tick,
             first=hunk.new_start,
             last=hunk.new_end,
-            lines=shown.old_lines[hunk.old_start : hunk.old_end],
+            lines=old_lines[hunk.old_start : hunk.old_end],
         )
 
     async def _current(self, shown: _Shown) -> tuple[list[str], int]:
@@ -207,6 +211,8 @@ def _check(proposal: Proposal) -> None:
             raise UnusableFile(
                 f"The {name} text holds NUL characters: it is binary and can't be shown. Nothing was opened."
             )
+        if value.isascii():
+            continue
         try:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from drawbridge.text import Split
 from drawbridge.text.hunks import Hunk
 
 Severity: TypeAlias = Literal["Error", "Warning", "Info", "Hint"]
@@ -124,6 +126,8 @@ class Proposal(Struct, frozen=True):
     texts with their own line ends, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
     ``title`` is the agent's name for it; ``note`` is something the person must know about this one.
     ``kind`` "code" is not a change of a file but code that would be run; its ``old_text`` is empty.
+    ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep
+    them: the lines of a large text take more than twice the memory of the text.
     """
 
     id: str
@@ -135,6 +139,11 @@ class Proposal(Struct, frozen=True):
     hunks: tuple[Hunk, ...]
     note: str | None = None
     kind: Literal["change", "code"] = "change"
+    lines: tuple[Split, Split] | None = None
+
+    def without_lines(self) -> Proposal:
+        """For an editor that keeps it."""
+        return replace(self, lines=None)
 
 
 class Accepted(Struct, frozen=True, tag=True):

@@ -9,6 +9,7 @@ import sys
 from collections import deque
 from importlib.metadata import version
 
+from drawbridge.core import allocator
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.log_text import HarmlessFormatter
 from drawbridge.core.privacy import DEFAULT_PATTERNS, Privacy
@@ -49,6 +50,7 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
     log = logging.FileHandler(settings.log_file) if settings.log_file else logging.StreamHandler(sys.stderr)
     log.setFormatter(HarmlessFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[log])
+    allocator.return_large_blocks()
     return asyncio.run(_serve(launched, folders, folder))
 
 

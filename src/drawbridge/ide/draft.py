@@ -11,12 +11,13 @@ from drawbridge.text import hunks
 
 
 class Draft(Struct, frozen=True):
-    """The text as the person has it, the text that would be written, and the difference."""
+    """The text as the person has it, the text that would be written, and the difference. ``lines``: both of them, split."""
 
     old_text: str
     new_text: str
     hunks: tuple[hunks.Hunk, ...]
     note: str | None
+    lines: tuple[text.Split, text.Split]
 
 
 def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
@@ -26,12 +27,16 @@ def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
     raised, since no answer to such a diff would keep both.
     """
     ours = now if unsaved is None else unsaved
-    old_lines = text.split(ours)[0]
     if ours == seen:
-        return Draft(ours, new_text, hunks.diff(old_lines, text.split(new_text)[0]), None)
+        return drafted(ours, new_text, None)
     merged = _merge(seen, ours, new_text, unsaved=unsaved is not None)
-    note = "Your unsaved changes are part of this text." if unsaved is not None else CHANGED_NOTE
-    return Draft(ours, merged, hunks.diff(old_lines, text.split(merged)[0]), note)
+    return drafted(ours, merged, "Your unsaved changes are part of this text." if unsaved is not None else CHANGED_NOTE)
+
+
+def drafted(old_text: str, new_text: str, note: str | None) -> Draft:
+    """The difference of two texts as they are."""
+    lines = text.split(old_text), text.split(new_text)
+    return Draft(old_text, new_text, hunks.diff(lines[0].lines, lines[1].lines), note, lines)
 
 
 CHANGED_NOTE = "The file has changed since the agent proposed this; both changes are in this text."
@@ -73,7 +78,7 @@ def check_text(new_text: str) -> None:
             "The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened."
         )
     try:
-        size = len(new_text.encode())
+        size = len(new_text) if new_text.isascii() else len(new_text.encode())
     except UnicodeEncodeError:
         raise UnusableFile("The proposed text is not valid Unicode. Nothing was opened.") from None
     if size > files.FILE_LIMIT:

@@ -13,13 +13,11 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from drawbridge import text
 from drawbridge.core.approval import Approval
 from drawbridge.core.errors import DrawbridgeError, Refused, UnusableFile
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
-from drawbridge.ide.draft import Draft, check_text, draft
-from drawbridge.text import hunks
+from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
 """How long the agent's write of an accepted text is waited for; the real CLI takes well under one second."""
@@ -111,22 +109,28 @@ class Reviews:
     ) -> Decision:
         check_text(new_text)
         with self._opened(key, path) as review:
-            seen = await asyncio.to_thread(files.read_text, path)
+            as_read = signature(path)
+            seen = await asyncio.to_thread(_read, path)
             async with self._turn(review):
-                now = await asyncio.to_thread(files.read_text, path)
-                unsaved = await self._editor.unsaved_text(path)
-                drafted = await asyncio.to_thread(draft, seen or "", now or "", unsaved, new_text)
-                await self._show(review, agent, title, drafted)
-                if self.arbiter is not None and not review.decision.done():
-                    self.arbiter.proposed(review.approval.id, key[0], agent, path, drafted, new_text)
+                now = seen if signature(path) == as_read else await asyncio.to_thread(_read, path)
+                await self._propose(review, key[0], agent, title, seen, now, new_text)
+                del seen, now  # a person may take hours to decide
                 return await review.decision
+
+    async def _propose(
+        self, review: _Review, owner: Hashable, agent: str, title: str, seen: str, now: str, new_text: str
+    ) -> None:
+        unsaved = await self._editor.unsaved_text(review.path)
+        change = await asyncio.to_thread(draft, seen, now, unsaved, new_text)
+        await self._show(review, agent, title, change)
+        if self.arbiter is not None and not review.decision.done():
+            self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
         """Ask whether ``code`` may be run; the person may change it first."""
         check_text(code)
         with self._opened((owner, object()), "") as review:
-            drafted = Draft("", code, hunks.diff([], text.split(code)[0]), None)
-            await self._show(review, agent, "Run this code?", drafted, kind="code")
+            await self._show(review, agent, "Run this code?", drafted("", code, None), kind="code")
             decision = await review.decision
         return decision if isinstance(decision, Accepted) else None
 
@@ -252,7 +256,7 @@ class Reviews:
             if self._open.get(key) is review:
                 del self._open[key]
 
-    async def _show(self, review: _Review, agent: str, title: str, drafted: Draft, *, kind: Kind = "change") -> None:
+    async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
             return  # taken back while it was prepared
         review.shown = True
@@ -262,11 +266,12 @@ class Reviews:
                 agent=agent,
                 title=title,
                 path=review.path,
-                old_text=drafted.old_text,
-                new_text=drafted.new_text,
-                hunks=drafted.hunks,
-                note=drafted.note,
+                old_text=change.old_text,
+                new_text=change.new_text,
+                hunks=change.hunks,
+                note=change.note,
                 kind=kind,
+                lines=change.lines,
             )
         )
 
@@ -349,6 +354,11 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 def _same_lines(written: str, accepted: str) -> bool:
     """The CLI proposes an Edit with LF and writes what was accepted with the line ends that the file had (2.1.329)."""
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
+
+
+def _read(path: str) -> str:
+    """A file that does not exist has no text. Blocking; raises ``UnusableFile``."""
+    return files.read_text(path) or ""
 
 
 def _read_if_text(path: str) -> str | None:

@@ -24,7 +24,14 @@ class Format(NamedTuple):
     final_newline: bool = True
 
 
-def split(text: str) -> tuple[list[str], Format]:
+class Split(NamedTuple):
+    """A text as ``split`` returns it."""
+
+    lines: list[str]
+    form: Format
+
+
+def split(text: str) -> Split:
     """Lines without their ends, and what ``join`` needs to give back ``text`` byte for byte.
 
     An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that
@@ -34,14 +41,14 @@ def split(text: str) -> tuple[list[str], Format]:
     if bom:
         text = text[1:]
     if not text:
-        return [], Format(bom=bom)
+        return Split([], Format(bom=bom))
     line_ends = text.count("\n")
     eol = "\r\n" if line_ends and text.count("\r\n") == line_ends else "\n"
     lines = text.split(eol)
     final_newline = not lines[-1]
     if final_newline:
         lines.pop()
-    return lines, Format(eol, bom, final_newline)
+    return Split(lines, Format(eol, bom, final_newline))
 
 
 def join(lines: Sequence[str], form: Format) -> str:

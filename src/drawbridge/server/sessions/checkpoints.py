@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import re
 import shutil
@@ -28,11 +29,24 @@ from typing import Final, Literal
 import msgspec
 
 from drawbridge.agents.base import Confinement
+from drawbridge.core.private_files import PRIVATE_FILE
 from drawbridge.server.protocol.messages import ChangedFile
 from drawbridge.server.protocol.replies import RunChanges
-from drawbridge.server.sessions.git import Git, GitFailed, NoCheckpoint, opened
+from drawbridge.server.sessions import git_index
+from drawbridge.server.sessions.git import (
+    Git,
+    GitFailed,
+    NoCheckpoint,
+    Repository,
+    Settings,
+    Versions,
+    opened,
+    versions,
+)
 from drawbridge.server.sessions.memory import MB, MemoryWatch
 from drawbridge.text import hunks, split
+
+logger = logging.getLogger("drawbridge.server")
 
 LARGEST_DIFF: Final = 400_000
 """Bytes of a diff that is shown, and"""
@@ -45,6 +59,9 @@ ESCAPED: Final = 600_000
 
 NAMED: Final = 5
 """Files in the text of an error."""
+
+INDEX: Final = "checkpoint.index"
+"""The file with the index of the last checkpoint."""
 
 KEPT_RUNS: Final = 50
 """Of a project; the checkpoints of older runs are dropped, and git collects them in its own time."""
@@ -94,8 +111,49 @@ class Filtered(msgspec.Struct, frozen=True):
     unread: frozenset[str] = frozenset()
 
 
+class _Left(msgspec.Struct, frozen=True):
+    """What the last checkpoint left for the next one. Its index, with the files as they were, is in ``INDEX``.
+
+    ``theirs``: the digest of the person's index that it came from. ``ignoring``: the ``.gitignore`` files when it was made: it
+    contains nothing that they ignore, unless the person tracks it. ``read``: the files with a filter that are in it
+    as their bytes; no other file had one.
+    """
+
+    repository: Repository
+    settings: Settings
+    theirs: bytes
+    ignoring: Versions
+    read: frozenset[str]
+
+
+class _Before(msgspec.Struct, frozen=True):
+    """What was beside the checkpoint before a run. ``outside``: what was not part of it. ``ignoring``: as in ``_Left``, None
+    where it is not known."""
+
+    run_id: str
+    settings: Settings | None
+    outside: frozenset[str]
+    ignoring: Versions | None
+
+
+class _Collected(msgspec.Struct, frozen=True):
+    """The files at one moment, in git's index. ``filtered``: None where it began with the index that ``left`` is about, and git
+    is still to be asked. ``theirs`` and ``ignoring``: as in ``_Left``, None where no index can be left for the next
+    checkpoint."""
+
+    filtered: Filtered | None
+    theirs: bytes | None
+    ignoring: Versions | None
+    left: _Left | None
+
+
 class Checkpoints:
-    """The checkpoints of one project."""
+    """The checkpoints of one project.
+
+    ``folder``: where the index of the last checkpoint is kept. With it the next one takes a single git command until it has
+    the state of the files, if the person's index and git's configuration are as they were. Without a folder each
+    checkpoint begins with the person's index.
+    """
 
     def __init__(
         self,
@@ -103,40 +161,182 @@ class Checkpoints:
         project_id: str,
         confinement: Confinement = Confinement(),  # noqa: B008 - frozen
         memory: MemoryWatch | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._directory = directory
         self._refs = f"refs/drawbridge/{project_id}"
         self._confinement = confinement
         self._memory = memory or MemoryWatch(None)
+        self._folder = folder
+        self._left: _Left | None = None
         self._busy = asyncio.Lock()
         """One operation at a time: a client asks for the changes of a run whose last checkpoint is still being taken."""
-        self._outside: tuple[str, frozenset[str]] = ("", frozenset())
-        """The run that the last checkpoint before a run was taken for, and what was not part of that checkpoint."""
+        self._before = _Before("", None, frozenset(), None)
+        self._theirs: tuple[Versions, bytes | None] = {}, None
+        """The person's index when it was last read, and its digest."""
+        self._storing: asyncio.Task[bool] | None = None
 
     def _opened(self) -> contextlib.AbstractAsyncContextManager[Git | None]:
         return opened(self._directory, self._confinement, self._memory)
 
+    async def close(self) -> None:
+        """Ends what ``begin`` has left to be done."""
+        if self._storing is not None:
+            self._storing.cancel()
+            await asyncio.wait([self._storing])
+
     async def take(self, run_id: str, when: Literal["before", "after"]) -> bool:
         """False where the project is not in a git work tree (or there is no git). Raises ``GitFailed``, ``NoCheckpoint``."""
-        async with self._busy, self._opened() as git:
-            if git is not None:
-                await self._take(git, run_id, when)
-            return git is not None
+        return await self._take(run_id, when, asyncio.get_running_loop().create_future())
 
-    async def _take(self, git: Git, run_id: str, when: Literal["before", "after"]) -> None:
-        before = f"{self._refs}/{run_id}/before"
-        filtered = await self._look(git, before if when == "after" else None)
-        if when == "before":
-            others = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
-            self._outside = run_id, frozenset(others.split("\0"))
-        else:
-            await self._even_out(git, run_id, before)
+    async def begin(self, run_id: str) -> bool:
+        """As ``take(run_id, "before")``, but returns as soon as git has the state of the files: nothing that changes from
+        then on becomes part of the checkpoint. It is stored in the background, before any other operation begins."""
+        if self._storing is not None:
+            await asyncio.wait([self._storing])
+        collected = asyncio.get_running_loop().create_future()
+        storing = self._storing = asyncio.create_task(
+            self._take(run_id, "before", collected), name=f"the checkpoint before {run_id}"
+        )
+        try:
+            await asyncio.wait([collected, storing], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            storing.cancel()
+            await asyncio.wait([storing])
+            raise
+        if storing.done():
+            return storing.result()
+        storing.add_done_callback(_log_failure)
+        return True
+
+    async def _take(self, run_id: str, when: Literal["before", "after"], collected: asyncio.Future[None]) -> bool:
+        """``collected`` is done as soon as git has the state of the files."""
+        async with self._busy:
+            left, self._left = self._left, None
+            # A run does not wait for the checkpoint after it, so that is where the configuration is read in any case.
+            known = left.settings if left is not None and when == "before" else None
+            async with opened(self._directory, self._confinement, self._memory, known) as git:
+                if git is None:
+                    return False
+                state = await self._collect(git, run_id, when, left)
+                collected.set_result(None)
+                await self._store(git, run_id, when, state)
+                return True
+
+    async def _collect(self, git: Git, run_id: str, when: Literal["before", "after"], left: _Left | None) -> _Collected:
+        """Makes git's index the state of the files at this moment."""
+        digest = await asyncio.to_thread(self._digest, git)
+        same = left is not None and (left.repository, left.settings, left.theirs) == (
+            git.repository,
+            git.settings,
+            digest,
+        )
+        if not same or not await self._resume(git):
+            left = None
+        if when == "after":
+            before = f"{self._refs}/{run_id}/before"
+            filtered = await self._look(git, before) if left is None else None
+            added = await self._even_out(git, run_id, before)
+            same = (self._before.run_id, self._before.settings) == (run_id, git.settings)
+            return _Collected(filtered, digest, self._before.ignoring if same and not added else None, left)
+        if left is not None:
+            self._before = await self._beside(git, run_id)
+            if self._before.ignoring != left.ignoring:
+                left = None
+        if left is not None:
+            return _Collected(None, digest, left.ignoring, left)
+        filtered = await self._look(git, None)
+        self._before = await self._beside(git, run_id)
+        return _Collected(filtered, digest, self._before.ignoring, None)
+
+    def _digest(self, git: Git) -> bytes | None:
+        """Of the person's index; None where it can't be read without git. Blocking."""
+        file = git.repository.own / "index"
+        version = versions([str(file)])
+        if self._theirs[0] != version:
+            index = git_index.read(file, git.settings.id_bytes)
+            self._theirs = version, index.digest if index is not None else None
+        return self._theirs[1]
+
+    async def _resume(self, git: Git) -> bool:
+        """Begins with the index of the last checkpoint; the only git command that a run waits for. False: it is gone."""
+        assert self._folder is not None
+        try:
+            # git does not read unchanged files again. The index's own time is part of how it knows them.
+            await asyncio.to_thread(shutil.copy2, self._folder / INDEX, git.index)
+        except OSError:
+            return False
+        await self._add(git)
+        return True
+
+    async def _beside(self, git: Git, run_id: str) -> _Before:
+        """What is beside the files in git's index."""
+        index = await asyncio.to_thread(git_index.read, git.index, git.settings.id_bytes)
+        if index is None:
+            listed = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
+            return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
+        return await asyncio.to_thread(self._look_beside, git, run_id, index)
+
+    def _look_beside(self, git: Git, run_id: str, index: git_index.Index) -> _Before:
+        """Blocking."""
+        directory, root = self._directory.resolve(), git.repository.root
+        found = git_index.beside(directory, self._inside(git, index))
+        above = directory.parents[: len(directory.parts) - len(root.parts)]
+        ignoring = [*(directory / file for file in found.ignore_files), *(place / ".gitignore" for place in above)]
+        return _Before(run_id, git.settings, found.untracked, versions(map(str, ignoring)))
+
+    def _inside(self, git: Git, index: git_index.Index) -> dict[str, tuple[int, bytes]]:
+        """The entries of the project's directory, by paths relative to it. Blocking."""
+        place = os.path.relpath(self._directory.resolve(), git.repository.root)
+        prefix = "" if place == "." else place + "/"
+        return {path.removeprefix(prefix): entry for path, entry in index.entries.items() if path.startswith(prefix)}
+
+    async def _store(self, git: Git, run_id: str, when: Literal["before", "after"], collected: _Collected) -> None:
+        """Makes git's index a checkpoint."""
+        filtered = collected.filtered
+        if filtered is None:
+            assert collected.left is not None
+            filtered = await self._filters(git, collected.left)
         tree = (await git.read("write-tree")).strip()
         message = _message(f"{run_id} {when}", filtered)
         commit = (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
         await git.read("update-ref", f"{self._refs}/{run_id}/{when}", commit)
         if when == "after":
             await self._drop_old(git)
+        if collected.theirs is not None and collected.ignoring is not None and not filtered.unread:
+            await self._leave(
+                git, _Left(git.repository, git.settings, collected.theirs, collected.ignoring, filtered.read)
+            )
+
+    async def _leave(self, git: Git, left: _Left) -> None:
+        """Keeps git's index for the next checkpoint."""
+        if self._folder is None:
+            return
+        if await asyncio.to_thread(git_index.may_have_repositories, git.index):
+            index = await asyncio.to_thread(git_index.read, git.index, git.settings.id_bytes)
+            if index is None:
+                return
+            inside = await asyncio.to_thread(self._inside, git, index)
+            # git would ask repositories inside whether they have changed, and read their configuration for that.
+            await git.update(
+                "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
+            )
+        with contextlib.suppress(OSError):  # without it the next checkpoint begins with the person's index
+            await asyncio.to_thread(_keep, git.index, self._folder / INDEX)
+            self._left = left
+
+    async def _filters(self, git: Git, left: _Left) -> Filtered:
+        """The files with a filter, for a checkpoint that began with the index of the last one. A file that has got its filter
+        since, and that git has not read since, may be in it as what a filter made of it."""
+        known = _staged(await git.read(*FILTERED))
+        new = known.keys() - left.read
+        earlier: dict[str, tuple[int, bytes]] = {}
+        if new:
+            assert self._folder is not None
+            index = await asyncio.to_thread(git_index.read, self._folder / INDEX, git.settings.id_bytes)
+            earlier = await asyncio.to_thread(self._inside, git, index or git_index.NO_INDEX)
+        unread = frozenset(path for path in new if path in earlier and known[path] == _entry(*earlier[path]))
+        return Filtered((left.read | known.keys()) - unread, unread)
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
         """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
@@ -145,6 +345,8 @@ class Checkpoints:
         if theirs.exists():
             # git does not read unchanged files again. The index's own time is part of how it knows them.
             await asyncio.to_thread(shutil.copy2, theirs, git.index)
+        else:
+            git.index.unlink(missing_ok=True)
         staged = _staged(await git.read("ls-files", "-s", "-z"))
         # git would ask repositories inside whether they have changed, and read their configuration for that.
         await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
@@ -155,14 +357,17 @@ class Checkpoints:
             earlier = await self._filtered(git, since)
             read = (frozenset(known) | earlier.read) - earlier.unread
         await git.update("--force-remove", read)
-        code, _, complaint = await git.run("add", "--all", "--ignore-errors", "--", ".")
-        if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
-            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
+        await self._add(git)
         if known.keys() <= read:
             return Filtered(read)
         now = _staged(await git.read(*FILTERED))
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
         return Filtered(read, unread)
+
+    async def _add(self, git: Git) -> None:
+        code, _, complaint = await git.run("add", "--all", "--ignore-errors", "--", ".")
+        if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
+            raise GitFailed(f"git add ended with code {code}: {complaint.strip()[:500]}")
 
     def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
         """As many of these files as are read for one checkpoint. Blocking."""
@@ -180,22 +385,25 @@ class Checkpoints:
             return msgspec.convert(json.loads(text.rpartition("\n\n")[2]), Filtered) if code == 0 else Filtered()
         return Filtered()
 
-    async def _even_out(self, git: Git, run_id: str, before: str) -> None:
-        """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not."""
+    async def _even_out(self, git: Git, run_id: str, before: str) -> bool:
+        """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not.
+        Whether something became part of it that git ignores by now."""
         if (await git.run("rev-parse", "--verify", "--quiet", before))[0]:
-            return
+            return False
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
         listed = _marked(await git.read("diff-index", *options, before, "--", "."))
-        known = self._outside[0] == run_id
+        known = self._before.run_id == run_id
         await git.update(
             "--force-remove", [path for mark, path in listed if known and mark == "A" and self._was_outside(path)]
         )
-        await git.update("--add", [path for mark, path in listed if mark == "D" and self._is_there(path)])
+        ignored = [path for mark, path in listed if mark == "D" and self._is_there(path)]
+        await git.update("--add", ignored)
+        return bool(ignored)
 
     def _was_outside(self, path: str) -> bool:
         names = path.split("/")
         above = ("/".join(names[:depth]) + "/" for depth in range(1, len(names)))
-        return path in self._outside[1] or any(directory in self._outside[1] for directory in above)
+        return path in self._before.outside or any(directory in self._before.outside for directory in above)
 
     def _is_there(self, path: str) -> bool:
         """As itself: not behind a directory that has become a link."""
@@ -326,6 +534,24 @@ def _staged(listed: str) -> dict[str, str]:
     """Of ``ls-files -s -z``: path → "mode blob stage"."""
     entries = (item.partition("\t") for item in listed.split("\0") if item)
     return {path: entry for entry, _, path in entries}
+
+
+def _entry(mode: int, object_id: bytes) -> str:
+    """As ``_staged`` has it, of a file that is not in conflict."""
+    return f"{mode:o} {object_id.hex()} 0"
+
+
+def _keep(index: Path, kept: Path) -> None:
+    """Blocking. Raises OSError."""
+    new = kept.with_name(kept.name + ".new")
+    shutil.copy2(index, new)
+    new.chmod(PRIVATE_FILE)
+    os.replace(new, kept)
+
+
+def _log_failure(storing: asyncio.Task[bool]) -> None:
+    if not storing.cancelled() and (error := storing.exception()) is not None:
+        logger.warning("%s failed: %s", storing.get_name(), error)
 
 
 def _clash(there: str, made: str, was: str) -> int | None:

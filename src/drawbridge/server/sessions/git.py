@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -27,7 +28,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -62,6 +63,8 @@ KEPT: Final = frozenset(
 )
 """Settings of the person that keep their meaning. None of them can name a program."""
 
+NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
+
 KNOWN_EXTENSIONS: Final = frozenset(
     "extensions." + name
     for name in ("noop", "objectformat", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig")
@@ -75,10 +78,16 @@ OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protoc
 LARGEST_OUTPUT: Final = 100 * MB
 """Bytes of one command's output that the server reads into its memory. An agent writes the configuration, for one."""
 
+MOST_CONFIGURATION_FILES: Final = 50
+"""That are looked at before a run to see that the configuration is as it was; with more it is read for every checkpoint."""
+
 LONGEST_COMPLAINT: Final = 65_536
 
 LONGEST_POINTER: Final = 8192
 """Bytes of a file that names a git directory."""
+
+
+Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
 
 
 class GitFailed(Exception):
@@ -87,6 +96,25 @@ class GitFailed(Exception):
 
 class NoCheckpoint(Exception):
     """No checkpoint exists. The text gives the reason and is for people."""
+
+
+class Settings(Struct, frozen=True):
+    """What git is told of the configuration. ``words``: for its command line; ``id_bytes``: of an object id. ``files``: the
+    files that the configuration was read from or would be, and those for ignored files and attributes outside of the work
+    tree, each with a value that changes with it; None where these files are not known.
+    """
+
+    words: tuple[str, ...]
+    format: str
+    files: Versions | None
+
+    @property
+    def id_bytes(self) -> int:
+        return 20 if self.format == "sha1" else 32
+
+    def are_current(self) -> bool:
+        """Blocking."""
+        return self.files is not None and versions(self.files) == self.files
 
 
 class Repository(Struct, frozen=True):
@@ -158,7 +186,7 @@ class Git:
         self.index = folder / "index"
         self._program = program
         self._shell = shell
-        self._settings: list[str] = []
+        self.settings = Settings((), FORMATS[0], None)
         self._private = {
             "GIT_DIR": str(folder / "git"),
             "GIT_WORK_TREE": str(repository.root),
@@ -171,11 +199,17 @@ class Git:
             "XDG_CONFIG_HOME": str(folder / "home"),
         }
 
-    async def prepare(self) -> None:
-        """Makes the git directory. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
+    async def prepare(self, known: Settings | None) -> None:
+        """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again where it
+        has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
+        current = known is not None and await asyncio.to_thread(known.are_current)
+        self.settings = known if known is not None and current else await self._read_settings()
+        await asyncio.to_thread(_make, self.folder, self.repository, self.settings.format)
+
+    async def _read_settings(self) -> Settings:
         place = {"GIT_DIR": str(self.repository.own), "GIT_WORK_TREE": str(self.repository.root)}
         place |= {"GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
-        code, listed, complaint = await self._command(["config", "--list", "-z"], place)
+        code, listed, complaint = await self._command(["config", "--list", "--show-origin", "-z"], place)
         if code:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
         if (
@@ -184,7 +218,9 @@ class Git:
             raise NoCheckpoint(
                 "There are no checkpoints here: the installed git does not support the repository's format."
             )
-        chosen = dict(_setting(item) for item in listed.split("\0") if item)
+        words = listed.split("\0")
+        items = list(zip(words[::2], words[1::2], strict=False))
+        chosen = dict(_setting(item) for _, item in items)
         unknown = sorted(name for name in chosen if name.startswith("extensions.") and name not in KNOWN_EXTENSIONS)
         if unknown:
             raise NoCheckpoint(
@@ -195,15 +231,18 @@ class Git:
             raise NoCheckpoint(
                 f"There are no checkpoints here: the repository's object format is not {' or '.join(FORMATS)}."
             )
-        for setting in (*OURS, *(name + value for name, value in _with_files(chosen).items() if name in KEPT)):
-            self._settings += ["-c", setting]
-        await asyncio.to_thread(_make, self.folder, self.repository, format)
+        given = (*OURS, *(name + value for name, value in _with_files(chosen).items() if name in KEPT))
+        files = _configuration_files(self.repository, items)
+        if files is not None:
+            files |= {value.removeprefix("=") for name, value in _with_files(chosen).items() if name in NAMES_A_FILE}
+        read = None if files is None else await asyncio.to_thread(versions, files)
+        return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
 
     async def run(
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
         """Exit code, output and complaint. Bytes that are not UTF-8 survive as surrogates."""
-        return await self._command([*self._settings, *words], self._private | dict(environment or {}), stdin)
+        return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Its output. Raises ``GitFailed``."""
@@ -247,8 +286,11 @@ class Git:
 
 
 @contextlib.asynccontextmanager
-async def opened(directory: Path, confinement: Confinement, memory: MemoryWatch) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None where it is not in a work tree or there is no git.
+async def opened(
+    directory: Path, confinement: Confinement, memory: MemoryWatch, known: Settings | None = None
+) -> AsyncIterator[Git | None]:
+    """git for one operation in ``directory``; None where it is not in a work tree or there is no git. ``known``: the
+    settings of an earlier operation, which save git from being started for them.
 
     Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
     """
@@ -272,7 +314,7 @@ async def opened(directory: Path, confinement: Confinement, memory: MemoryWatch)
             shell.stdin.write(b"trap '' TERM\n")
             git = Git(path, repository, Path(folder), shell)
             with memory.watching(pid):
-                await git.prepare()
+                await git.prepare(known)
                 yield git
                 shell.stdin.close()
         except BaseException:
@@ -314,13 +356,46 @@ def _setting(item: str) -> tuple[str, str]:
     return name, "=" + value if separator else ""
 
 
+def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
+    """All files that git reads the configuration from, or would if they existed. ``items``: origin and setting, as ``git
+    config --list --show-origin -z`` prints them. None where not all of them can be known."""
+    user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
+    files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
+    files.add(str(repository.own / "HEAD"))  # the condition "onbranch:" of an included file
+    files |= {str(repository.common / "info" / name) for name in ("exclude", "attributes")}
+    for origin, item in items:
+        kind, _, file = origin.partition(":")
+        if kind != "file":
+            return None
+        files.add(file)
+        name, value = _setting(item)
+        if re.fullmatch(r"include(if\..*)?\.path", name, re.DOTALL):
+            if value.startswith("=%("):  # from where git was installed
+                return None
+            named = os.path.expanduser(value.removeprefix("="))
+            files.add(os.path.join(os.path.dirname(file), named))
+    absolute = all(map(os.path.isabs, files)) and not any("\0" in file for file in files)
+    return files if absolute and len(files) <= MOST_CONFIGURATION_FILES else None
+
+
+def versions(files: Iterable[str]) -> Versions:
+    """For each file a value that changes with it; None where it does not exist. Blocking."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for file in files:
+        try:
+            status = os.stat(file)
+        except OSError:
+            found[file] = None
+        else:
+            found[file] = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return found
+
+
 def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
     """git looks for these below HOME, which is another one for our git."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
         chosen
     )
-    return files | {
-        name: "=" + os.path.expanduser(files[name].removeprefix("="))
-        for name in ("core.excludesfile", "core.attributesfile")
-    }
+    return files | {name: "=" + os.path.expanduser(files[name].removeprefix("=")) for name in NAMES_A_FILE}

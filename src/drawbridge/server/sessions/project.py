@@ -58,7 +58,7 @@ class Project:
         self.journal = Journal(directory, data, history, house)
         self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
         self._house = house
-        self.checkpoints = Checkpoints(self.path, data.id, house.limits.confinement, house.memory)
+        self.checkpoints = Checkpoints(self.path, data.id, house.limits.confinement, house.memory, directory)
         self._worker = Worker(self, data.path, house, self.checkpoints)
         self._fork_from: str | None = None
         self._mode: str | None = None
@@ -442,6 +442,7 @@ class Project:
             self._give_up_slot()  # else the end of another one's run would begin it
         self._withdraw_all(reason)
         await self._worker.close()
+        await self.checkpoints.close()
         async with self._reverting:
             pass  # ended in the midst of it, git would leave some files as they were and some not
         for run in [*([self.run] if self.run else []), *waiting]:

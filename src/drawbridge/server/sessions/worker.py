@@ -259,7 +259,10 @@ class Worker:
         if when == "before" and self._looking_back is not None:
             await asyncio.wait([self._looking_back])
         try:
-            await self._checkpoints.take(run_id, when)
+            if when == "before":
+                await self._checkpoints.begin(run_id)
+            else:
+                await self._checkpoints.take(run_id, when)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
 

@@ -1,0 +1,148 @@
+"""git's index file, read without starting git: which files are tracked, and which files of a directory are not.
+
+The format is that of gitformat-index(5), versions 2 to 4. An agent can write any index, so nothing in it is believed further
+than its bytes reach.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+LARGEST_INDEX: Final = 64 * 1024 * 1024
+"""Bytes; about 600,000 files."""
+
+GITLINK: Final = 0o160000
+
+_EXTENDED: Final = 0x4000
+_STAT_BYTES: Final = 40
+"""Times, device, inode, mode (the bytes 24 to 28), owner and size, before the object's id."""
+
+
+class Index(Struct, frozen=True):
+    """``entries``: path → mode and object id. ``digest`` does not depend on what git only remembers of a file's times: it is
+    the same after a ``git status`` that has refreshed the index."""
+
+    entries: dict[str, tuple[int, bytes]]
+    digest: bytes
+
+
+NO_INDEX: Final = Index({}, b"")
+
+
+def read(file: Path, id_bytes: int) -> Index | None:
+    """The index in ``file``; ``NO_INDEX`` where there is no such file. None for one that is damaged, too large, split or
+    sparse: only git can say what it contains. ``id_bytes``: of an object id, 20 or 32. Blocking."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return NO_INDEX
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_INDEX:
+            return None
+        data = opened.read(LARGEST_INDEX)
+    try:
+        return _parsed(data, id_bytes)
+    except (ValueError, IndexError):
+        return None
+
+
+def may_have_repositories(file: Path) -> bool:
+    """Whether ``read`` could find an entry with the mode ``GITLINK``; a much quicker look. Blocking; raises OSError."""
+    return GITLINK.to_bytes(4, "big") in file.read_bytes()
+
+
+def _parsed(data: bytes, id_bytes: int) -> Index:
+    """Raises ``ValueError`` or ``IndexError`` for what is not a whole index of a known kind."""
+    version = int.from_bytes(data[4:8], "big")
+    if data[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("not an index of a known version")
+    entries: dict[str, tuple[int, bytes]] = {}
+    digest = hashlib.blake2b()
+    at, name = 12, b""
+    for _ in range(int.from_bytes(data[8:12], "big")):
+        start, after_id = at, at + _STAT_BYTES + id_bytes
+        at = after_id + (4 if data[after_id] << 8 & _EXTENDED else 2)
+        kept = 0
+        if version == 4:
+            dropped, at = _variable_length(data, at)
+            kept = len(name) - dropped
+            if kept < 0:
+                raise ValueError("a path that is shorter than nothing")
+        flags_end, end = at, data.index(b"\0", at)
+        name = name[:kept] + data[at:end]
+        at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
+        mode = data[start + 24 : start + 28]
+        object_id = data[start + _STAT_BYTES : after_id]
+        # The low bits of the flags are the length of the path.
+        digest.update(mode + object_id + data[after_id:flags_end] + name + b"\0")
+        entries[name.decode(errors="surrogateescape")] = (int.from_bytes(mode, "big"), object_id)
+    _check_extensions(data, at, id_bytes)
+    return Index(entries, digest.digest())
+
+
+def _variable_length(data: bytes, at: int) -> tuple[int, int]:
+    """git's "offset encoding" of a number, and where it ends."""
+    byte = data[at]
+    value = byte & 0x7F
+    while byte & 0x80:
+        at += 1
+        byte = data[at]
+        value = (value + 1 << 7) | byte & 0x7F
+    return value, at + 1
+
+
+def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
+    """Raises ``ValueError`` for one that changes which files there are: their names begin with a small letter."""
+    while at < len(data) - id_bytes:
+        if not 65 <= data[at] <= 90:
+            raise ValueError("an extension that has to be understood")
+        at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
+    if at != len(data) - id_bytes:
+        raise ValueError("the index is cut")
+
+
+class Beside(Struct, frozen=True):
+    """What is in a directory beside its tracked files, with paths relative to it. ``untracked``: files, ignored or not, as
+    ``git ls-files --others --directory`` has them: a directory without a tracked file is one entry that ends with
+    a slash. ``ignore_files``: each ``.gitignore``, tracked or not, that applies to a tracked file."""
+
+    untracked: frozenset[str]
+    ignore_files: frozenset[str]
+
+
+def beside(directory: Path, tracked: Collection[str]) -> Beside:
+    """``tracked``: paths relative to ``directory``. Blocking."""
+    above: set[str] = {""}
+    for path in tracked:
+        parent = path.rpartition("/")[0]
+        while parent not in above:
+            above.add(parent)
+            parent = parent.rpartition("/")[0]
+    untracked: set[str] = set()
+    ignore_files: set[str] = set()
+    for folder in above:
+        try:
+            with os.scandir(directory / folder) as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.name == ".gitignore":
+                        ignore_files.add(path)
+                    if entry.name == ".git" or path in tracked:
+                        continue
+                    if not entry.is_dir(follow_symlinks=False):
+                        untracked.add(path)
+                    elif path not in above:
+                        untracked.add(path + "/")
+        except OSError:  # a directory that is gone, or may not be read
+            continue
+    return Beside(frozenset(untracked), frozenset(ignore_files))

@@ -1,0 +1,78 @@
+"""What a large proposal costs: its texts are read and split once, and only the texts stay while a person decides."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge import text
+from drawbridge.editors import files
+from drawbridge.ide.review import Reviews
+from tests.nvim.rig import Desk
+
+OLD = "".join(f"line {number} of a file that an agent wants to change\n" for number in range(20_000))
+NEW = "".join(line.upper() if number % 100 == 0 else line for number, line in enumerate(OLD.splitlines(True)))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each reading of a file and each splitting of one of the two texts."""
+    noted: list[str] = []
+    read, split = files.read_text, text.split
+
+    def noted_read(path: str) -> str | None:
+        noted.append("read")
+        return read(path)
+
+    def noted_split(given: str) -> text.Split:
+        noted.append("split old" if given == OLD else "split new" if given == NEW else "split")
+        return split(given)
+
+    monkeypatch.setattr(files, "read_text", noted_read)
+    monkeypatch.setattr(text, "split", noted_split)
+    return noted
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+async def proposed(desk: Desk, reviews: Reviews, path: Path) -> asyncio.Task[object]:
+    """A proposal that is in front of the person."""
+    task: asyncio.Task[object] = asyncio.create_task(reviews.review("agent", "Claude Code", str(path), NEW, "tab"))
+    await desk.person.until("local p = require('drawbridge.review').pending()[1] return p and p.shown")
+    await desk.quiet()
+    return task
+
+
+async def withdrawn(reviews: Reviews, task: asyncio.Task[object]) -> None:
+    await reviews.close_all("agent")
+    await task
+    await reviews.stop()
+
+
+async def test_a_proposal_is_read_and_split_once(desk: Desk, calls: list[str]) -> None:
+    reviews = Reviews(desk.editor)
+    task = await proposed(desk, reviews, desk.file("a.txt", OLD))
+    await withdrawn(reviews, task)
+    assert sorted(calls) == ["read", "split new", "split old"]
+
+
+async def test_lines_are_not_kept_while_a_person_decides(desk: Desk, traced: None) -> None:
+    reviews, path = Reviews(desk.editor), desk.file("a.txt", OLD)
+    await withdrawn(reviews, await proposed(desk, reviews, path))  # what is loaded for the first one does not count
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    reviews = Reviews(desk.editor)
+    task = await proposed(desk, reviews, path)
+    kept, peak = (value - before for value in tracemalloc.get_traced_memory())
+    await withdrawn(reviews, task)
+    assert kept < 1.5 * len(OLD), f"{kept / len(OLD):.1f} times the text"
+    assert peak < 8 * len(OLD), f"{peak / len(OLD):.1f} times the text"

@@ -353,10 +353,8 @@ def act_escape_and_die(rest: str) -> None:
 
 def eater(megabytes: str) -> int:
     taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
-    started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.PIPE)
-    assert started.stdout
-    started.stdout.readline()
-    return started.pid
+    started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.DEVNULL)
+    return started.pid  # at once: the limit may end it before it has taken everything
 
 
 def act_eat(rest: str) -> None:

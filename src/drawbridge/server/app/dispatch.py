@@ -68,8 +68,7 @@ class Dispatch:
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
     ) -> None:
-        self.ending = False
-        """The server ends: nothing new is begun."""
+        self._ending = False
         self._core = core
         self._entrance = entrance
         self._blobs = blobs
@@ -80,6 +79,10 @@ class Dispatch:
             request: next(owner for owner in owners if isinstance(owner, row.owner))
             for request, row in self._rows.items()
         }
+
+    def end(self) -> None:
+        """The server ends: from now on every command is refused (SHUTTING_DOWN)."""
+        self._ending = True
 
     def parse(self, text: str) -> Command:
         """Raises ``ClientError``."""
@@ -107,7 +110,7 @@ class Dispatch:
         correlation.set(correlation_id)
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
-        if self.ending:
+        if self._ending:
             raise ClientError("SHUTTING_DOWN", "The server is ending. Nothing was done; connect again later.")
         try:
             asked = self._check(row, command, client)

@@ -94,7 +94,7 @@ class ServerCommands:
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "The token is another device's. You are still who you were."
+            text = "The token belongs to another device. This connection stays signed in as it was."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name
@@ -197,5 +197,5 @@ class ServerCommands:
     @property
     def _subscriptions(self) -> Subscriptions:
         if self._push is None:
-            raise ClientError("NOT_SUPPORTED", "This server sends no notices to browsers. Nothing was kept.")
+            raise ClientError("NOT_SUPPORTED", "This server sends no notices to browsers. Nothing was stored.")
         return self._push

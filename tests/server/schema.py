@@ -11,6 +11,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from drawbridge.server.app.command_table import COMMANDS
+
+REPLIES = {row.name: row.reply for row in COMMANDS}
 FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "client.schema.json"
 
 
@@ -25,6 +28,13 @@ def check_said(message: Any) -> None:
 def check_asked(message: Any) -> None:
     """A message of a client."""
     _check(f"client.{message['type']}", message)
+
+
+def check_answer(type: str, answer: Any) -> None:
+    """The answer to a request of this type: the reply in the command's row, or an error."""
+    reply = REPLIES[type]
+    kind = (answer["type"], answer["data"]["update_type"] if answer["type"] == "update" else None)
+    assert answer["type"] == "error" or kind == (reply.name, reply.update_type), f"{type} is answered by {kind}"
 
 
 def _check(kind: str, message: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.server.schema import check_asked, check_said
+from tests.server.schema import check_answer, check_asked, check_said
 from tests.waiting import PATIENCE
 
 Message = dict[str, Any]
@@ -49,7 +49,9 @@ class WireClient:
         """The answer to just this, an error too; what else comes meanwhile is heard as well."""
         request_id = f"request-{next(self._numbers)}"
         await self.tell(type, data, project_id, request_id)
-        return await self._find(lambda message: message.get("request_id") == request_id, type, 0)
+        answer = await self._find(lambda message: message.get("request_id") == request_id, type, 0)
+        check_answer(type, answer)
+        return answer
 
     async def hear(
         self, type: str, update_type: str | None = None, *, patience: float = PATIENCE, **fields: Any

@@ -148,7 +148,7 @@ async def _serve(
                 monitor.run(clients), core.upkeep.run(), clients.watch(), _renew(plan, names, certificate, tls)
             ):
                 await stop.wait()
-        dispatch.ending = True
+        dispatch.end()
         notifier.end()
         try:
             await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)

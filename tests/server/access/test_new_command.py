@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -106,6 +107,18 @@ async def test_a_new_command_needs_its_scope(server: Server) -> None:
 async def test_errors_in_a_new_command_name_its_field(server: Server) -> None:
     answer = await asks(server, OWNER, "rename", {"title": ""}, "p")
     assert (answer["data"]["code"], answer["data"]["field"]) == ("VALIDATION_FAILED", "data.title")
+
+
+def test_each_row_has_names_of_its_own() -> None:
+    """Its handler has the command's name, and no two commands have one name or one request."""
+    assert len({row.name for row in COMMANDS}) == len({row.request for row in COMMANDS}) == len(COMMANDS)
+    assert [row.name for row in COMMANDS if row.handler.__name__ != row.name] == []
+
+
+def test_commands_that_sign_in_answer_at_once() -> None:
+    signing = {row.name for row in COMMANDS if row.signs_in}
+    assert signing == {"auth", "pair", "ssh_challenge", "ssh_auth"}
+    assert [row.name for row in COMMANDS if row.signs_in and inspect.iscoroutinefunction(row.handler)] == []
 
 
 def test_the_schema_has_a_new_command_and_its_reply() -> None:

@@ -218,7 +218,8 @@ class Server:
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
         asker: Any = client  # which is as much of a client as the core knows
-        answer: Answer[Any] = await row.handler(self.core, command, asker)
+        answered = row.handler(self.core, command, asker)
+        answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the answer stands for a record: the one who asked hears of it in this way
             client.heard.append(found)

@@ -119,9 +119,6 @@ class Twin:
             raise self.fault
         return OK
 
-    project_delete = get_messages = agent_interrupt = agent_new_session = set_mode = set_model = _plain
-    session_list = session_resume = session_fork = permission_response = run_changes = run_revert = _plain
-
     def follow(self, topics: Sequence[say.Topic], client: Subscriber) -> None:
         for topic in topics:
             self.followers[topic].add(client.id)
@@ -202,7 +199,7 @@ class Site(ServerSite):
 
 
 def _done_by_twin(row: AnyRow) -> AnyRow:
-    return msgspec.structs.replace(row, owner=Twin, handler=getattr(Twin, row.name))
+    return msgspec.structs.replace(row, owner=Twin, handler=getattr(Twin, row.name, Twin._plain))
 
 
 SERVED = ServerOptions(

@@ -373,7 +373,7 @@ async def test_what_the_disk_refuses_is_said_without_a_path(
 
 
 async def test_while_the_server_ends_nothing_is_begun(server: Server, client: WireClient) -> None:
-    server.dispatch.ending = True
+    server.dispatch.end()
     answer = await client.ask("project_create", {"path": "/a"})
     assert (answer["data"]["code"], answer["data"]["retryable"]) == ("SHUTTING_DOWN", True)
     assert server.core.asked == []

@@ -62,9 +62,7 @@ class Client:
         self.identity: Identity | None = None
         self.nonce: str | None = None
         """Of the challenge that waits for a signature."""
-        self.is_closed = False
-        self.is_dismissed = False
-        """It may not stay, or has not signed in as it must: none of its waiting requests is done."""
+        self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket
         self._writers = writers
@@ -125,7 +123,7 @@ class Client:
         self.send(Frame(error(failure, correlation_id, request_id, project_id)))
 
     def dismiss(self, why: ClientError) -> None:
-        """It may not stay, and is sent the reason."""
+        """It may not stay, and is sent the reason. Its requests that still wait are not done."""
         self.is_dismissed = True
         self.fail(why, self.next_correlation_id(), None, None)
         self.close_after(DISMISSED, why.text)
@@ -136,10 +134,9 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """What waits to be sent is dropped; requests of a client that has signed in are still done."""
+        """What waits to be sent is dropped; its requests are still done."""
         if not self.is_closed:
             logger.info("%s: closing, %d %s", self.id, code, reason)
-            self.is_dismissed |= self.identity is None
             self.end()
             self._websocket.close(code, reason)
 

@@ -63,6 +63,9 @@ class Connection:
         if self._silent:  # nothing is sent to a client before its first message
             self._silent = False
             self.client.topics.add("stats")
+        if self.client.identity is None:
+            self._sign_in(text)
+            return
         self._inbox.append(text)
         if len(self._inbox) > INBOX and not self._held:
             self._held = True
@@ -90,17 +93,14 @@ class Connection:
             if self._held and len(self._inbox) < INBOX // 2:
                 self._held = False
                 self._websocket.hold_reading(False)
-            if self.client.identity is not None:
-                await self._take(text)
-            elif not self.client.is_dismissed:
-                await self._sign_in(text)
+            await self._take(text)
             await asyncio.sleep(0)  # others have their turn between two requests of one
         self._working = False
 
-    async def _sign_in(self, text: str) -> None:
+    def _sign_in(self, text: str) -> None:
         short = text if len(text) <= AUTH_BYTES else ""
         try:
-            command, answer = await self._dispatch.sign_in(short, self.client)
+            command, answer = self._dispatch.sign_in(short, self.client)
         except ClientError as failure:
             logger.info("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
             self.client.send(Frame(error(failure, self.client.next_correlation_id(), request_id_of(short))))

@@ -38,23 +38,25 @@ correlation: ContextVar[str | None] = ContextVar("correlation", default=None)
 
 
 class Row(Struct, Generic[Owner, C, R], frozen=True):
-    """All there is to know about one command; ``command_table`` has the rows.
-
-    ``name`` is its ``type`` in messages, ``request`` what its ``data`` is read into. A device needs ``scope`` to send it.
-    ``handler``, a method of ``owner``, does it and returns ``reply``; it raises ``ClientError`` if it can't be done.
-    ``audit``: the line for it, once it is done; None if it changes nothing. ``aside``: the client's next requests need not
-    wait for it, always or for some of these commands. ``signs_in``: it may come before the client has signed in.
-    """
+    """All there is to know about one command. The rows are in ``command_table``."""
 
     name: str
+    """Its ``type`` in messages."""
     request: type[C]
+    """What the ``data`` of its message is read into."""
     scope: Scope
+    """That a device needs to send it."""
     owner: type[Owner]
-    handler: Callable[[Owner, C, Client], Awaitable[Answer[R]]]
+    handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
+    """The method of ``owner`` that does it and returns the reply. It raises ``ClientError`` if it can't be done."""
     reply: Reply[R]
     audit: Audit[C, R] | None = None
+    """The line that is written once it is done; None if it changes nothing."""
     aside: bool | Callable[[C], bool] = False
+    """The client's next requests need not wait for it: always, or for the commands of which the function returns true."""
     signs_in: bool = False
+    """It may come before the client has signed in. Its handler is not a coroutine: whatever the client has sent right behind
+    it must find the client signed in."""
 
 
 AnyRow = Row[Any, Any, Any]
@@ -66,8 +68,7 @@ class Dispatch:
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
     ) -> None:
-        self.ending = False
-        """The server ends: nothing new is begun."""
+        self._ending = False
         self._core = core
         self._entrance = entrance
         self._blobs = blobs
@@ -79,6 +80,10 @@ class Dispatch:
             for request, row in self._rows.items()
         }
 
+    def end(self) -> None:
+        """The server ends: from now on every command is refused (SHUTTING_DOWN)."""
+        self._ending = True
+
     def parse(self, text: str) -> Command:
         """Raises ``ClientError``."""
         return parse(text, self._requests)
@@ -87,7 +92,7 @@ class Dispatch:
         aside = self._rows[type(command)].aside
         return aside if isinstance(aside, bool) else aside(command)
 
-    async def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
+    def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
         """For a message of a client that has not signed in. Raises ``ClientError``: the client may not stay."""
         try:
             command = self.parse(text)
@@ -96,18 +101,21 @@ class Dispatch:
         row = self._rows.get(type(command))
         if row is None or not row.signs_in:
             raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token. Nothing was done.")
-        return command, await row.handler(self._owners[row.request], command, client)
+        answer = row.handler(self._owners[row.request], command, client)
+        assert isinstance(answer, Answer), f"{row.name} signs in and must answer at once"
+        return command, answer
 
     async def answer(self, command: Command, client: Client, correlation_id: str) -> Answer[Any]:
         """Raises ``ClientError`` and nothing else; a defect of ours is in the log under the correlation id."""
         correlation.set(correlation_id)
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
-        if self.ending:
+        if self._ending:
             raise ClientError("SHUTTING_DOWN", "The server is ending. Nothing was done; connect again later.")
         try:
             asked = self._check(row, command, client)
-            answer: Answer[Any] = await row.handler(self._owners[row.request], command, client)
+            answered = row.handler(self._owners[row.request], command, client)
+            answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
             if row.audit is not None:
                 fields = audited.done(row.audit, command, answer, asked)
                 self._entrance.note(row.audit.event, **client.audited, **fields)

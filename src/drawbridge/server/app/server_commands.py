@@ -65,23 +65,23 @@ class ServerCommands:
 
     # signing in
 
-    async def auth(self, command: commands.Auth, client: Client) -> Answer[replies.Authenticated]:
+    def auth(self, command: commands.Auth, client: Client) -> Answer[replies.Authenticated]:
         identity = self._entrance.by_token(command.token, client.address)
         return self._authenticated(identity, client, command.client)
 
-    async def ssh_challenge(self, command: commands.SshChallenge, client: Client) -> Answer[replies.SshChallenge]:
+    def ssh_challenge(self, command: commands.SshChallenge, client: Client) -> Answer[replies.SshChallenge]:
         client.nonce = self._entrance.nonce()
         client.wait_for_signature()
         text = challenge(client.host, client.certificate, client.nonce).decode()
         given = replies.SshChallenge(client.nonce, client.host, client.certificate or NO_CERTIFICATE, text)
         return Answer(type="ssh_challenge", data=given)
 
-    async def ssh_auth(self, command: commands.SshAuth, client: Client) -> Answer[replies.Authenticated]:
+    def ssh_auth(self, command: commands.SshAuth, client: Client) -> Answer[replies.Authenticated]:
         nonce, client.nonce = client.nonce, None
         identity = self._entrance.by_signature(command, nonce, client.certificate, client.address)
         return self._authenticated(identity, client, None)
 
-    async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
+    def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         identity, token = self._entrance.by_code(command.code, command.name, client.address)
         if client.identity is None:
             self._clients.let_in(client, identity)
@@ -94,7 +94,7 @@ class ServerCommands:
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "The token is another device's. You are still who you were."
+            text = "The token belongs to another device. This connection stays signed in as it was."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name
@@ -197,5 +197,5 @@ class ServerCommands:
     @property
     def _subscriptions(self) -> Subscriptions:
         if self._push is None:
-            raise ClientError("NOT_SUPPORTED", "This server sends no notices to browsers. Nothing was kept.")
+            raise ClientError("NOT_SUPPORTED", "This server sends no notices to browsers. Nothing was stored.")
         return self._push

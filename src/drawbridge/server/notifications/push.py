@@ -111,7 +111,7 @@ class Subscriptions:
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
         """Raises ``ClientError`` and ``NotPrivate``."""
         if who.key is not None:
-            raise ClientError("NOT_SUPPORTED", "Notices go to browsers, which have a token. Nothing was kept.")
+            raise ClientError("NOT_SUPPORTED", "Notices go to browsers, which have a token. Nothing was stored.")
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
 
     def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:

@@ -1,4 +1,4 @@
-"""What the agent server sends to clients without a request, and how every message becomes bytes. Pure.
+"""What the agent server sends to clients without a request, if only at times, and how every message becomes bytes. Pure.
 
 A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history carries
 its ``seq`` at the top. An agent's own JSON goes in as it came: it is never decoded and encoded again.
@@ -287,24 +287,19 @@ TYPES: Final[Mapping[str, type[Struct]]] = {
     "error": Error,
     "permission_request": PermissionRequest,
 }
-"""``type`` → ``data`` of the messages that the server sends without a request. Those that answer one are in ``replies``."""
+"""``type`` → ``data`` of the messages that answer no command. The others are in the rows of ``app.command_table``."""
 
 UPDATES: Final[Mapping[str, type[Struct]]] = {
     "disk_warning": DiskWarning,
-    "execution_killed": ExecutionKilled,
-    "permission_resolved": PermissionResolved,
     "permission_withdrawn": PermissionWithdrawn,
     "project_created": ProjectInfo,
     "project_deleted": ProjectGone,
-    "project_state": ProjectState,
     "run_finished": RunFinished,
-    "run_reverted": RunReverted,
     "run_started": RunStarted,
     "session_changed": SessionChanged,
-    "session_reset": SessionReset,
     "stats": Stats,
 }
-"""``update_type`` → ``data.data`` of those among them whose ``type`` is ``update``."""
+"""``update_type`` → ``data.data`` of the updates that answer no command."""
 
 
 class Answer(Struct, Generic[T], frozen=True, kw_only=True):

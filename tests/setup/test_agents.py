@@ -281,7 +281,7 @@ def test_a_read_only_file_is_said_before_anything_is_done(words: tuple[str, ...]
     before = everything_below(Path.home())
     said = setup("claude", *words)
     assert (said.code, said.output) == (3, "")
-    assert f"{path} is read-only. Nothing was changed; make it writable and run this again." in said.errors
+    assert f"Nothing was changed: {path} is read-only. Make it writable and run this again." in said.errors
     assert everything_below(Path.home()) == before
 
 

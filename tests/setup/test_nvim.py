@@ -165,30 +165,30 @@ def test_where_the_configuration_starts_it_no_starter_is_written(newest: Path, s
     assert starter.exists(), "a remark starts nothing"
     path.write_text("require('drawbridge').setup{}\n")
     said = setup("nvim")
-    assert f"{path} names the plugin, so to start it is left to your configuration" in said.errors
+    assert f"{path} mentions the plugin, so your configuration has to start it" in said.errors
     assert not starter.exists()
     assert (packages(home) / "drawbridge").is_symlink()
 
 
 def test_a_manager_that_takes_packages_away_is_said(newest: Path, setup: Setup, home: Path) -> None:
     path = init(home, 'require("lazy").setup({ "someone/else" })\n')
-    assert f"{path} uses lazy.nvim, which loads nothing but what it is told" in setup("nvim").errors
+    assert f"{path} uses lazy.nvim, which loads only its own plugins" in setup("nvim").errors
     path.write_text('require("lazy").setup({ { "drawbridge/drawbridge.nvim", opts = {} } })\n')
-    assert f"{path} names the plugin" in setup("nvim").errors
+    assert f"{path} mentions the plugin" in setup("nvim").errors
 
 
 def test_a_plugin_that_the_person_has_put_there_stays(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
     own = packages(home) / "drawbridge"
     (own / "lua").mkdir(parents=True)
     said = setup("nvim")
-    assert f"{own} is there already and was left as it is" in said.errors
+    assert f"{own} already exists and was not changed" in said.errors
     setup("nvim", "--remove")
     assert (own / "lua").is_dir()
     shutil.rmtree(own)
     (tmp_path / "clone").mkdir()
     own.symlink_to(tmp_path / "clone")
     for _ in range(2):
-        assert f"{own} leads to {tmp_path / 'clone'} and was left so" in setup("nvim").errors
+        assert f"{own} points to {tmp_path / 'clone'} and was not changed" in setup("nvim").errors
     setup("nvim", "--remove")
     assert os.readlink(own) == str(tmp_path / "clone")
 

@@ -137,14 +137,14 @@ def test_a_manager_that_fails_is_quoted(
     program.write_text(MANAGER + 'case "$*" in *enable*) echo "no such bus" >&2; exit 1;; esac\n')
     said = setup("serve")
     assert said.code == 3
-    assert "`systemctl --user enable drawbridge.service` ended with code 1: no such bus" in said.errors
+    assert "`systemctl --user enable drawbridge.service` failed with exit code 1: no such bus" in said.errors
 
 
 def test_an_environment_that_will_vanish_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/passing/venv/bin/python")
     said = setup("serve")
     assert said.code == 3
-    assert "emptied now and then" in said.errors
+    assert "which is in a temporary directory" in said.errors
     assert not unit(home).exists()
 
 
@@ -242,5 +242,5 @@ def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.Monk
 
 
 def test_on_another_system_it_says_so() -> None:
-    with pytest.raises(NoProgram, match="No service manager of win32"):
+    with pytest.raises(NoProgram, match="the service manager of win32 is not supported"):
         serve.service("win32", {})

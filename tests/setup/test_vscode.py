@@ -61,7 +61,7 @@ def test_the_extension_is_packed_and_installed_once(code: Path, setup: Setup, ve
     with zipfile.ZipFile(code.parent / "installed.vsix") as packed:
         assert "extension/package.json" in packed.namelist()
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
-    assert setup("vscode").output == f"Nothing to change: {code} has drawbridge.drawbridge {version}.\n"
+    assert setup("vscode").output == f"Nothing to change: drawbridge.drawbridge {version} is installed in {code}.\n"
     assert (code.parent / "calls").read_text().count("--install-extension") == 1
 
 
@@ -90,7 +90,7 @@ def test_an_editor_is_named_with_its_program(code: Path, setup: Setup, tmp_path:
     assert not (code.parent / "calls").exists()
     said = setup("vscode", "--program", tmp_path / "none")
     assert said.code == 3
-    assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Nothing was changed.")
+    assert said.errors.startswith(f"drawbridge setup: Nothing was changed: {tmp_path / 'none'} can't be run.")
 
 
 def test_without_an_editor_all_that_were_looked_for_are_named(
@@ -99,7 +99,7 @@ def test_without_an_editor_all_that_were_looked_for_are_named(
     monkeypatch.setenv("PATH", str(home))
     said = setup("vscode")
     assert said.code == 3
-    assert "None of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
+    assert "none of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
 
 
 def test_an_editor_that_refuses_is_quoted(setup: Setup, tmp_path: Path) -> None:
@@ -113,13 +113,16 @@ exit 1
     refusing = editor(tmp_path / "bin", "refusing", script)
     said = setup("vscode", "--program", refusing)
     assert said.code == 3
-    assert "ended with code 1: Extension is not compatible. Nothing else was changed." in said.errors
+    assert "failed with exit code 1: Extension is not compatible. Nothing else was changed." in said.errors
 
 
 @pytest.mark.thorough
 def test_a_real_vs_code_takes_it_and_gives_it_back(setup: Setup, version: str) -> None:
     server = programs.code_server()
     assert setup("vscode", "--program", server).code == 0
-    assert setup("vscode", "--program", server).output.endswith(f"has drawbridge.drawbridge {version}.\n")
+    assert (
+        setup("vscode", "--program", server).output
+        == f"Nothing to change: drawbridge.drawbridge {version} is installed in {server}.\n"
+    )
     assert setup("vscode", "--program", server, "--remove").code == 0
     assert setup("vscode", "--program", server, "--remove").output.startswith("Nothing to remove")

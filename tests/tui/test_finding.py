@@ -192,7 +192,7 @@ async def test_no_other_command_waits_for_textual() -> None:
 async def test_without_a_terminal_nothing_is_drawn() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
-    assert errors == "drawbridge attach: attach needs a terminal, at its input and its output.\n"
+    assert errors == "drawbridge attach: attach requires a terminal for its input and output.\n"
 
 
 async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -> None:

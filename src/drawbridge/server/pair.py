@@ -1,4 +1,4 @@
-"""``drawbridge pair``: a code that lets one device in, as text and as a picture for its camera."""
+"""``drawbridge pair``: a code that connects one device, as text and as a QR code for its camera."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from drawbridge.transport import running
 from drawbridge.transport.running import Running
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
-"""A camera wants it so, whatever the terminal's own colours are; what is drawn is the light part."""
+"""For cameras, whatever the terminal's own colours are; the light squares are drawn."""
 
 ALONE: Final = (
-    "The server listens on this machine only: no phone gets there. Start it where others reach it,",
-    "`drawbridge serve --host 0.0.0.0` for this network, or with the name of a tunnel or VPN that leads here,",
-    "`drawbridge serve --public-host NAME`; then pair. The code is good for a browser on this machine.",
+    "The server listens on this machine only, so a phone can't reach it. Start it for this network with",
+    "`drawbridge serve --host 0.0.0.0`, or with the name of a tunnel or VPN that leads here,",
+    "`drawbridge serve --public-host NAME`; then pair again. The code is valid for a browser on this machine.",
 )
 
 
@@ -40,14 +40,14 @@ def run(data: Path, name: str | None, rights: Rights) -> int:
 
 
 def link(server: Running, code: str) -> str:
-    """What the picture holds: behind the ``#``, where no server and no log sees it."""
+    """The content of the QR code. The code is after the ``#``, where no server and no log sees it."""
     fingerprint = f"&fp={server.fingerprint.replace(':', '').lower()}" if server.fingerprint else ""
     return f"{server.pages[0]}#pair={code.replace('-', '')}{fingerprint}"
 
 
 def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
     minutes = int(pairing.LIFETIME.total_seconds() // 60)
-    lines = [f"For one device, which may {scope}; good for {minutes} minutes.", ""]
+    lines = [f"For one device, which may {scope}; valid for {minutes} minutes.", ""]
     if server.loopback:
         lines += [*ALONE, ""]
     else:
@@ -58,14 +58,14 @@ def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
         rows += [("certificate", "SHA-256; compare it when the device asks")]
         rows += [("", server.fingerprint[:middle]), ("", server.fingerprint[middle + 1 :])]
     if server.authority and not server.loopback:
-        rows += [("to trust", f"{server.pages[0]}ca.crt: once it is installed, nothing is asked any more")]
+        rows += [("to trust", f"{server.pages[0]}ca.crt: once it is installed, there are no more certificate warnings")]
     for name, text in rows:
         lines.append(
             f"  {terminal.paint(f'{name:<13}', 'dim')}{terminal.paint(text, 'path' if name == 'code' else 'context')}"
         )
     lines += [
         "",
-        "`drawbridge token list` shows the device once it is paired, `drawbridge token revoke` revokes it.",
+        "`drawbridge token list` shows the device once it is paired; `drawbridge token revoke` revokes its token.",
         "",
     ]
     terminal.write("\n".join(lines))
@@ -77,5 +77,5 @@ def _picture(text: str, terminal: Terminal) -> list[str]:
     segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
     begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")
     if not terminal.draws:
-        return ["(This terminal has no signs to draw the picture with: type the code.)"]
+        return ["(This terminal can't show a QR code: type the code instead.)"]
     return [f"{begin}{line}{end}" for line in drawn.getvalue().splitlines()]

@@ -1,4 +1,4 @@
-"""``drawbridge setup``: shows what it would do, asks, does it, and says so."""
+"""``drawbridge setup``: shows the changes, asks, makes them, and reports them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _plan(chosen: SetupSettings) -> Plan:
 
 
 def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
-    """What the person chooses, and whether it is to be done."""
+    """The plan that the person chooses, and whether to carry it out."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
     of_claude = chosen.target == "claude" and not chosen.remove
@@ -174,7 +174,7 @@ def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked:
 
 
 def _say_wrapped(text: str, indent: str = "") -> None:
-    """On a terminal broken at words; elsewhere in one line."""
+    """Wrapped at words on a terminal, else in one line."""
     terminal = Terminal(sys.stdout)
     width = terminal.width() if terminal.is_terminal else sys.maxsize
     lines = textwrap.wrap(

@@ -1,4 +1,4 @@
-"""The files that setup changes: looked at first, shown as a difference, written in one step, kept as they were."""
+"""The files that setup changes: checked first, shown as a diff, written in one step, with a copy of what they were."""
 
 from __future__ import annotations
 
@@ -57,19 +57,17 @@ class Change:
         """Raises ``NotWritable`` before anything is done. A file that is marked read-only is so for root too."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
-            raise NotWritable(f"{self.path} is read-only. Nothing was changed; make it writable and run this again.")
+            raise NotWritable(f"Nothing was changed: {self.path} is read-only. Make it writable and run this again.")
         parent = next(parent for parent in target.parents if os.path.lexists(parent))
         if not parent.is_dir():
-            raise NotWritable(f"{parent} is no directory, but {self.path} is to lie in it. Nothing was changed.")
+            raise NotWritable(f"Nothing was changed: {self.path} can't be created, since {parent} is not a directory.")
         if not os.access(parent, os.W_OK | os.X_OK):
-            raise NotWritable(
-                f"{parent} is not writable for you, so {self.path} can't be changed. Nothing was changed."
-            )
+            raise NotWritable(f"Nothing was changed: you can't write to {parent}, the directory of {self.path}.")
 
     def apply(self) -> Path | None:
-        """Raises ``NotWritable``, and then the file is as it was."""
+        """Raises ``NotWritable``; the file is unchanged then."""
         if read(self.path) != self.before:
-            raise NotWritable(f"{self.path} has changed meanwhile. It was left as it is now; run this again.")
+            raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None
         try:
             if self.keep and self.before is not None:
@@ -82,24 +80,24 @@ class Change:
         except OSError as error:
             if kept:
                 kept.unlink()
-            raise NotWritable(f"{self.path} can't be written: {_why(error)}. It was left as it was.") from None
+            raise NotWritable(f"{self.path} can't be written: {_why(error)}. It was not changed.") from None
         return kept
 
 
 def read(path: Path) -> bytes | None:
-    """What is in the file; None where there is none. A link may lead to nothing yet."""
+    """The content of the file; None if it does not exist. A link may be broken."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnusableFile(f"{path} is no file. Nothing was changed; move it away first.")
+            raise UnusableFile(f"Nothing was changed: {path} is not a file. Move it away first.")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UnusableFile(f"{path} can't be read: {_why(error)}. Nothing was changed.") from None
+        raise UnusableFile(f"Nothing was changed: {path} can't be read: {_why(error)}.") from None
 
 
 def missing_directories(path: Path) -> list[Path]:
-    """Those above the file that are not there, the innermost first."""
+    """The directories above the file that do not exist, the innermost first."""
     return list(itertools.takewhile(lambda parent: not os.path.lexists(parent), _target(path).parents))
 
 
@@ -114,7 +112,7 @@ def _mode(target: Path) -> int:
 
 
 def _keep(path: Path, content: bytes) -> Path:
-    """A copy beside the path that the person knows, for them alone."""
+    """A copy beside the path, which only the person can read."""
     stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
     for number in itertools.count(1):
         copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")
@@ -143,7 +141,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def _lines(content: bytes | None) -> list[str]:
-    """As a person sees them; a last line without its end says so, as in every diff."""
+    """As a diff shows them, with a note after a last line without a line break."""
     text = (content or b"").decode("utf-8", "replace")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     last = lines.pop()

@@ -19,6 +19,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import drawbridge
 from drawbridge.core.errors import WorldError
@@ -143,18 +144,16 @@ def copy_path() -> Path:
 
 def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
     """Paths in the settings are made absolute: a hook may start in any directory."""
-    values = settings._asdict()
-    paths = (setting.name for setting in settings_of(HookSettings) if setting.spec.metavar in ("DIR", "FILE"))
-    for name in (name for name in paths if values[name]):
-        value = values[name]
-        values[name] = tuple(map(_absolute, value)) if isinstance(value, tuple) else _absolute(value)
-    lines = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())
+    paths = [setting.name for setting in settings_of(HookSettings) if setting.spec.metavar in ("DIR", "FILE")]
+    absolute: dict[str, Any] = {name: _absolute(getattr(settings, name)) for name in paths if getattr(settings, name)}
+    settings = settings._replace(**absolute)
+    lines = "".join(f"    {name!r}: {value!r},\n" for name, value in settings._asdict().items())
     damaged = DAMAGED.format(
         agent=agent,
         before=next(name for name, event in EVENTS[agent].items() if event == BEFORE),
-        fail=values["fail"],
-        closed=values["fail"] == "closed",
-        log_file=values["log_file"],
+        fail=settings.fail,
+        closed=settings.fail == "closed",
+        log_file=settings.log_file,
     )
     return STUB.format(
         title=NAMES[agent], agent=agent, copy=str(copy), damaged=damaged, settings=f"{{\n{lines}}}"
@@ -185,8 +184,10 @@ def remove_old() -> None:
     copies.remove_unused(directory(), lambda copy: any(copy.name in stub for stub in stubs))
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
+def _absolute(given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if isinstance(given, tuple):
+        return tuple(os.path.abspath(os.path.expanduser(path)) for path in given)
+    return os.path.abspath(os.path.expanduser(given))
 
 
 def _package() -> Path:

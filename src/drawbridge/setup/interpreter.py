@@ -34,19 +34,19 @@ class Interpreter(NamedTuple):
 
 
 def choose() -> Interpreter:
-    """The interpreter below this one or, where that lies in a temporary or cache directory, the system's."""
+    """The interpreter below this one or, if that is in a temporary or cache directory, the system's."""
     for candidate in _candidates():
         found = _probe(candidate)
         if found and not is_passing(found.path):
             return found
     raise NoProgram(
-        f"No Python {OLDEST[0]}.{OLDEST[1]} or newer that stays was found: this one, {sys.executable}, lies in a "
-        "directory that is emptied now and then. Nothing was changed. Install one (the package python3) and run this again."
+        f"Nothing was changed: no permanent Python {OLDEST[0]}.{OLDEST[1]} or newer was found; {sys.executable} is in a "
+        "temporary directory. Install Python (the package python3) and run this again."
     )
 
 
 def is_passing(path: str) -> bool:
-    """Whether it lies where things are thrown away: temporary directories, caches (those of uvx and pipx run too)."""
+    """Whether it is in a temporary directory or a cache (uvx and ``pipx run`` use one)."""
     places = [*PASSING, tempfile.gettempdir(), *filter(None, [os.environ.get("UV_CACHE_DIR")])]
     inside = any(Path(path).is_relative_to(os.path.realpath(place)) for place in places)
     return inside or bool({".cache", "Caches"} & set(Path(path).parts))

@@ -1,7 +1,7 @@
 """``drawbridge setup nvim``: the plugin for a Neovim without a plugin manager.
 
-A link in Neovim's own place for packages leads to the plugin: to the checkout that this is run from, else to a lasting
-copy. Beside it lies a package of one file, which calls ``setup{}`` unless the person's configuration does.
+A link in Neovim's package directory leads to the plugin: to the checkout that this runs from, or to a lasting copy. Beside
+it is a package of one file, which calls ``setup{}`` unless the person's configuration does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STARTS = re.compile(r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|
 """A call of ``setup{}``, or a line for a plugin manager."""
 
 ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
-"""lazy.nvim, which takes every package away that it does not know."""
+"""lazy.nvim, which removes all packages but its own from the package path."""
 
 REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
@@ -72,7 +72,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Link:
-    """The step that makes, changes or removes a symbolic link. None: it is not there."""
+    """The step that creates, changes or removes a symbolic link. None: there is no link."""
 
     path: Path
     before: str | None
@@ -100,7 +100,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Places:
-    """Where things lie for one Neovim."""
+    """The directories of one Neovim."""
 
     nvim: str
     data: Path
@@ -135,7 +135,7 @@ def plan_setup() -> Plan:
         _tidy(places, places.starter.parents[:2])
 
     done = f"Done: {places.nvim} will load the plugin when it next starts; check with :checkhealth drawbridge."
-    return Plan(steps, done, f"Nothing to change: {places.link} leads to the plugin.", notes, finish)
+    return Plan(steps, done, f"Nothing to change: {places.link} points to the plugin.", notes, finish)
 
 
 def plan_removal() -> Plan:
@@ -152,8 +152,8 @@ def plan_removal() -> Plan:
         record.save(places.start, None)
         _tidy(places, [*places.starter.parents[:2], *map(Path, made.directories if made else ())])
 
-    done = f"{places.nvim} does not load the plugin any more."
-    return Plan(steps, done, f"Nothing to remove: {places.start} has nothing of setup's.", finish=finish)
+    done = f"Done: {places.nvim} no longer loads the plugin."
+    return Plan(steps, done, f"Nothing to remove: {places.start} contains nothing from setup.", finish=finish)
 
 
 def _places() -> Places:
@@ -172,11 +172,11 @@ def _ask(nvim: str, lua: str) -> str:
             command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise WorldError(f"{nvim} can't be asked: {error}. Nothing was changed.") from None
+        raise WorldError(f"Nothing was changed: {nvim} did not report its directories: {error}.") from None
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:
-    """Where the link is to lead, and the step that makes it so: a copy, unless this runs from a checkout that stays."""
+    """The link's target, and the step that creates it: a copy, unless this runs from a permanent checkout."""
     source = plugin.directory()
     if source.name != "runtime" and not is_passing(str(source)):
         return source, []
@@ -194,16 +194,16 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
     if now is None and not os.path.lexists(path):
         return Link(path, None, wanted)
     if now is None:
-        notes.append(f"{path} is there already and was left as it is: the plugin comes from there.")
+        notes.append(f"{path} already exists and was not changed. Neovim loads the plugin from there.")
         return Link(path, None, None)
     if now != wanted and not _is_ours(path, now, made):
-        notes.append(f"{path} leads to {now} and was left so: the plugin comes from there.")
+        notes.append(f"{path} points to {now} and was not changed. Neovim loads the plugin from there.")
         return Link(path, now, now)
     return Link(path, now, wanted)
 
 
 def _is_ours(path: Path, end: str, made: Record | None) -> bool:
-    """Whether setup made this link; one that leads nowhere is of use to nobody."""
+    """Whether setup made this link, or it is broken, in which case it may be replaced."""
     return (made is not None and made.link == end) or Path(end).is_relative_to(_copies()) or not path.exists()
 
 
@@ -217,15 +217,15 @@ def _leads_to(path: Path) -> str | None:
 def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
     now, texts = files.read(places.starter), _configuration(places.config)
     for file in (file for file, text in texts.items() if STARTS.search(text)):
-        notes.append(f"{file} names the plugin, so to start it is left to your configuration.")
+        notes.append(f"{file} mentions the plugin, so your configuration has to start it.")
         return Change(places.starter, now, None, keep=False)
     for file in (file for file, text in texts.items() if ALONE.search(text)):
-        notes.append(f"{file} uses lazy.nvim, which loads nothing but what it is told: name the plugin there instead.")
+        notes.append(f"{file} uses lazy.nvim, which loads only its own plugins: add Drawbridge there instead.")
     return Change(places.starter, now, STARTER.format(options=_options(wanted, notes)).encode(), keep=False)
 
 
 def _options(wanted: Path, notes: list[str]) -> str:
-    """What ``setup{}`` is told: where the Python side is, unless the plugin finds it by itself."""
+    """The argument of ``setup{}``: the command to run, unless the plugin finds it by itself."""
     found = shutil.which("drawbridge")
     if (wanted / ".venv" / "bin" / "drawbridge").exists() or (found and not is_passing(found)):
         return "{}"
@@ -238,7 +238,7 @@ def _options(wanted: Path, notes: list[str]) -> str:
 
 
 def _configuration(folder: Path) -> dict[Path, str]:
-    """The person's own files, without their remarks."""
+    """The person's own configuration files, without comments."""
     texts = {}
     for file in islice((file for file in folder.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
         with contextlib.suppress(OSError):
@@ -247,7 +247,7 @@ def _configuration(folder: Path) -> dict[Path, str]:
 
 
 def _tidy(places: Places, directories: Iterable[Path]) -> None:
-    """Removes copies that the link does not lead to, and those of the directories that are empty."""
+    """Removes copies that the link does not point to, and those of the directories that are empty."""
     copies.remove_unused(_copies(), lambda copy: _leads_to(places.link) == str(copy))
     for directory in directories:
         with contextlib.suppress(OSError):
@@ -255,5 +255,5 @@ def _tidy(places: Places, directories: Iterable[Path]) -> None:
 
 
 def _lua(text: str) -> str:
-    """A Lua literal that an Ex command can hold too, whatever is in it."""
+    """A Lua literal that is safe in an Ex command, whatever the text contains."""
     return "'" + re.sub(rb"[^\w/.+@-]", lambda byte: b"\\%03d" % byte[0][0], os.fsencode(text)).decode() + "'"

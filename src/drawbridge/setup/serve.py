@@ -31,10 +31,10 @@ NAME: Final = "drawbridge"
 PATIENCE: Final = 60
 
 SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
-"""Settings that are never written into the service's file, which other users may be able to read."""
+"""Variables that are never written into the service's file, which other users may be able to read."""
 
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
-"""Of this environment, beside PATH and the server's own settings: a service has none of them by itself."""
+"""Variables that the service keeps, besides PATH and the server's settings; a service inherits none of them."""
 
 UNIT: Final = """\
 [Unit]
@@ -96,7 +96,7 @@ class Service(Protocol):
 
 class Systemd:
     notes: tuple[str, ...] = (
-        "It ends when you log out of this machine. To have it run always: loginctl enable-linger",
+        "It stops when you log out of this machine. To keep it running, use: loginctl enable-linger",
     )
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -171,7 +171,7 @@ class Launchd:
 
 @dataclass(frozen=True)
 class Run:
-    """The step that tells the service's manager. ``path``: the file it is about."""
+    """The step that runs commands of the service manager. ``path``: the service's file."""
 
     path: Path
     commands: tuple[tuple[str, ...], ...]
@@ -186,13 +186,13 @@ class Run:
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Service:
-    """This machine's. Raises ``NoProgram`` where there is none that is known here."""
+    """This machine's. Raises ``NoProgram`` if its service manager is not supported."""
     if platform.startswith("linux"):
         return Systemd(environ)
     if platform == "darwin":
         return Launchd(environ, os.getuid() if uid is None else uid)
     raise NoProgram(
-        f"No service manager of {platform} is known here. Nothing was changed; start `drawbridge serve` in its own way."
+        f"Nothing was changed: the service manager of {platform} is not supported. Start `drawbridge serve` in another way."
     )
 
 
@@ -200,13 +200,13 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     ours = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
-            f"This drawbridge runs with {sys.executable}, which lies in a directory that is emptied now and then. Nothing was "
-            "changed. Install it to stay, for example with pipx, and run this again from there."
+            f"Nothing was changed: this drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
+            "permanently, for example with pipx, and run this again from there."
         )
     before, after = files.read(ours.path), _marked(ours.content())
     if before is not None and not is_ours(before):
-        note = f"{ours.path} was not written by setup and was left as it is; move it away to have this one."
-        return Plan([], "", f"Nothing to change: {ours.path} is not setup's.", [note])
+        note = f"{ours.path} was not written by setup, so it was not changed. Move it away to install this service."
+        return Plan([], "", f"Nothing to change: {ours.path} was not written by setup.", [note])
     change = Change(ours.path, before, after, keep=before is not None and not is_untouched(before))
     steps: list[Step] = []
     if before != after:
@@ -215,15 +215,15 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     commands, notes = ours.start(again=before is not None), [*ours.notes, *left_out(os.environ)]
     if not ours.available():
         lines = "; ".join(shlex.join(command) for command in commands)
-        notes.insert(0, f"The service manager does not answer here. To start the server where it does: {lines}")
+        notes.insert(0, f"The service manager does not respond here. Where it does, start the server with: {lines}")
     elif steps or not ours.runs():
         steps.append(Run(ours.path, tuple(map(tuple, commands))))
     made = record.load(ours.path)
     directories = made.directories if made else tuple(map(str, files.missing_directories(ours.path)))
     return Plan(
         steps,
-        done=f"{ours.path} is in place. docs/server.md says how to look after it.",
-        nothing=f"Nothing to change: {ours.path} is as it should be.",
+        done=f"Done: {ours.path} is installed. docs/server.md describes how to manage the service.",
+        nothing=f"Nothing to change: {ours.path} is up to date.",
         notes=notes,
         finish=lambda: record.save(ours.path, Record(created=True, directories=directories)),
         command=command_line(),
@@ -234,7 +234,7 @@ def plan_removal(chosen: Service | None = None) -> Plan:
     ours = chosen or service()
     before, made = files.read(ours.path), record.load(ours.path)
     if before is None or not is_ours(before):
-        return Plan([], "", f"Nothing to remove: {ours.path} is not there, or not setup's.")
+        return Plan([], "", f"Nothing to remove: {ours.path} does not exist, or was not written by setup.")
     steps: list[Step] = [Change(ours.path, before, None, keep=not is_untouched(before))]
     if ours.available():
         around = [Run(ours.path, tuple(map(tuple, commands)), "delete") for commands in (ours.stop(), ours.forget())]
@@ -246,12 +246,12 @@ def plan_removal(chosen: Service | None = None) -> Plan:
             with contextlib.suppress(OSError):
                 directory.rmdir()
 
-    done = "The service is gone. Projects, histories and settings are where they were."
+    done = "Done: the service was removed. Projects, histories and settings were kept."
     return Plan(steps, done, "", finish=finish)
 
 
 def command_line() -> list[str]:
-    """-P: what lies in the home directory is not taken for a module."""
+    """-P: no file in the working directory is imported as a module."""
     return [os.path.abspath(sys.executable), "-P", "-m", "drawbridge", "serve"]
 
 
@@ -268,9 +268,9 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def left_out(environ: Mapping[str, str]) -> list[str]:
-    """Notes on secrets of the environment that the service does not get."""
+    """Notes about secrets of the environment that are not passed on to the service."""
     place = secrets_file(environ)
-    text = "{} is a secret and was left out: the service's file may be read by others. Put it into {} (mode 0600)."
+    text = "{} is a secret and was left out: other users may be able to read the service's file. Put it into {} (mode 0600)."
     return [text.format(name, place) for name in SECRETS if environ.get(name)]
 
 
@@ -279,7 +279,7 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """With a line before it (in XML: after its first) that says whose it is, and whether it was changed since."""
+    """With a first line (in XML: a second one) that shows who wrote it, and whether it was changed since."""
     digest = hashlib.sha256(content).hexdigest()[:12]
     text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it; it can remove it, too."
     if content.startswith(b"<?xml"):
@@ -297,7 +297,7 @@ def is_ours(content: bytes) -> bool:
 
 
 def is_untouched(content: bytes) -> bool:
-    """Whether it is as setup has written it."""
+    """Whether it was not changed since setup wrote it."""
     mark = _mark(content)
     if mark is None:
         return False
@@ -306,7 +306,7 @@ def is_untouched(content: bytes) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """For systemd, which takes % for its own everywhere."""
+    """For systemd, where % begins a specifier everywhere."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -320,13 +320,13 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Raises ``WorldError`` with its own last words."""
+    """Raises ``WorldError`` with the last line of its output."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WorldError(f"`{shlex.join(command)}` could not be done: {error}. The file is in place.") from None
+        raise WorldError(f"`{shlex.join(command)}` failed: {error}. The file was written.") from None
     if ended.returncode:
-        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["it says nothing"])[-1]
-        raise WorldError(f"`{shlex.join(command)}` ended with code {ended.returncode}: {last}")
+        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
+        raise WorldError(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}")

@@ -17,15 +17,15 @@ from drawbridge.setup import vsix
 from drawbridge.setup.plan import Plan
 
 PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-server")
-"""VS Code, its insiders' build, and its kin, in the order they are looked for."""
+"""VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
 PATIENCE = 120
-"""Seconds; code-server starts a whole Node.js for it."""
+"""Seconds; code-server starts Node.js first."""
 
 
 @dataclass(frozen=True)
 class Install:
-    """The step that has the editor install the extension. ``path``: the extension's folder."""
+    """The step that makes the editor install the extension. ``path``: the extension's folder."""
 
     program: str
     path: Path
@@ -57,7 +57,7 @@ class Uninstall:
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
-    """``program``: the editor's command; None: the first there is on PATH."""
+    """``program``: the editor's command; None: the first of ``PROGRAMS`` on PATH."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"
@@ -66,13 +66,13 @@ def plan(program: str | None, *, remove: bool) -> Plan:
     if remove:
         return Plan(
             [] if there is None else [Uninstall(found, folder, identity)],
-            done=f"The extension is gone from {found}; windows that are open keep it until they are reloaded.",
-            nothing=f"Nothing to remove: {found} has no {identity}.",
+            done=f"Done: the extension was removed from {found}. Open windows keep it until they are reloaded.",
+            nothing=f"Nothing to remove: {identity} is not installed in {found}.",
         )
     return Plan(
         [] if there == package["version"] else [Install(found, folder, identity)],
-        done=f"{found} has the extension; windows that are open have it once they are reloaded.",
-        nothing=f"Nothing to change: {found} has {identity} {there}.",
+        done=f"Done: the extension was installed in {found}. Reload open windows to use it.",
+        nothing=f"Nothing to change: {identity} {there} is installed in {found}.",
     )
 
 
@@ -87,22 +87,22 @@ def _find(program: str | None) -> str:
     for name in [os.path.expanduser(program)] if program else PROGRAMS:
         if found := shutil.which(name):
             return found
-    missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
-    raise NoProgram(f"{missing}. Nothing was changed. Install VS Code's command, or name it with --program PATH.")
+    missing = f"{program} can't be run" if program else f"none of {', '.join(PROGRAMS)} is on PATH"
+    raise NoProgram(f"Nothing was changed: {missing}. Install VS Code's command, or give its path with --program PATH.")
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What it prints. Raises ``WorldError`` with its own last words."""
+    """What it prints. Raises ``WorldError`` with the last line of its output."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WorldError(f"{program} did not do it: {error}. Nothing else was changed.") from None
+        raise WorldError(f"`{shlex.join(command)}` failed: {error}. Nothing else was changed.") from None
     if ended.returncode:
-        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["it says nothing"])[-1]
+        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
         raise WorldError(
-            f"`{shlex.join(command)}` ended with code {ended.returncode}: {last}. Nothing else was changed."
+            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. Nothing else was changed."
         )
     return ended.stdout

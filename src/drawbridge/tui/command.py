@@ -1,4 +1,4 @@
-"""``drawbridge attach``: finds the server, says what stands in the way, and opens the window."""
+"""``drawbridge attach``: finds the server, reports what is wrong, and opens the screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
     """Blocks until the person leaves; the exit code. ``project``: its name, path or id."""
     finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadSetting("attach needs a terminal, at its input and its output.")
+        raise BadSetting("attach requires a terminal for its input and output.")
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
     return 0
@@ -48,7 +48,7 @@ async def begin(client: Client, project: str | None, directory: str) -> First:
     await client.connection.close()
     names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
     if found:
-        raise BadSetting(f"More than one project is called {project}: {names}. Name one by its path.")
+        raise BadSetting(f"{project} is ambiguous: the server has {names}. Give a path.")
     there = f"Its projects are {names}" if names else "It has none yet"
     raise BadSetting(
         f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n, or name its directory."

@@ -1,4 +1,4 @@
-"""Claude Code's dialect: MCP over a WebSocket, and the notices that go with it. Facts: docs/internals/protocols/claude-ide.md."""
+"""Claude Code's dialect: MCP over a WebSocket, and its notifications. See docs/internals/protocols/claude-ide.md."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,38 @@ def test_every_tool_is_described(name: str, tools: tuple[Tool, ...]) -> None:
     assert [tool.name for tool in tools if f"`{tool.name}`" not in page] == []
 
 
-def test_every_test_that_the_pages_name_is_there() -> None:
-    root = cli_reference.PAGE.parent.parent
-    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", (root / "docs" / "internals" / "departures.md").read_text())
-    assert named
-    assert [path for path, _ in named if not (root / path).exists()] == []
-    assert [name for path, name in named if name and f"def {name}(" not in (root / path).read_text()] == []
+ROOT = cli_reference.PAGE.parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", page.read_text())
+    assert [path for path, _ in named if not (ROOT / path).exists()] == []
+    assert [name for path, name in named if name and f"def {name}(" not in (ROOT / path).read_text()] == []
+
+
+def rows_of(command: str) -> list[str]:
+    """The rows of the command's generated table on the page of commands; an empty list for a command without one."""
+    page = cli_reference.PAGE.read_text()
+    return page.partition(f"<!-- flags of {command} -->")[2].partition("<!-- /flags -->")[0].splitlines()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_line_on_a_page_is_possible(page: Path) -> None:
+    """``drawbridge COMMAND … --flag`` in running text and in examples: the command exists, and has the flag."""
+    known = cli_reference.commands(cli.parser())
+    text = page.read_text().replace("\\\n", " ")
+    for command, rest in re.findall(r"(?:[`]|^\s*(?:\$ )?)drawbridge ([a-z]+)\b([^`\n|#]*)", text, re.MULTILINE):
+        assert command in known, command
+        flags = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", re.sub(r'"[^"]*"', "", rest))) if command != "nvim" else set()
+        shown = "\n".join(rows_of(command))
+        assert {flag for flag in flags if f"`{flag}" not in shown} <= {"--json", "--sweep", "--help"}, command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_setting_in_an_example_exists(page: Path) -> None:
+    for block in re.findall(r"^ *```toml\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for command, settings in tomllib.loads(block).items():
+            table = "\n".join(rows_of(command))
+            assert [name for name in settings if f"| `{name}`, `DRAWBRIDGE_" not in table] == [], command

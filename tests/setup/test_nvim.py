@@ -173,8 +173,9 @@ def test_where_the_configuration_starts_it_no_starter_is_written(newest: Path, s
 def test_a_manager_that_takes_packages_away_is_said(newest: Path, setup: Setup, home: Path) -> None:
     path = init(home, 'require("lazy").setup({ "someone/else" })\n')
     assert f"{path} uses lazy.nvim, which loads only its own plugins" in setup("nvim").errors
-    path.write_text('require("lazy").setup({ { "drawbridge/drawbridge.nvim", opts = {} } })\n')
-    assert f"{path} mentions the plugin" in setup("nvim").errors
+    for spec in ('"drawbridge/drawbridge.nvim"', 'dir = "/path/to/drawbridge"', "dir = '~/src/drawbridge/'"):
+        path.write_text(f'require("lazy").setup({{ {{ {spec}, opts = {{}} }} }})\n')
+        assert f"{path} mentions the plugin" in setup("nvim").errors, spec
 
 
 def test_a_plugin_that_the_person_has_put_there_stays(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:

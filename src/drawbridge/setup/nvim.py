@@ -27,8 +27,10 @@ from drawbridge.setup.record import Record
 
 PARTS = ("lua", "plugin", "doc")
 
-STARTS = re.compile(r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|['"/]drawbridge\.nvim\b""")
-"""A call of ``setup{}``, or a line for a plugin manager."""
+STARTS = re.compile(
+    r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|['"/]drawbridge\.nvim\b|\bdir\s*=\s*['"][^'"]*/drawbridge/?['"]"""
+)
+"""A call of ``setup{}``, or a plugin manager's specification: by repository, or by the directory of a clone."""
 
 ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
 """lazy.nvim, which removes all packages but its own from the package path."""

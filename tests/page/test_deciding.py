@@ -53,6 +53,7 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         }
 
 
+@pytest.mark.thorough
 async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_is_room(
     browser: Browser, server: Server, directory: Path
 ) -> None:

@@ -136,6 +136,7 @@ async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
             assert numbers == list(range(numbers[0], 36)), "what is left is all there"
 
 
+@pytest.mark.thorough
 def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Server, address: str) -> None:
     with browser.person(page_of(server), width=320, height=640) as person:
         person.sees("#token")

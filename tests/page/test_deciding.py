@@ -148,6 +148,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
     assert (directory / "notes.md").read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("one")
@@ -159,6 +160,7 @@ def test_always_is_not_asked_again(browser: Browser, address: str, directory: Pa
     assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
 
 
+@pytest.mark.thorough
 def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/ask")

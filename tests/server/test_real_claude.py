@@ -120,6 +120,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
         assert poem.read_text() == "all mine\n"
 
 
+@pytest.mark.thorough
 async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_nothing_is_left(
     poem: Path, model: MessagesStub
 ) -> None:

@@ -57,8 +57,16 @@ def add(path: Path, **keys: Any) -> None:
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | keys))
 
 
-@pytest.mark.parametrize("scope", ["user", "project"])
-@pytest.mark.parametrize("agent", ["claude", "gemini", "codex"])
+@pytest.mark.parametrize(
+    ("agent", "scope"),
+    [
+        ("claude", "user"),
+        ("claude", "project"),
+        ("gemini", "user"),
+        ("codex", "user"),
+        *(pytest.param(agent, "project", marks=pytest.mark.thorough) for agent in ("gemini", "codex")),
+    ],
+)
 async def test_a_guard_that_setup_installed_answers(folder: Path, agent: str, scope: str) -> None:
     assert {guard["state"] for guard in (await guards(folder)).values()} == {"absent"}
     await set_up(agent, "--scope", scope)

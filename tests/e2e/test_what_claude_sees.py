@@ -54,6 +54,7 @@ def test_lines_sent_before_the_cli_is_there_are_not_lost(desk: Desk) -> None:
     claude.pane.wait_for(r"@poem\.txt#L2-3")
 
 
+@pytest.mark.thorough
 def test_the_selection_is_in_the_next_request(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

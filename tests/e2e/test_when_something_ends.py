@@ -18,6 +18,7 @@ from .tmux import wait_until
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.thorough
 def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

@@ -188,6 +188,7 @@ def test_line_ends_and_final_newline_stay(desk: Desk, before: bytes, after: byte
     assert not neovim.modified(poem)
 
 
+@pytest.mark.thorough
 def test_a_first_start_in_neovim_is_connected_without_a_question(desk: Desk) -> None:
     """Gemini CLI's own question, whether to connect, looks for an installer that does not exist for Neovim."""
     settings = Path(os.environ["HOME"]) / ".gemini" / "settings.json"

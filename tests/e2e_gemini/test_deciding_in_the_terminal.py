@@ -30,6 +30,7 @@ def propose(desk: Desk, recorded_as: tuple[str, str]) -> tuple[Neovim, Gemini, d
     return neovim, gemini, before
 
 
+@pytest.mark.thorough
 def test_allow_once_writes_and_closes_the_view(desk: Desk) -> None:
     neovim, gemini, before = propose(desk, ("terminal-yes", "A replace, decided with Allow once in the CLI's dialog."))
 

@@ -42,6 +42,7 @@ def test_not_from_a_terminal_elsewhere(desk: Desk) -> None:
     neovim.wait_for_agents(0)
 
 
+@pytest.mark.thorough
 def test_the_cli_runs_in_a_terminal_of_neovim(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")

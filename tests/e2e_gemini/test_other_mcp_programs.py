@@ -67,6 +67,7 @@ def discovery(project: Path) -> Iterator[Path]:
             bridge.terminate()
 
 
+@pytest.mark.thorough
 def test_the_official_python_client_reviews_a_file(discovery: Path, project: Path) -> None:
     bridge = json.loads(discovery.read_text())
     poem = project / "poem.txt"

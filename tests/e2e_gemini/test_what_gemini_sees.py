@@ -12,6 +12,7 @@ from .gemini_stub import text
 POEM = "one\ntwo\nthree\nfour\n"
 
 
+@pytest.mark.thorough
 def test_open_files_cursor_and_selection_are_in_the_next_request(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     notes = desk.file("notes.txt", "a note\n")

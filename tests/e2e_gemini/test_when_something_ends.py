@@ -46,6 +46,7 @@ def test_a_decision_that_falls_into_a_gap_of_the_event_stream_is_not_lost(desk: 
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.thorough
 def test_the_cli_comes_back_to_a_bridge_that_was_killed(desk: Desk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.neovim(poem)

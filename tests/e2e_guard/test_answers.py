@@ -33,6 +33,7 @@ def test_ask_has_claude_ask_in_its_own_dialog(desk: GuardedDesk) -> None:
     assert neovim.modified(poem)
 
 
+@pytest.mark.thorough
 def test_wait_holds_the_edit_until_the_person_saves(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)
@@ -62,6 +63,7 @@ def test_wait_denies_what_was_not_saved_in_time(desk: GuardedDesk) -> None:
     assert poem.read_text() == POEM
 
 
+@pytest.mark.thorough
 def test_save_saves_first(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)
@@ -92,6 +94,7 @@ def test_merge_puts_the_change_into_the_unsaved_text(desk: GuardedDesk) -> None:
     assert "W12" not in neovim.pane.screen
 
 
+@pytest.mark.thorough
 def test_merge_leaves_alone_what_both_changed(desk: GuardedDesk) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

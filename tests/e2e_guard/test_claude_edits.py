@@ -31,7 +31,9 @@ return { vim.fn.getline('.'), view.col, vim.fn.winline(), vim.fn.getline('w0'),
 """Where the person is, told by the text and not by numbers of lines."""
 
 
-@pytest.mark.parametrize("plugin", [True, False], ids=["with-the-plugin", "without-it"])
+@pytest.mark.parametrize(
+    "plugin", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["with-the-plugin", "without-it"]
+)
 @pytest.mark.parametrize("program", programs.each_nvim())
 def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(desk: GuardedDesk, program: Path, plugin: bool) -> None:
     poem = desk.file("poem.txt", POEM)
@@ -141,6 +143,7 @@ def test_a_notebook_is_kept_too(desk: GuardedDesk) -> None:
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())
+@pytest.mark.thorough
 def test_unsaved_work_beside_the_current_file_is_left_alone_and_everybody_is_told(
     desk: GuardedDesk, program: Path
 ) -> None:

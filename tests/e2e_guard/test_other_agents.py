@@ -35,6 +35,7 @@ PATCH = """\
 """
 
 
+@pytest.mark.thorough
 def test_gemini_is_kept_from_unsaved_work_until_it_is_saved(desk: GuardedDesk, home: Path) -> None:
     poem = desk.file("poem.txt", POEM)
     neovim = desk.nvim(poem)

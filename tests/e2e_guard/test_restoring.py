@@ -36,6 +36,7 @@ def test_it_lists_what_was_replaced_the_newest_first(desk: GuardedDesk, poem: Pa
     assert f"{len(POEM)} bytes" in oldest
 
 
+@pytest.mark.thorough
 def test_a_number_of_the_list_is_put_back_and_shown(desk: GuardedDesk, poem: Path, neovim: Neovim) -> None:
     said = desk.drawbridge("hook", "--restore", "2")
 

@@ -67,7 +67,10 @@ def neovim(request: pytest.FixtureRequest, desk: GuardedDesk, poem: Path) -> Ite
 
 @pytest.mark.parametrize(
     ("state", "why"),
-    [(at_a_hit_enter_prompt, "waits at a prompt"), (busy, "did not answer in time")],
+    [
+        (at_a_hit_enter_prompt, "waits at a prompt"),
+        pytest.param(busy, "did not answer in time", marks=pytest.mark.thorough),
+    ],
 )
 def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
     desk: GuardedDesk, poem: Path, neovim: Neovim, state: State, why: str
@@ -83,7 +86,7 @@ def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
     assert line.endswith(f"{why} (unknown = allow)")
 
 
-@pytest.mark.parametrize("state", [asleep, typing])
+@pytest.mark.parametrize("state", [pytest.param(asleep, marks=pytest.mark.thorough), typing])
 def test_one_that_is_asleep_or_typed_into_answers_as_ever(
     desk: GuardedDesk, poem: Path, neovim: Neovim, state: State
 ) -> None:

@@ -170,6 +170,7 @@ def test_typing_after_a_click_into_the_text_is_not_an_answer(browser: Browser, a
         stays(person, 1)
 
 
+@pytest.mark.thorough
 def test_a_letter_that_is_not_a_shortcut_goes_to_the_prompt_box(
     browser: Browser, address: str, directory: Path
 ) -> None:
@@ -356,6 +357,7 @@ def test_a_plan_is_approved_with_its_edits(browser: Browser, address: str) -> No
         assert answers(person)[0]["updatedPermissions"] == ACCEPT_EDITS
 
 
+@pytest.mark.thorough
 def test_a_plan_is_sent_back_with_a_comment(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, plan())
@@ -405,6 +407,7 @@ async def test_windows_of_the_same_name_are_distinguished(browser: Browser, addr
         assert mine("value", css=f"{CARD} textarea") == "half an ed"
 
 
+@pytest.mark.thorough
 def test_leaving_an_edit_keeps_it(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     with browser.person(address) as person:
@@ -426,6 +429,7 @@ def test_leaving_an_edit_keeps_it(browser: Browser, address: str, directory: Pat
         person.sees(".said", "Done: notes.md has the new line.")
 
 
+@pytest.mark.thorough
 def test_the_history_shows_what_was_accepted(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("Something")

@@ -53,6 +53,7 @@ def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
         }
 
 
+@pytest.mark.thorough
 async def test_a_change_of_code_is_shown_in_colours_in_two_columns_where_there_is_room(
     browser: Browser, server: Server, directory: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, a
     assert (directory / "notes.md").read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_always_is_not_asked_again(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("one")
@@ -158,6 +160,7 @@ def test_always_is_not_asked_again(browser: Browser, address: str, directory: Pa
     assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
 
 
+@pytest.mark.thorough
 def test_a_question_with_choices_is_answered(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/ask")

@@ -66,7 +66,7 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
     raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [pytest.param(count, marks=pytest.mark.thorough) for count in (500, 100_000)])
 async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
@@ -136,6 +136,7 @@ async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
             assert numbers == list(range(numbers[0], 36)), "what is left is all there"
 
 
+@pytest.mark.thorough
 def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Server, address: str) -> None:
     with browser.person(page_of(server), width=320, height=640) as person:
         person.sees("#token")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.server.notify.test_serving import POINT
 from tests.server.processes import Server
 
@@ -80,6 +82,7 @@ async def test_a_page_that_nobody_looks_at_tells_and_rings(browser: Browser, ser
         assert person.runs("self.told") == [["blog waits for you", "A question about Edit", project, f"/#/p/{project}"]]
 
 
+@pytest.mark.thorough
 async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_back_or_says_that_it_can_not(
     browser: Browser, server: Server
 ) -> None:
@@ -116,6 +119,7 @@ async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browse
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # it is looked at
 
 
+@pytest.mark.thorough
 async def test_what_is_new_is_counted_until_it_is_looked_at(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as other:

@@ -145,6 +145,7 @@ async def test_claudes_plan_is_approved_with_its_edits(browser: Browser, tmp_pat
     assert "approved your plan" in "\n".join(model.requests[-1].tool_results)
 
 
+@pytest.mark.thorough
 async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path: Path, directory: Path) -> None:
     task = "Touch the file"
     agent = tool_use("Agent", description="a file", prompt=task, subagent_type="general-purpose")

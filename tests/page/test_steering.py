@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 from tests.server.processes import Server
 
 from .conftest import page_of, project_in, serving
@@ -60,6 +62,7 @@ def test_a_run_that_fails_says_why(browser: Browser, address: str) -> None:
         person.sees(".project .state", "Last run failed")
 
 
+@pytest.mark.thorough
 def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_person_says_no(
     browser: Browser, address: str
 ) -> None:
@@ -74,6 +77,7 @@ def test_a_run_that_its_account_s_limit_has_stopped_goes_on_by_itself_unless_a_p
         person.loses("button:has-text('Do not go on')")
 
 
+@pytest.mark.thorough
 def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
@@ -98,6 +102,7 @@ def test_no_mode_is_offered_that_is_refused(browser: Browser, address: str) -> N
         )
 
 
+@pytest.mark.thorough
 def test_a_new_session_begins(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick")
@@ -165,6 +170,7 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
     assert (directory / "notes.md").read_text() == "mine\n"
 
 
+@pytest.mark.thorough
 def test_where_there_is_no_git_the_page_says_why_a_run_can_not_be_looked_at(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick")
@@ -172,6 +178,7 @@ def test_where_there_is_no_git_the_page_says_why_a_run_can_not_be_looked_at(brow
         person.sees(".changes .hint", "git work tree")
 
 
+@pytest.mark.thorough
 async def test_an_agent_that_sees_nothing_is_offered_no_picture(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
@@ -185,6 +192,7 @@ async def test_an_agent_that_sees_nothing_is_offered_no_picture(
             assert not person("visible", css="button[aria-label='Add a picture']")
 
 
+@pytest.mark.thorough
 def test_pictures_are_chosen_left_out_and_shown_by_their_names(browser: Browser, address: str, tmp_path: Path) -> None:
     file, other = tmp_path / "cat.png", tmp_path / "text.png"
     file.write_bytes((WEB / "icon-192.png").read_bytes())
@@ -204,6 +212,7 @@ def test_pictures_are_chosen_left_out_and_shown_by_their_names(browser: Browser,
         person.sees(".attached", "cat.png")
 
 
+@pytest.mark.thorough
 async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:

@@ -51,7 +51,7 @@ def test_it_has_sixty_lines() -> None:
     assert len([line for line in code.splitlines() if line.strip()]) <= 60
 
 
-@pytest.mark.parametrize(("answer", "changed"), [("y", True), ("n", False)])
+@pytest.mark.parametrize(("answer", "changed"), [("y", True), pytest.param("n", False, marks=pytest.mark.thorough)])
 async def test_it_runs_a_prompt_and_puts_the_agents_question_to_the_person(
     tmp_path: Path, code: Path, answer: str, changed: bool
 ) -> None:
@@ -67,6 +67,7 @@ async def test_it_runs_a_prompt_and_puts_the_agents_question_to_the_person(
         assert bool(list(code.iterdir())) is changed
 
 
+@pytest.mark.thorough
 async def test_it_comes_back_to_a_server_that_was_killed_and_hears_how_its_run_ended(
     tmp_path: Path, code: Path
 ) -> None:

@@ -120,6 +120,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
         assert poem.read_text() == "all mine\n"
 
 
+@pytest.mark.thorough
 async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_nothing_is_left(
     poem: Path, model: MessagesStub
 ) -> None:
@@ -143,6 +144,7 @@ async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_n
     # tests/conftest.py: nothing runs on
 
 
+@pytest.mark.thorough
 async def test_what_goes_wrong_is_said_and_the_next_prompt_is_taken(poem: Path, model: MessagesStub) -> None:
     model.will_say(failure(400, "invalid_request_error", "no such thing"))
     async with at_work(poem, model) as (_, client, project):
@@ -197,7 +199,9 @@ def agent_processes(server: Server) -> list[psutil.Process]:
     return [process for process in found if "supervisor.py" not in " ".join(process.cmdline()[:5])]
 
 
-@pytest.mark.parametrize("moment", ["start", "session", "message"])
+@pytest.mark.parametrize(
+    "moment", [*(pytest.param(moment, marks=pytest.mark.thorough) for moment in ("start", "session")), "message"]
+)
 async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
     """The project takes the next prompt, whether the CLI had written its conversation down or not."""
     model.will_say([text("To begin with"), HOLD], text("Here I am."))

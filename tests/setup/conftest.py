@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from drawbridge.cli import main
-from drawbridge.setup import copies, installed, notes
+from drawbridge.setup import copies, installed, interpreter, notes
 
 HOOK = """\
 import json, posix
@@ -39,6 +40,9 @@ class Said(NamedTuple):
 
 
 Setup = Callable[..., Said]
+
+_probed = functools.cache(interpreter._probe)
+"""What an interpreter can do does not change between tests, and asking it takes most of a test's time."""
 
 
 @pytest.fixture
@@ -75,6 +79,7 @@ def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (package / part).write_text(f"# {part}\n" if part.endswith(".py") else "-- nothing\n")
     (package / "guard" / "hook.py").write_text(HOOK)
     monkeypatch.setattr(installed, "_package", lambda: package)
+    monkeypatch.setattr(interpreter, "_probe", _probed)
     return package
 
 

@@ -77,7 +77,9 @@ def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 
 
-@pytest.mark.parametrize("agent", AGENT_NAMES)
+@pytest.mark.parametrize(
+    "agent", ["claude", *(pytest.param(agent, marks=pytest.mark.thorough) for agent in ("codex", "gemini"))]
+)
 @pytest.mark.parametrize("text", PERSONS.values(), ids=PERSONS.keys())
 def test_what_the_person_had_is_there_all_the_time_and_to_the_byte_afterwards(
     agent: str, text: str, setup: Setup

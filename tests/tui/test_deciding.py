@@ -82,6 +82,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
         await person.hears("Oak it is.")
 
 
+@pytest.mark.thorough
 async def test_a_question_is_answered_in_ones_own_words(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/ask")

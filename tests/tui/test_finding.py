@@ -51,6 +51,7 @@ async def test_the_server_of_this_machine_is_found_without_a_word(secured: Serve
     assert [one["path"] for one in client.projects.all.values()] == [str(tmp_path / "work" / "blog")]
 
 
+@pytest.mark.thorough
 async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
     secured: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

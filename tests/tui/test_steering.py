@@ -30,6 +30,7 @@ async def test_projects_are_chosen_from_a_list_and_those_that_wait_come_first(se
         await person.sees("garden")
 
 
+@pytest.mark.thorough
 async def test_what_is_being_said_is_seen_word_by_word_and_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")

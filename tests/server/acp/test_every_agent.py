@@ -82,7 +82,9 @@ def gemini_cli(poem: Path) -> Iterator[Case]:
         assert "Pity." in str(model.requests[-1].body["contents"]), "the conversation went on after the restart"
 
 
-@pytest.mark.parametrize("agent", [demo, official, claude, gemini_cli])
+@pytest.mark.parametrize(
+    "agent", [official, claude, *(pytest.param(agent, marks=pytest.mark.thorough) for agent in (demo, gemini_cli))]
+)
 async def test_a_run_looks_the_same_with_every_agent(agent: Any, project: Path, tmp_path: Path) -> None:
     poem = project / "poem.txt"
     before = poem.read_text()

@@ -36,6 +36,7 @@ async def told(warm: Session, prompt: str) -> list[str]:
     return words(warm.heard)[before:]
 
 
+@pytest.mark.thorough
 async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None:
     async with session(official(), project, Options(partial_messages=True)) as warm:
         assert await told(warm, "say Hello| there|.") == ["Hello there."]
@@ -246,6 +247,7 @@ async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Pat
         assert poem.read_text() == "all new\n"
 
 
+@pytest.mark.thorough
 async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None:
     agent = official("--lists")
     assert await agent.remembered(project, 10) == []
@@ -258,6 +260,7 @@ async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None
     assert [one.title for one in await agent.remembered(project, 1)] == ["say Two lines"]
 
 
+@pytest.mark.thorough
 async def test_an_agent_that_lists_none_has_none(project: Path) -> None:
     assert await official().remembered(project, 10) == []
 

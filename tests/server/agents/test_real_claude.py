@@ -13,6 +13,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from drawbridge.agents.base import (
     Attachment,
     Decision,
@@ -82,6 +84,7 @@ async def test_a_warm_process_takes_the_next_prompt(warm: Session, model: Messag
     assert "One." in json.dumps(model.requests[1].body["messages"])
 
 
+@pytest.mark.thorough
 async def test_a_prompt_of_200_kb_arrives_whole(warm: Session, model: MessagesStub) -> None:
     words = "".join(f"{number} und weiter äöü\n" for number in range(11_000))
     assert len(words) > 200_000
@@ -96,6 +99,7 @@ async def test_a_prompt_is_text_whatever_it_looks_like(warm: Session, model: Mes
         assert words.strip() in model.requests[number].told
 
 
+@pytest.mark.thorough
 async def test_pictures_and_texts_go_with_a_prompt(warm: Session, model: MessagesStub) -> None:
     picture = bytes.fromhex(
         "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da6364f8cf500f0003860180"
@@ -127,6 +131,7 @@ async def test_a_conversation_goes_on_in_a_new_process(claude: Claude, project: 
     assert "I am Ada." in json.dumps(model.requests[1].body["messages"])
 
 
+@pytest.mark.thorough
 async def test_a_fork_knows_what_was_said_and_has_the_id_that_it_was_given(
     claude: Claude, project: Path, model: MessagesStub
 ) -> None:
@@ -155,6 +160,7 @@ async def test_after_a_kill_in_mid_sentence_the_conversation_goes_on(
     assert "I am Ada." in json.dumps(model.requests[-1].body["messages"])
 
 
+@pytest.mark.thorough
 async def test_a_conversation_without_a_turn_is_none(claude: Claude, project: Path) -> None:
     async with session(claude, project) as first:
         await first.process.stop()
@@ -184,6 +190,7 @@ async def test_a_conversation_that_does_not_exist_is_said_to_a_late_prompt_too(c
 
 
 @recorded("clear", "A prompt that begins a new conversation.")
+@pytest.mark.thorough
 async def test_a_conversation_that_is_cleared_has_another_id(warm: Session, model: MessagesStub) -> None:
     model.will_say(text("One."), text("Two."))
     first = await warm.turn("First")

@@ -129,6 +129,7 @@ async def command_of(claude: int) -> int:
     return found[0]
 
 
+@pytest.mark.thorough
 async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
     await warm.turn("Hello")
     began = time.monotonic()
@@ -219,6 +220,7 @@ async def test_options_reach_it(claude: Claude, project: Path, model: MessagesSt
 
 
 @recorded("max-turns", "The limit of turns.")
+@pytest.mark.thorough
 async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_turns=1)) as warm:
@@ -237,6 +239,7 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
     assert done.error.startswith("Claude Code stopped at its budget: Reached maximum budget ($0.0001)")
 
 
+@pytest.mark.thorough
 async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
     claude: Claude, project: Path, model: MessagesStub
 ) -> None:
@@ -259,6 +262,7 @@ async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
 
 
 @recorded("api-error", "An error of the API, and the next prompt in the same process.")
+@pytest.mark.thorough
 async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say(failure(429, "rate_limit_error", "slow down"))
     done = await warm.turn("Hello")
@@ -299,6 +303,7 @@ async def test_an_option_that_it_refuses_is_explained(
     assert words in done.error
 
 
+@pytest.mark.thorough
 async def test_an_id_that_is_taken_is_explained(claude: Claude, project: Path, warm: Session) -> None:
     await warm.turn("Hello")
     async with session(claude, project, session_id=warm.id) as second:

@@ -207,12 +207,20 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     ("arguments", "expected"),
     [
         (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
-        (["--host", "203.0.113.1"], "can't be had"),
+        pytest.param(["--host", "203.0.113.1"], "can't be had", marks=pytest.mark.thorough),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
-        (["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"], "can't be used: no such file"),
-        (["--cert", "c", "--key", "k", "--no-tls"], "--cert and --no-tls can't be combined"),
-        (["--max-queue", "0"], "--max-queue must be between"),
-        (["--hours", "9-9"], "--hours: 9-9 contains no hour"),
+        pytest.param(
+            ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],
+            "can't be used: no such file",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            ["--cert", "c", "--key", "k", "--no-tls"],
+            "--cert and --no-tls can't be combined",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(["--max-queue", "0"], "--max-queue must be between", marks=pytest.mark.thorough),
+        pytest.param(["--hours", "9-9"], "--hours: 9-9 contains no hour", marks=pytest.mark.thorough),
     ],
 )
 async def test_a_setting_that_can_not_be_used_is_named(data: Path, arguments: list[str], expected: str) -> None:
@@ -317,7 +325,9 @@ async def at_work(data: Path, code: Path, prompt: str = "/slow 60") -> AsyncIter
         yield server, client, project
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.thorough)]
+)
 async def test_a_signal_ends_it_in_good_order_within_ten_seconds(data: Path, code: Path, number: int) -> None:
     async with at_work(data, code) as (server, client, _):
         began = time.monotonic()

@@ -101,11 +101,13 @@ async def test_the_port_tells_nothing_else_and_nobody_else(tmp_path: Path) -> No
         assert await status() == 200
 
 
+@pytest.mark.thorough
 async def test_without_the_flag_there_is_no_port(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls") as server:
         assert server.ready["metrics"] is None
 
 
+@pytest.mark.thorough
 async def test_a_port_that_is_taken_is_named_and_nothing_is_started(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

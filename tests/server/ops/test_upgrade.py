@@ -83,8 +83,10 @@ async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
     ("content", "code", "words"),
     [
         (f'{{"format": {FORMAT + 1}, "drawbridge": "9.1.0"}}', "newer Drawbridge (9.1.0)", "install that version"),
-        ('{"format": 99}', "newer Drawbridge (of an unknown version)", "--data-dir"),
-        ("not json", "can't be read", "Nothing was touched"),
+        pytest.param(
+            '{"format": 99}', "newer Drawbridge (of an unknown version)", "--data-dir", marks=pytest.mark.thorough
+        ),
+        pytest.param("not json", "can't be read", "Nothing was touched", marks=pytest.mark.thorough),
     ],
 )
 async def test_data_of_a_newer_server_are_refused_and_not_touched(

@@ -83,3 +83,11 @@ async def test_nothing_starts_after_close() -> None:
     tasks.start(fails(ValueError()), "too late")
     gc.collect()
     assert tasks._tasks == set()
+
+
+async def test_a_task_that_never_began_is_closed(recwarn: pytest.WarningsRecorder) -> None:
+    tasks = BackgroundTasks(LOGGER)
+    tasks.start(fails(ValueError("odd")), "work")
+    await tasks.close()
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []

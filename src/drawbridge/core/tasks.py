@@ -26,6 +26,8 @@ class BackgroundTasks:
         # The event loop itself keeps weak references only.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before it begins does not reach ``work``.
+        task.add_done_callback(lambda _: work.close())
 
     async def close(self) -> None:
         """Cancels all tasks and returns when they have ended. Called from one of the tasks, it would wait for itself."""

@@ -55,6 +55,7 @@ class History:
         self.closed = False
         """Nothing more can be written; reading goes on to work."""
         self._records_unsaved = self._bytes_unsaved = 0
+        self._scans_unsaved = False
 
     @classmethod
     def open(
@@ -145,7 +146,7 @@ class History:
         with self._changing:
             if self.closed:
                 return
-            if self._records_unsaved:
+            if self._records_unsaved or self._scans_unsaved:
                 self._save_index()
             for written in (self._tail, self._catalogue.directory):
                 syncing.shared.now(written)
@@ -241,6 +242,7 @@ class History:
     def _save_index(self) -> None:
         self._catalogue.save()
         self._records_unsaved = self._bytes_unsaved = 0
+        self._scans_unsaved = False
 
     def _point_to_latest(self, name: str) -> None:
         link = self._catalogue.path("latest.jsonl")
@@ -339,15 +341,18 @@ class History:
             found = self._catalogue.scan(known)
             with self._changing:
                 self._catalogue.replace(known, found)
+                self._scans_unsaved = True
                 return found.copy()  # the newest file grows
 
     def scan_next(self) -> bool:
-        """Reads the newest of the files that are only known by their ends; what is in them can be read before, too. The index
-        is saved after the last one. False where there was none. Blocking; raises ``HistoryUnreadable``."""
+        """Reads the newest of the files that are only known by their ends; what is in them can be read before, too. False where
+        there is none any more; the index is saved then. Blocking; raises ``HistoryUnreadable``."""
         with self._changing:
             missing = [segment for segment in self._catalogue.segments if not segment.scanned]
-        if not missing or self.closed:
-            return False
+            if not missing and self._scans_unsaved and not self.closed:
+                self._save_index()
+            if not missing or self.closed:
+                return False
         try:
             try:
                 self._scanned(missing[-1])
@@ -355,9 +360,6 @@ class History:
                 self._read_anew(stale.name)
         except OSError as error:
             raise _unreadable(error) from None
-        with self._changing:
-            if len(missing) == 1 and not self.closed:
-                self._save_index()
         return True
 
     def _read_anew(self, name: str) -> None:

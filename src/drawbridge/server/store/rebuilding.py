@@ -28,6 +28,7 @@ async def rebuild(histories: Iterable[History]) -> None:
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            logger.error("an index could not be built: %s", error)
+            if not history.closed:  # else its project was deleted meanwhile
+                logger.error("an index could not be built: %s", error)
     if files:
         logger.info("%d files of the histories were missing in their indexes and were read again", files)

@@ -15,7 +15,7 @@ from drawbridge.core.errors import Refused
 from drawbridge.core.privacy import Privacy
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision, Editor, Selection
-from drawbridge.ide.review import Reviews
+from drawbridge.ide.review import IN_ITS_DIALOG, Reviews
 from drawbridge.ide.unasked import Unasked
 
 CODE_SECONDS: Final = 120.0
@@ -81,10 +81,10 @@ class AgentDesk:
         return await self._workspace.reviews.review_code(self._owner, self._agent, code)
 
     async def close_review(self, title: str) -> None:
-        await self._workspace.reviews.close(self._owner, title)
+        self._workspace.reviews.withdraw(self._owner, title, IN_ITS_DIALOG)
 
     async def close_reviews(self) -> int:
-        return await self._workspace.reviews.close_all(self._owner)
+        return self._workspace.reviews.withdraw_all(self._owner)
 
     async def run_code(self, code: str) -> str:
         """A new interpreter for each call, in the first folder; after ``CODE_SECONDS`` it and what it started are ended."""

@@ -182,10 +182,10 @@ class Reviewer:
                 task.add_done_callback(lambda _: self._offered.pop(said.id, None))
             case wire.Withdraw(id, written):
                 if id in self._offered:
-                    self._reviews.take_off(self, id, written=written)
+                    self._reviews.withdraw(self, id, "decided elsewhere", written=written)
             case wire.Answer(id, by, text):
                 self._open.pop(id, None)
-                self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
+                self._reviews.answer(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
                 typing = asyncio.get_running_loop().create_task(self._type(said))
                 self._typing.add(typing)

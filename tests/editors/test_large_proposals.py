@@ -53,7 +53,7 @@ async def proposed(desk: Desk, reviews: Reviews, path: Path) -> asyncio.Task[obj
 
 
 async def withdrawn(reviews: Reviews, task: asyncio.Task[object]) -> None:
-    await reviews.close_all("agent")
+    reviews.withdraw_all("agent")
     await task
     await reviews.stop()
 

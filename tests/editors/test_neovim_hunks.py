@@ -191,7 +191,7 @@ class Typist:
 async def test_a_text_that_changes_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = Typist(monkeypatch)
     reviews = neovim_reviews.NeovimReviews(session, session.call)
-    view = neovim_reviews._Shown(proposal("/a", OLD, NEW), OLD.splitlines())
+    view = neovim_reviews._Shown(proposal("/a", OLD, NEW))
     assert await reviews._current(view) == (["typed", "a", "b", "c"], 2)
 
 

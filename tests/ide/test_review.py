@@ -14,7 +14,7 @@ from drawbridge.editors.files import FILE_LIMIT
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
 from drawbridge.ide import review
 from drawbridge.ide.draft import CHANGED_NOTE
-from drawbridge.ide.review import OPEN_LIMIT, Reviews
+from drawbridge.ide.review import IN_ITS_DIALOG, OPEN_LIMIT, Reviews
 from drawbridge.text import BOM
 from tests.editors.memory import MemoryEditor
 from tests.waiting import until
@@ -117,7 +117,7 @@ async def test_a_new_file_is_compared_with_nothing(editor: Watched, reviews: Rev
 async def test_close_takes_the_view_away_and_answers_the_call(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     proposal = await shown(editor)
-    await reviews.close("claude", "tab")
+    reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     assert isinstance(await task, Withdrawn)
     await until(lambda: not editor.shown)
     reviews.decided(Decided(proposal.id, Accepted(PROPOSED)))
@@ -128,13 +128,13 @@ async def test_close_knows_only_the_agents_own_proposals_by_their_name(
 ) -> None:
     task = propose(reviews, file)
     await shown(editor)
-    await reviews.close("claude", "another tab")
-    await reviews.close("another claude", "tab")
-    await reviews.close("claude", str(file))
-    assert await reviews.close_all("another claude") == 0
+    reviews.withdraw("claude", "another tab", IN_ITS_DIALOG)
+    reviews.withdraw("another claude", "tab", IN_ITS_DIALOG)
+    reviews.withdraw("claude", str(file), IN_ITS_DIALOG)
+    assert reviews.withdraw_all("another claude") == 0
     assert not task.done()
     assert len(editor.shown) == 1
-    await reviews.close("claude", "tab")
+    reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     await task
 
 
@@ -142,7 +142,7 @@ async def test_close_right_behind_the_question_finds_it(editor: Watched, reviews
     """The person said yes in the terminal while the file was still being read."""
     task = propose(reviews, file)
     await asyncio.sleep(0)
-    await reviews.close("claude", "tab")
+    reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     assert isinstance(await task, Withdrawn)
     assert editor.shown == {}
 
@@ -153,12 +153,12 @@ async def test_close_all_counts_and_closes_this_agents_proposals_alone(
     mine = [propose(reviews, file.with_name(f"{number}.txt"), title=f"tab {number}") for number in range(3)]
     theirs = propose(reviews, file, owner="another claude")
     await shown(editor, 4)
-    assert await reviews.close_all("claude") == 3
+    assert reviews.withdraw_all("claude") == 3
     assert all(isinstance(decision, Withdrawn) for decision in await asyncio.gather(*mine))
     await shown(editor, 1)
-    assert await reviews.close_all("claude") == 0
+    assert reviews.withdraw_all("claude") == 0
     assert not theirs.done()
-    assert await reviews.close_all("another claude") == 1
+    assert reviews.withdraw_all("another claude") == 1
     await theirs
 
 
@@ -187,14 +187,14 @@ async def test_taking_one_back_leaves_the_one_that_has_replaced_it_meanwhile(
     editor.proposed_text = proposed_slowly  # type: ignore[method-assign]
     first = propose(reviews, file, "first\n")
     await shown(editor)
-    taking = asyncio.create_task(reviews.take_back("claude", "tab"))
+    taking = asyncio.create_task(reviews.withdraw_with_text("claude", "tab"))
     await asyncio.sleep(0)
     second = propose(reviews, file, "second\n")
     await first
     await taking
     await until(lambda: [each.new_text for each in editor.shown.values()] == ["second\n"])
     assert not second.done()
-    assert await reviews.take_back("claude", "tab") == "second\n"
+    assert await reviews.withdraw_with_text("claude", "tab") == "second\n"
     await second
 
 
@@ -209,7 +209,7 @@ async def test_of_two_questions_in_one_breath_the_later_one_stays(
     assert isinstance(await first, Withdrawn)
     assert (await shown(editor)).new_text == "second\n"
     assert not second.done()
-    await reviews.close("claude", "tab")
+    reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     await second
 
 
@@ -218,10 +218,10 @@ async def test_the_same_name_of_another_agent_is_another_proposal(
 ) -> None:
     tasks = [propose(reviews, file.with_name(owner), owner=owner) for owner in ("one", "two")]
     await shown(editor, 2)
-    await reviews.close("one", "tab")
+    reviews.withdraw("one", "tab", IN_ITS_DIALOG)
     await tasks[0]
     assert not tasks[1].done()
-    await reviews.close("two", "tab")
+    reviews.withdraw("two", "tab", IN_ITS_DIALOG)
     await tasks[1]
 
 
@@ -255,7 +255,7 @@ async def test_a_proposal_that_waits_for_its_turn_can_be_taken_back(
     proposal = await shown(editor)
     waiting, going = (propose(reviews, file, owner=owner) for owner in ("gemini", "another claude"))
     await until(lambda: len(reviews._open) == 3)
-    await reviews.close("gemini", "tab")
+    reviews.withdraw("gemini", "tab", IN_ITS_DIALOG)
     assert isinstance(await waiting, Withdrawn)
     going.cancel()
     await asyncio.wait([going])
@@ -275,7 +275,7 @@ async def test_a_first_proposal_that_is_never_written_holds_the_next_one_up_only
     await first
     second = propose(reviews, file, owner="gemini")
     assert (await shown(editor)).old_text == TEXT
-    await reviews.close("gemini", "tab")
+    reviews.withdraw("gemini", "tab", IN_ITS_DIALOG)
     await second
 
 
@@ -291,11 +291,11 @@ async def test_an_agent_that_goes_takes_its_view_along_whenever_it_goes(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (await shown(editor)).id
-    await until(lambda: not reviews._background)
+    await until(lambda: not reviews._tasks._tasks)
     assert len(editor.shown) == 1
     assert not staying.done()
-    assert await reviews.close_all("claude") == 0
-    await reviews.close("staying", "tab")
+    assert reviews.withdraw_all("claude") == 0
+    reviews.withdraw("staying", "tab", IN_ITS_DIALOG)
     await staying
 
 
@@ -316,8 +316,8 @@ async def test_nobody_can_fill_the_screen(editor: Watched, reviews: Reviews, fil
     await shown(editor, OPEN_LIMIT + 1)
     replaced = propose(reviews, file, title="0")
     assert isinstance(await tasks[0], Withdrawn)
-    await reviews.close_all("claude")
-    await reviews.close_all("another claude")
+    reviews.withdraw_all("claude")
+    reviews.withdraw_all("another claude")
     await asyncio.gather(*tasks, replaced, other)
 
 
@@ -350,7 +350,7 @@ async def test_a_file_that_is_no_text_is_refused(editor: Watched, reviews: Revie
         with pytest.raises(UnusableFile, match=why):
             await propose(reviews, tmp_path / name)
     assert editor.shown == {}
-    assert await reviews.close_all("claude") == 0
+    assert reviews.withdraw_all("claude") == 0
 
 
 async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
@@ -452,7 +452,7 @@ async def test_a_merge_keeps_line_ends_mark_and_final_newline(
     editor.type(str(file), unsaved)
     task = propose(reviews, file, proposed)
     assert (await shown(editor)).new_text == merged
-    await reviews.close("claude", "tab")
+    reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     await task
 
 
@@ -506,7 +506,7 @@ async def test_what_was_decided_in_the_terminal_is_shown_as_well(editor: Watched
     editor.open(str(file))
     task = propose(reviews, file)
     await shown(editor)
-    await reviews.close("claude", "tab")
+    reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     await task
     file.write_text(PROPOSED)
     await until(lambda: editor.buffers[str(file)].text == PROPOSED)
@@ -516,7 +516,7 @@ async def test_after_a_no_nobody_watches_the_file(editor: Watched, reviews: Revi
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, Rejected())
     await task
-    assert not reviews._background
+    assert not reviews._tasks._tasks
 
 
 async def test_an_agent_that_never_writes_is_not_waited_for_forever(
@@ -526,7 +526,7 @@ async def test_an_agent_that_never_writes_is_not_waited_for_forever(
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, Accepted(PROPOSED))
     await task
-    await until(lambda: not reviews._background)
+    await until(lambda: not reviews._tasks._tasks)
     assert editor.writes == []
 
 
@@ -539,8 +539,8 @@ async def test_an_editor_that_is_gone_by_then_is_only_logged(
     editor.leave()
     with caplog.at_level(logging.WARNING):
         file.write_text(PROPOSED)
-        await until(lambda: not reviews._background)
-    assert "EDITOR_GONE" in caplog.text
+        await until(lambda: not reviews._tasks._tasks)
+    assert "The editor is gone" in caplog.text
 
 
 # code
@@ -552,7 +552,7 @@ async def test_code_is_shown_as_code_and_the_person_may_change_it(editor: Watche
     assert (proposal.kind, proposal.path, proposal.old_text, proposal.new_text) == ("code", "", "", "print(1)\n")
     editor.decide(proposal.id, Accepted("print(2)\n"))
     assert await task == Accepted("print(2)\n")
-    assert not reviews._background
+    assert not reviews._tasks._tasks
 
 
 async def test_code_that_is_rejected_or_taken_back_is_not_allowed(editor: Watched, reviews: Reviews) -> None:
@@ -561,7 +561,7 @@ async def test_code_that_is_rejected_or_taken_back_is_not_allowed(editor: Watche
     assert await task is None
     task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
     await shown(editor)
-    assert await reviews.close_all("claude") == 1
+    assert reviews.withdraw_all("claude") == 1
     assert await task is None
 
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from drawbridge.core.errors import EditorHung
 from drawbridge.editors.port import Accepted, Decided, Decision, EditorEvent, Proposal, Rejected, Withdrawn
-from drawbridge.ide.review import Reviews
+from drawbridge.ide.review import IN_ITS_DIALOG, Reviews
 from tests.editors.memory import MemoryEditor
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
         async def act() -> None:
             for question in self.open_ones(owner, title):
                 question.expect(Withdrawn)
-            await self.reviews.close(owner, title)
+            self.reviews.withdraw(owner, title, IN_ITS_DIALOG)
 
         self.runner.run(act())
 
@@ -187,7 +187,7 @@ class AnyOrder(RuleBasedStateMachine):
         async def act() -> None:
             for question in self.open_ones(owner):
                 question.expect(Withdrawn)
-            await self.reviews.close_all(owner)
+            self.reviews.withdraw_all(owner)
 
         self.runner.run(act())
 

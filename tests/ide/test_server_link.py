@@ -12,7 +12,7 @@ import pytest
 
 from drawbridge.editors.port import Accepted, Decided, Decision, Proposal, Rejected, Withdrawn
 from drawbridge.ide import server_link
-from drawbridge.ide.review import Reviews
+from drawbridge.ide.review import IN_ITS_DIALOG, Reviews
 from drawbridge.ide.server_link import ServerLink
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
@@ -138,7 +138,7 @@ async def test_what_its_own_agent_proposes_is_announced_once_it_is_shown(
     proposal = await bridge.shown()
     said = await server.hears(wire.Proposed)
     assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=said.question)
-    await bridge.reviews.close("claude", "tab")
+    bridge.reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     assert isinstance(await decided(task), Withdrawn)
     assert await server.hears(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=True)
 
@@ -187,7 +187,7 @@ async def test_unsaved_work_is_in_what_would_be_written_and_not_in_what_the_agen
     task = bridge.propose(file)
     said = await server.hears(wire.Proposed)
     assert (said.old_text, said.new_text, said.agent_text) == (f"zero\n{TEXT}", f"zero\n{NEW}", NEW)
-    await bridge.reviews.close_all("claude")
+    bridge.reviews.withdraw_all("claude")
     await task
 
 

@@ -111,7 +111,7 @@ class GeminiSession:
         task = self._proposals.get(file_path)
         self.stream.forget(file_path)
         try:
-            text = await self._reviews.take_back(self, file_path)
+            text = await self._reviews.withdraw_with_text(self, file_path)
         except EditorHung as error:
             logger.warning("%s", error)
             text = None  # the CLI writes its own text, as without an editor
@@ -120,7 +120,7 @@ class GeminiSession:
         return text
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        return await self._reviews.decide(self, file_path, accept=accept)
+        return await self._reviews.answer_as_shown(self, file_path, accept=accept)
 
     def _forget(self, file_path: str, task: asyncio.Task[None]) -> None:
         if self._proposals.get(file_path) is task:

@@ -7,14 +7,15 @@ import contextlib
 import itertools
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator
 from typing import Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from drawbridge.core.approval import Approval
-from drawbridge.core.errors import DrawbridgeError, Refused, UnusableFile
+from drawbridge.core.errors import Refused, UnusableFile
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
@@ -32,6 +33,8 @@ SETTLED_SECONDS: Final = 0.2
 """A file that has changed into something else than the accepted text, and then not for so long, is what the agent wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change of {file} can't be shown. Answer in its terminal."
+
+IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
 OPEN_LIMIT: Final = 50
 """Proposals that one agent may have open at once; the real CLI opens one at a time."""
@@ -54,15 +57,13 @@ class Arbiter(Protocol):
 
 
 class _Review(Struct, eq=False):
-    """``shown``: the editor has heard of it. ``before``: the file's signature when it was decided.
-
-    ``follower``: waits for the agent to write the file.
-    """
+    """``shown``: the editor has been sent it. ``before``: the file's signature when it was decided. ``written``: done when the
+    agent has written the file, or is not waited for any longer; None where it writes nothing."""
 
     approval: Approval[Decision]
     path: str
     decision: asyncio.Future[Decision]
-    follower: asyncio.Task[None] | None = None
+    written: asyncio.Future[None] | None = None
     shown: bool = False
     before: tuple[int, ...] | None = None
 
@@ -75,7 +76,7 @@ class Reviews:
         self._open: dict[tuple[Hashable, Hashable], _Review] = {}
         self._by_id: dict[str, _Review] = {}
         self._numbers = itertools.count(1)
-        self._background: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.arbiter: Arbiter | None = None
         self._asked: set[str] = set()
@@ -89,7 +90,7 @@ class Reviews:
     async def review(
         self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
     ) -> Decision:
-        """Propose ``new_text`` for ``path``; returns when decided. Cancelled: the view is closed, nobody is told.
+        """Propose ``new_text`` for ``path``; returns when decided. Cancelled: the view is closed without an answer.
 
         ``key``: what the proposal is known by, where that is not its title. Raises ``UnusableFile`` or ``Refused`` before
         anything is shown, and the editor's errors when it can't be shown.
@@ -101,7 +102,7 @@ class Reviews:
             # The agent's own dialog decides now, and does not show why.
             reason = getattr(error, "notice", "") or UNSHOWABLE
             notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
-            self._spawn(self._editor.notify, notice, "warn")
+            self._tasks.start(self._editor.notify(notice, "warn"), "a notice in the editor")
             raise
 
     async def _review(
@@ -134,75 +135,83 @@ class Reviews:
             decision = await review.decision
         return decision if isinstance(decision, Accepted) else None
 
+    # Open → answered.
+
     def decided(self, event: Decided) -> None:
         """The person decided in the editor."""
         if self.arbiter is not None and self.arbiter.knows(event.proposal_id):
-            self._spawn(self._decide_if_first, self.arbiter, event)
+            self._tasks.start(self._ask_arbiter(self.arbiter, event), "asking the agent server about a decision")
         else:
-            self._decide(event.proposal_id, self._editor.name, event.decision)
+            self._answer(event.proposal_id, self._editor.name, event.decision)
 
-    async def _decide_if_first(self, arbiter: Arbiter, event: Decided) -> None:
+    async def _ask_arbiter(self, arbiter: Arbiter, event: Decided) -> None:
         text = event.decision.text if isinstance(event.decision, Accepted) else None
         if await arbiter.may_decide(event.proposal_id, text):
-            self._decide(event.proposal_id, self._editor.name, event.decision)
+            self._answer(event.proposal_id, self._editor.name, event.decision)
         else:
             await self._editor.notify("Somebody has answered this elsewhere already; that counts.", "warn")
 
-    def _decide(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
+    def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
+        """It was decided elsewhere, ``by`` somebody there: the editor's view is closed. False: it was too late."""
+        review = self._answer(id, by, decision)
+        if review is not None:
+            self._close_view(review)
+        return review is not None
+
+    def _answer(self, id: str, by: str, decision: Accepted | Rejected) -> _Review | None:
         review = self._by_id.get(id)
         if review is None or not review.approval.answer(by, decision):
+            return None
+        self._resolve(review, decision, follow=isinstance(decision, Accepted))
+        return review
+
+    async def answer_as_shown(self, owner: Hashable, title: str, *, accept: bool) -> bool:
+        """The agent decides for the person, with the text as it is in the view. False: nothing is shown, or it was too late."""
+        review = self._open.get((owner, title))
+        made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
+        if review is None or made is None:
             return False
-        self._settle(review, decision, follow=isinstance(decision, Accepted))
-        return True
+        return self.answer(review.approval.id, "the agent", Accepted(made) if accept else Rejected())
 
-    def answered(self, id: str, by: str, decision: Accepted | Rejected) -> None:
-        """It was decided elsewhere: its view is closed, and the agent hears of it as if it had been decided here."""
-        if self._decide(id, by, decision):
-            self._spawn(self._editor.withdraw, id)
+    # Open → withdrawn.
 
-    def take_off(self, owner: Hashable, key: str, *, written: bool) -> None:
-        """A proposal is decided elsewhere. ``written``: its agent may write the file now."""
-        self._withdraw((owner, key), "decided elsewhere", follow=written)
+    def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
+        """Nobody needs an answer here any more; an unknown ``key`` changes nothing. ``written``: the agent may write now."""
+        review = self._open.pop((owner, key), None)
+        if review is not None and self._withdraw(review, reason):
+            self._resolve(review, Withdrawn(reason), follow=written)
 
-    async def close(self, owner: Hashable, title: str) -> None:
-        """The agent takes its proposal back: decided elsewhere."""
-        self._withdraw((owner, title), "decided in the agent's own dialog", follow=True)
-
-    async def take_back(self, owner: Hashable, title: str) -> str | None:
-        """Close a proposal and get its text as the person has made it; None where none is shown."""
+    async def withdraw_with_text(self, owner: Hashable, title: str) -> str | None:
+        """Withdraws a proposal and returns its text with the person's edits; None where none is shown."""
         review = self._open.get((owner, title))
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
         if self._open.get((owner, title)) is review:  # not one that has replaced it meanwhile
-            self._withdraw((owner, title), "decided in the agent's own dialog", follow=True)
+            self.withdraw(owner, title, IN_ITS_DIALOG)
         return made
 
-    async def decide(self, owner: Hashable, title: str, *, accept: bool) -> bool:
-        """Decide a proposal as the person would, with the text as it is in the view; False where none is shown."""
-        review = self._open.get((owner, title))
-        made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
-        if review is None or made is None:
-            return False
-        decision = Accepted(made) if accept else Rejected()
-        if not review.approval.answer("the agent", decision):
-            return False
-        self._spawn(self._editor.withdraw, review.approval.id)
-        self._settle(review, decision, follow=accept)
-        return True
-
-    async def close_all(self, owner: Hashable) -> int:
-        """The same for all of an owner's proposals; their number."""
-        keys = [key for key in self._open if key[0] == owner]
+    def withdraw_all(self, owner: Hashable) -> int:
+        """All proposals of an owner; their number."""
+        keys = [key for proposer, key in self._open if proposer == owner]
         for key in keys:
-            self._withdraw(key, "the agent closed all its proposals")
+            self.withdraw(owner, key, "the agent closed all its proposals", written=False)
         return len(keys)
+
+    def _withdraw(self, review: _Review, reason: str) -> bool:
+        """False: it was decided already."""
+        withdrawn = review.approval.withdraw(reason)
+        if withdrawn:
+            self._close_view(review)
+        return withdrawn
+
+    def _close_view(self, review: _Review) -> None:
+        if review.shown:
+            self._tasks.start(self._editor.withdraw(review.approval.id), "closing the view of a proposal")
 
     async def stop(self) -> None:
         """End what still runs in the background."""
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._tasks.close()
 
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
@@ -217,22 +226,22 @@ class Reviews:
             yield
         finally:
             if not coming.done():
-                coming.cancel()  # taken back before its turn came
-            elif review.follower is None:
+                coming.cancel()  # withdrawn before its turn came
+            elif review.written is None:
                 turn.release()
             else:
-                self._spawn(self._end_turn, review.follower, turn)
+                self._tasks.start(self._end_turn(review.written, turn), "a proposal's turn for its file")
 
-    async def _end_turn(self, follower: asyncio.Task[None], turn: asyncio.Lock) -> None:
+    async def _end_turn(self, written: asyncio.Future[None], turn: asyncio.Lock) -> None:
         try:
-            await asyncio.wait([follower], timeout=WRITE_SECONDS)
+            await asyncio.wait([written], timeout=WRITE_SECONDS)
         finally:
             turn.release()
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
         """From the question to its answer. It is known before the first wait, so that a close that follows finds it."""
-        self._withdraw(key, "the agent replaced it")
+        self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals of this agent are open already. Nothing was opened; decide some first.",
@@ -245,7 +254,7 @@ class Reviews:
             yield review
         except BaseException:
             # Cancelled (the agent went, or does not want the answer any more) or not shown at all.
-            self._take_back(review, "the agent went")
+            self._withdraw(review, "the agent went")
             raise
         finally:
             self._by_id.pop(review.approval.id, None)
@@ -258,7 +267,7 @@ class Reviews:
 
     async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
-            return  # taken back while it was prepared
+            return  # withdrawn while it was prepared
         review.shown = True
         await self._editor.show(
             Proposal(
@@ -275,25 +284,14 @@ class Reviews:
             )
         )
 
-    def _withdraw(self, key: tuple[Hashable, Hashable], reason: str, *, follow: bool = False) -> None:
-        review = self._open.pop(key, None)
-        if review is not None and self._take_back(review, reason):
-            self._settle(review, Withdrawn(reason), follow=follow)
-
-    def _take_back(self, review: _Review, reason: str) -> bool:
-        """False: it was decided already."""
-        taken = review.approval.withdraw(reason)
-        if taken and review.shown:
-            self._spawn(self._editor.withdraw, review.approval.id)
-        return taken
-
-    def _settle(self, review: _Review, decision: Decision, *, follow: bool) -> None:
-        """``follow``: the agent may write the file now."""
+    def _resolve(self, review: _Review, decision: Decision, *, follow: bool) -> None:
+        """Hands the decision to the call that waits for it. ``follow``: the agent may write the file now."""
         review.before = signature(review.path)
         if not review.decision.done():
             review.decision.set_result(decision)
         if review.path and follow:
-            review.follower = self._spawn(self._follow, review, decision)
+            review.written = asyncio.get_running_loop().create_future()
+            self._tasks.start(self._follow(review, decision, review.written), "waiting for the agent's write")
         else:
             self._answered_for(review)
 
@@ -302,8 +300,16 @@ class Reviews:
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 
-    async def _follow(self, review: _Review, decision: Decision) -> None:
+    # Answered → confirmed or overruled.
+
+    async def _follow(self, review: _Review, decision: Decision, followed: asyncio.Future[None]) -> None:
         """See the agent write the file, then let the editor show it."""
+        try:
+            await self._follow_write(review, decision)
+        finally:
+            followed.set_result(None)
+
+    async def _follow_write(self, review: _Review, decision: Decision) -> None:
         accepted = decision.text if isinstance(decision, Accepted) else None
         written = await _wait_for_write(review.path, review.before, accepted)
         self._answered_for(review)
@@ -315,19 +321,6 @@ class Reviews:
         else:
             review.approval.overrule()
             await self._editor.written(review.path, written, "")
-
-    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(_logged(work, *arguments))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
-
-
-async def _logged(work: Callable[..., Awaitable[None]], *arguments: object) -> None:
-    try:
-        await work(*arguments)
-    except DrawbridgeError as error:
-        logger.warning("%s: %s", error.code, error)
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:

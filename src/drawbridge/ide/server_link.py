@@ -179,10 +179,10 @@ class ServerLink:
                 task.add_done_callback(lambda _: self._offered.discard(message.id))
             case wire.Withdraw(id, written):
                 if id in self._offered:
-                    self._reviews.take_off(self, id, written=written)
+                    self._reviews.withdraw(self, id, "decided elsewhere", written=written)
             case wire.ClientDecision(id, by, text):
                 self._open.pop(id, None)
-                self._reviews.answered(id, by, Rejected() if text is None else Accepted(text))
+                self._reviews.answer(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
                 problem = "The bridge beside the editor failed. Its log says why."
                 tasks.start(

@@ -11,7 +11,7 @@ from drawbridge.core import subprocesses
 from drawbridge.core.errors import Refused
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decision
-from drawbridge.ide.review import Reviews
+from drawbridge.ide.review import IN_ITS_DIALOG, Reviews
 from drawbridge.ide.workspace import Workspace
 
 CODE_SECONDS: Final = 120.0
@@ -38,10 +38,10 @@ class ClientContext:
         return await self._reviews.review_code(self._owner, self._agent, code)
 
     async def close_review(self, title: str) -> None:
-        await self._reviews.close(self._owner, title)
+        self._reviews.withdraw(self._owner, title, IN_ITS_DIALOG)
 
     async def close_reviews(self) -> int:
-        return await self._reviews.close_all(self._owner)
+        return self._reviews.withdraw_all(self._owner)
 
     async def run_code(self, code: str) -> str:
         """A new interpreter for each call, in the first folder; after ``CODE_SECONDS`` it and what it started are ended."""

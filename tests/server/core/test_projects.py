@@ -16,6 +16,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.house import Limits
+from drawbridge.server.store import index, segments
 from drawbridge.server.store.log import History
 from tests.waiting import PATIENCE, until
 
@@ -127,6 +128,40 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
         assert sorted(after, key=str) == sorted(before, key=str)
         assert [one["created_at"] for one in after] == [one["created_at"] for one in before], "in the same order"
         assert [one["id"] for one in after if one["session_id"]] == [made[50]]
+
+
+async def test_a_start_without_indexes_lists_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is answered before any large log was read, and so is a page; the rest is read in the background."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        made = [await server.project(phone, f"p{number}") for number in range(3)]
+        for project in made:
+            process = await server.running(phone, project)
+            for number in range(20):
+                process.says({"type": "assistant", "text": number})
+            process.ends()
+            await settled()
+        before = (await server.does(phone, "project_list"))["data"]["projects"]
+        pages = [(await server.does(phone, "get_messages", project))["data"] for project in made]
+    for file in tmp_path.rglob("index.json"):
+        file.unlink()
+    monkeypatch.setattr(index, "SCANNED_AT_OPENING", 0)
+    read: list[str] = []
+    may_read, scan = threading.Event(), segments.scan
+
+    def held(path: str, segment: segments.Segment, report: segments.Report) -> int:
+        assert may_read.wait(30)
+        read.append(path)
+        return scan(path, segment, report)
+
+    monkeypatch.setattr(index, "scan", held)
+    async with serving(tmp_path) as server:
+        assert (await server.does(phone, "project_list"))["data"]["projects"] == before
+        assert read == []
+        may_read.set()
+        assert [(await server.does(phone, "get_messages", project))["data"] for project in made] == pages
+        await until(lambda: len(list(tmp_path.rglob("index.json"))) == len(made), "the indexes are there")
+        assert len(read) == len(made), "each file once"
 
 
 async def test_no_more_projects_than_the_owner_allows(tmp_path: Path) -> None:

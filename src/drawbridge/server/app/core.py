@@ -83,6 +83,7 @@ class Core:
         for project in self.projects:
             project.continuing.look()
         self.desk.load()
+        self.projects.rebuild([session.history for session in self.desk])
 
     async def close(self, reason: str) -> None:
         """The server ends: runs are told, processes ended, histories closed."""

@@ -12,17 +12,19 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.sessions import metadata, places
 from drawbridge.server.sessions.house import House
 from drawbridge.server.sessions.project import Project
 from drawbridge.server.sessions.shown import now
 from drawbridge.server.store.log import FsyncPolicy, History
+from drawbridge.server.store.rebuilding import rebuild
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -41,6 +43,7 @@ class Projects:
         self._fsync = fsync
         self._projects: dict[str, Project] = {}
         self._unreadable: set[str] = set()
+        self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Project]:
         return iter(self._projects.values())
@@ -79,6 +82,11 @@ class Projects:
         for project in self:
             if problem := self.problem_of(project.path):
                 logger.warning("%s (%s) runs nothing: %s", project.id, project.path, problem)
+
+    def rebuild(self, others: Iterable[History]) -> None:
+        """Indexes that were lost are built again in the background, those of ``others`` too."""
+        histories = [*(project.history for project in self), *others]
+        self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     def _load(self, directory: Path) -> Project | None:
         """What can't be read now is tried again later; what is damaged is put aside."""
@@ -175,6 +183,7 @@ class Projects:
 
     async def close(self, reason: str) -> None:
         """The server ends; all at once, since each may have a process to wait for."""
+        await self._tasks.close()
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:

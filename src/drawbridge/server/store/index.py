@@ -18,9 +18,13 @@ from msgspec import Raw, Struct
 
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import remove_quietly, write_private
-from drawbridge.server.store.segments import NAME, Segment, Stale, open_to_read, scan
+from drawbridge.server.store.segments import NAME, Segment, Stale, open_to_read, scan, sketch
 
 FILE: Final = "index.json"
+
+SCANNED_AT_OPENING: Final = 256 * 1024
+"""Bytes up to which a file that is not in the index is read when its history is opened: a few milliseconds. Of a larger one
+only the ends are read then."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -89,7 +93,7 @@ class Catalogue:
         self.count = 0
         self.size = 0
         self.damage: dict[tuple[str, int], Damage] = {}
-        self._compare(load(directory))
+        self._compare(load(directory), opening=True)
 
     def path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -113,7 +117,20 @@ class Catalogue:
         self.size -= first.size
 
     def save(self) -> None:
-        save(self.directory, Index(self.last_seq, self.segments))
+        save(self.directory, Index(self.last_seq, [segment for segment in self.segments if segment.scanned]))
+
+    def scan(self, segment: Segment) -> Segment:
+        """A file that was only known by its ends. Raises OSError, and ``Stale`` where it is not as it was."""
+        found = Segment(segment.name)
+        scan(self.path(segment.name), found, partial(self.report, segment.name))
+        if found.size != segment.size:
+            raise Stale(segment.name)
+        return found
+
+    def replace(self, sketched: Segment, scanned: Segment) -> None:
+        """``scanned`` is known by now; the other threads' ``sketched`` is not changed."""
+        self.segments = [scanned if segment is sketched else segment for segment in self.segments]
+        self.count = sum(segment.count for segment in self.segments)
 
     def refresh(self, distrusted: str | None = None) -> None:
         """Looks again at what files there are; ``distrusted`` is read from its start. None of them may be written meanwhile.
@@ -123,7 +140,7 @@ class Catalogue:
         kept = [segment for segment in self.segments if segment.name != distrusted]
         self._compare(Index(self.last_seq, kept))
 
-    def _compare(self, index: Index) -> None:
+    def _compare(self, index: Index, *, opening: bool = False) -> None:
         known = {segment.name: segment for segment in index.segments}
         sizes = self._files()
         ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # else it is another directory's index
@@ -131,7 +148,7 @@ class Catalogue:
         unplaced = 0  # damaged lines in files without any other: their numbers are not to be used again
         segments = []
         for name, size in sizes.items():
-            segment = known.get(name) or Segment(name)
+            segment = known.get(name) or self._at_opening(name, size, opening) or Segment(name)
             if segment.size != size:
                 segment, damaged = self._read(segment, size)
                 if segment.count:
@@ -144,14 +161,20 @@ class Catalogue:
         self.last_seq = max([last_seq, *(segment.last_seq for segment in self.segments)]) + unplaced
         self.count = sum(segment.count for segment in self.segments)
         self.size = sum(segment.size for segment in self.segments)
-        if changed:
+        if changed and all(segment.scanned for segment in self.segments):
             self.save()
+
+    def _at_opening(self, name: str, size: int, opening: bool) -> Segment | None:
+        """A large file that is not in the index, by its ends."""
+        if not opening or size <= SCANNED_AT_OPENING:
+            return None
+        return sketch(self.path(name), name, size)
 
     def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
         """The file with what is new in it, or all of it where it is not only longer; and what ``scan`` returns."""
         path, report = self.path(known.name), partial(self.report, known.name)
         with contextlib.suppress(Stale):
-            if known.size < size:
+            if known.scanned and known.size < size:
                 segment = known.copy()
                 return segment, scan(path, segment, report)
         segment = Segment(known.name)

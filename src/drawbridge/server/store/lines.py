@@ -28,7 +28,8 @@ _ROOM: Final = 200
 _DEEPEST: Final = 400
 """Levels of nesting. Readers that are called from deeper down than ``compose`` must be able to take them in too."""
 _FOLLOWERS: Final = 3
-_SHORTEST_LINE: Final = 80
+SHORTEST_LINE: Final = 80
+"""Bytes that each record has at least."""
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -142,4 +143,4 @@ def _goes_on(head: Head, following: Sequence[Head]) -> bool:
 
 def _room(end: int, head: Head) -> int:
     """How many records may have been in what is damaged between ``end`` and a line."""
-    return (head.offset - end) // _SHORTEST_LINE
+    return (head.offset - end) // SHORTEST_LINE

@@ -50,10 +50,12 @@ class History:
         self._fsync: FsyncPolicy = fsync
         self._symlink = symlink
         self._changing = threading.RLock()
+        self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
         """Nothing more can be written; reading goes on to work."""
         self._records_unsaved = self._bytes_unsaved = 0
+        self._scans_unsaved = False
 
     @classmethod
     def open(
@@ -144,7 +146,7 @@ class History:
         with self._changing:
             if self.closed:
                 return
-            if self._records_unsaved:
+            if self._records_unsaved or self._scans_unsaved:
                 self._save_index()
             for written in (self._tail, self._catalogue.directory):
                 syncing.shared.now(written)
@@ -194,9 +196,10 @@ class History:
             self._save_index()
 
     def _fits(self, segment: Segment, record: Record, length: int) -> bool:
-        """A file has records of one day, and their numbers have no gap."""
+        """A file has records of one day, and their numbers have no gap. One that is not scanned yet gets no more."""
         return (
-            segment.count < MOST_RECORDS
+            segment.scanned
+            and segment.count < MOST_RECORDS
             and segment.size + length <= LARGEST_FILE
             and segment.day == record.time.date().isoformat()
             and segment.last_seq == self.last_seq
@@ -239,6 +242,7 @@ class History:
     def _save_index(self) -> None:
         self._catalogue.save()
         self._records_unsaved = self._bytes_unsaved = 0
+        self._scans_unsaved = False
 
     def _point_to_latest(self, name: str) -> None:
         link = self._catalogue.path("latest.jsonl")
@@ -323,7 +327,40 @@ class History:
         catalogue = self._catalogue
         with self._changing:
             segments = [*catalogue.segments[:-1], *(newest.copy() for newest in catalogue.segments[-1:])]
-        return read_page(catalogue.directory, segments, wanted, limit, max_bytes, catalogue.report)
+        return read_page(catalogue.directory, segments, wanted, limit, max_bytes, catalogue.report, self._scanned)
+
+    def _scanned(self, sketched: Segment) -> Segment:
+        """A file with the places of its records. Raises OSError or ``Stale``."""
+        with self._scanning:  # two that want the same file: the second one finds it scanned
+            with self._changing:
+                known = {segment.name: segment for segment in self._catalogue.segments}.get(sketched.name)
+                if known is not None and known.scanned:
+                    return known.copy()
+            if known is None:
+                raise Stale(sketched.name)
+            found = self._catalogue.scan(known)
+            with self._changing:
+                self._catalogue.replace(known, found)
+                self._scans_unsaved = True
+                return found.copy()  # the newest file grows
+
+    def scan_next(self) -> bool:
+        """Reads the newest of the files that are only known by their ends; what is in them can be read before, too. False where
+        there is none any more; the index is saved then. Blocking; raises ``HistoryUnreadable``."""
+        with self._changing:
+            missing = [segment for segment in self._catalogue.segments if not segment.scanned]
+            if not missing and self._scans_unsaved and not self.closed:
+                self._save_index()
+            if not missing or self.closed:
+                return False
+        try:
+            try:
+                self._scanned(missing[-1])
+            except Stale as stale:
+                self._read_anew(stale.name)
+        except OSError as error:
+            raise _unreadable(error) from None
+        return True
 
     def _read_anew(self, name: str) -> None:
         """The index is wrong about a file."""

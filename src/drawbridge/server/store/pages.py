@@ -35,13 +35,17 @@ class Wanted(Struct, frozen=True):
 
     def blocks(self, segment: Segment) -> Sequence[int]:
         """Those of a file that may have a match, in the order of reading."""
-        if not segment.count or segment.last_seq <= self.after or segment.first_seq >= self.before:
+        if not self.touches(segment):
             return ()
         first = max(0, bisect_right(segment.block_seqs, self.after + 1) - 1)
         found: Sequence[int] = range(first, bisect_left(segment.block_seqs, self.before))
         if self.since is not None:
             found = [block for block in found if segment.block_times[block] > self.since]
         return found[::-1] if self.backward else found
+
+    def touches(self, segment: Segment) -> bool:
+        """Whether the file may have a match by its numbers."""
+        return bool(segment.count) and segment.last_seq > self.after and segment.first_seq < self.before
 
     def match(self, record: Record) -> bool:
         return self.after < record.seq < self.before and (self.since is None or microseconds(record.time) > self.since)
@@ -54,12 +58,16 @@ def read_page(
     limit: int,
     max_bytes: int | None,
     report: Callable[[str, int, int], None],
+    scanned: Callable[[Segment], Segment],
 ) -> Page:
-    """At most ``limit`` records and ``max_bytes`` of lines, but one record at least. Raises ``Stale`` or OSError."""
+    """At most ``limit`` records and ``max_bytes`` of lines, but one record at least. Raises ``Stale`` or OSError.
+
+    ``scanned``: a file that is only known by its ends, as far as one has to be read.
+    """
     records: list[Record] = []
     size = 0
     has_more = False
-    with contextlib.closing(_matching(directory, segments, wanted, report)) as matching:
+    with contextlib.closing(_matching(directory, segments, wanted, report, scanned)) as matching:
         for record in matching:
             size += len(record.line)
             if len(records) == limit or (records and max_bytes is not None and size > max_bytes):
@@ -70,9 +78,15 @@ def read_page(
 
 
 def _matching(
-    directory: str, segments: Sequence[Segment], wanted: Wanted, report: Callable[[str, int, int], None]
+    directory: str,
+    segments: Sequence[Segment],
+    wanted: Wanted,
+    report: Callable[[str, int, int], None],
+    scanned: Callable[[Segment], Segment],
 ) -> Generator[Record, None, None]:
     for segment in reversed(segments) if wanted.backward else segments:
+        if not segment.scanned and wanted.touches(segment):
+            segment = scanned(segment)
         blocks = wanted.blocks(segment)
         if not blocks:
             continue

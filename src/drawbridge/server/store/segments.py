@@ -19,13 +19,15 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from drawbridge.core.private_files import PRIVATE_FILE
-from drawbridge.server.store.lines import LONGEST_LINE, Head, Record, believed, microseconds, parse
+from drawbridge.server.store.lines import LONGEST_LINE, SHORTEST_LINE, Head, Record, believed, microseconds, parse
 
 NAME: Final = re.compile(r"messages_(\d{4}-\d\d-\d\d)_\d\d-\d\d-\d\d(?:_\d+)?\.jsonl")
 BLOCK_RECORDS: Final = 256
 BLOCK_BYTES: Final = 256 * 1024
 
 _SCANNED_AT_ONCE: Final = 1024 * 1024
+_END_BYTES: Final = (16 * 1024, 1024 * 1024)
+"""That are read at each end of a file: the larger number where lines are long."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -48,8 +50,8 @@ class Segment(Struct):
     """What is known of a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
 
     The three lists have an entry for each block of neighbouring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``, or
-    one larger record. ``block_times`` is the latest time in the block, which may not be its last record's: clocks
-    are set back.
+    one larger record. They are empty, although there are records, as long as only the ends of the file are known
+    (``sketch``). ``block_times`` is the latest time in the block, which may not be its last record's: clocks are set back.
     """
 
     name: str
@@ -85,6 +87,11 @@ class Segment(Struct):
         lists = [list(values) for values in (self.block_seqs, self.block_offsets, self.block_times)]
         ends = (self.first_seq, self.last_seq, self.first_time, self.last_time)
         return Segment(self.name, self.size, self.count, *ends, *lists)
+
+    @property
+    def scanned(self) -> bool:
+        """Whether it is known where in the file each record is."""
+        return bool(self.block_seqs) or not self.count
 
     @property
     def day(self) -> str:
@@ -135,6 +142,30 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
         start = head.offset + head.length
     if end > start:
         report(start, end - start)
+
+
+def sketch(path: str, name: str, size: int) -> Segment | None:
+    """What the first and last lines of a file of ``size`` bytes show. What is damaged in between is counted as whole. None
+    where its ends are damaged or its lines very long: then it has to be scanned. Raises OSError."""
+    file = open_to_read(path)
+    try:
+        for length in _END_BYTES:
+            start = os.pread(file, length, 0).split(b"\n", 2)
+            end = os.pread(file, length, max(0, size - length)).rsplit(b"\n", 3)
+            if len(start) < 3 or len(end) < 4 or end[3]:
+                continue
+            # Neighbours whose numbers follow each other: a damaged number does not go unseen.
+            first, second, last_but_one, last = map(parse, (*start[:2], *end[1:3]))
+            if first is None or second is None or last_but_one is None or last is None:
+                continue
+            count = last.seq - first.seq + 1
+            neighbours = first.seq + 1 == second.seq and last_but_one.seq + 1 == last.seq
+            if neighbours and 2 <= count <= size // SHORTEST_LINE:
+                ends = (first.seq, last.seq, microseconds(first.time), microseconds(last.time))
+                return Segment(name, size, count, *ends)
+    finally:
+        os.close(file)
+    return None
 
 
 def scan(path: str, segment: Segment, report: Report) -> int:

@@ -1,0 +1,34 @@
+"""Indexes that were lost are built again while the server works: one file after the other, the last used history first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.server.store.log import History
+
+logger = logging.getLogger(__name__)
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+async def rebuild(histories: Iterable[History]) -> None:
+    """Returns when all of them know where their records are. Whoever asks for a page meanwhile does not wait for this."""
+    files = 0
+    for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
+        try:
+            began = time.monotonic()
+            while await asyncio.to_thread(history.scan_next):
+                files += 1
+                # Reading a file keeps the interpreter busy: the server's own work comes first.
+                await asyncio.sleep(time.monotonic() - began)
+                began = time.monotonic()
+        except HistoryUnreadable as error:
+            if not history.closed:  # else its project was deleted meanwhile
+                logger.error("an index could not be built: %s", error)
+    if files:
+        logger.info("%d files of the histories were missing in their indexes and were read again", files)

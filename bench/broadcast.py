@@ -24,17 +24,18 @@ from typing import Any, ClassVar, Protocol
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.websocket import framed, handshake
 from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Line
+from drawbridge.server.agents.port import AgentLine
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.transport.http_server import Door
 
 WARM = 200
@@ -55,13 +56,13 @@ class Ours:
     """A project of the real core; who has joined it is behind the real door."""
 
     def __init__(self, core: Core, site: ServerSite, project: Any) -> None:
-        self._project, self._site = project, site
+        self._core, self._project, self._site = core, project, site
 
     def connected(self) -> int:
-        return len(self._project.journal.subscribers)
+        return len(self._core.audience.joined(self._project.id))
 
     def tell(self, line: bytes) -> None:
-        self._project.line(None, Line(line))
+        self._project.store.write(AgentLine(line))
 
     def behind(self) -> bool:
         return any(client.outbox._bytes > 0 for client in self._site.clients.values())
@@ -104,12 +105,23 @@ class Bare(asyncio.Protocol):
 async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIterator[Broadcaster]:
     (directory / "code").mkdir()
     blobs = Blobs(directory / "blobs")
-    core = Core(directory / "data", [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
+    writers = Writers()
+    core = Core(
+        directory / "data",
+        [directory],
+        {"demo": Demo()},
+        blobs,
+        Limits(),
+        "second",
+        Ceilings(),
+        broadcast=writers.broadcast,
+        notices=lambda announced: None,
+        audit=lambda announced: None,
+    )
     await core.open()
-    site = ServerSite(Entrance(Access(None, OwnNames(), secure=tls is not None)), core)
+    site = ServerSite(Entrance(Access(None, OwnNames(), secure=tls is not None)), core, writers)
     monitor = Monitor(directory, "0", core.states, lambda: len(site.clients))
     site.dispatch = Dispatch(core, blobs, [directory], ["demo"], "0", monitor.health)
-    core.house.broadcast = site.writers.broadcast
     project = core.projects.create(str(directory / "code"), "demo")
     print(json.dumps({"port": listener.getsockname()[1], "project": project.id}), flush=True)
     async with Door(site, listener, terms(1_000), tls):

@@ -21,6 +21,7 @@ from drawbridge.server.agents.registry import agents, missing, that_see
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames, owner_token
@@ -89,15 +90,24 @@ async def _serve(
     metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
-    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
-    core.house.note = entrance.note
+    writers, host = Writers(), socket.gethostname()
+    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
+    core = Core(
+        plan.data,
+        plan.roots,
+        known,
+        blobs,
+        plan.limits,
+        plan.fsync,
+        plan.ceilings,
+        plan.retention,
+        broadcast=writers.broadcast,
+        notices=notifier.published,
+        audit=entrance.published,
+    )
     await core.open()
     ours = certificate is not None and plan.certificate is None
-    site = ServerSite(entrance, core, plan.data / "tls" if ours else None)
-    core.house.broadcast = site.writers.broadcast
-    host = socket.gethostname()
-    notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
-    core.house.heard = notifier.heard
+    site = ServerSite(entrance, core, writers, plan.data / "tls" if ours else None)
     number = version("drawbridge")
     monitor = Monitor(
         plan.data,
@@ -106,14 +116,14 @@ async def _serve(
         lambda: len(site.clients),
         lambda: [*core.problems(), *notifier.problems()],
         subscriptions=core.subscriptions,
-        metrics=core.house.metrics,
+        metrics=core.metrics.total,
     )
     health, push = monitor.health, notifier.subscriptions
     site.dispatch = Dispatch(core, blobs, plan.roots, list(known), number, health, push, that_see(known))
     tls = certificate.context() if certificate is not None else None
     async with (
-        metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
-        private_socket(core.desk, core.house.reviewers),
+        metrics_port.serving(metered, core.metrics.total, monitor.health) as metrics,
+        private_socket(core.desk, core.context.reviewers),
         Door(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]

@@ -14,6 +14,7 @@ from drawbridge.server.agents.demo import Demo
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
@@ -23,7 +24,7 @@ from drawbridge.server.auth.entrance import Crowd, Entrance
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.transport.http_server import Door
 from tests.server.wire_client import WireClient, connected
 
@@ -41,14 +42,25 @@ class Server:
         self.devices = Devices(self.data)
         blobs = Blobs(self.data / "blobs")
         limits = Limits(checkpoints=False, warm_processes=1)
-        self.core = Core(self.data, [self.roots], {"demo": Demo()}, blobs, limits, "off", Ceilings())
+        writers = Writers()
+        self.core = Core(
+            self.data,
+            [self.roots],
+            {"demo": Demo()},
+            blobs,
+            limits,
+            "off",
+            Ceilings(),
+            broadcast=writers.broadcast,
+            notices=lambda announced: None,
+            audit=lambda announced: None,
+        )
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
         names, devices = OwnNames(["public.example"]), Devices(self.data)
         self.access = Access(OWNER, names, secure=tls is not None, devices=devices, port=self.port, **access)
-        self.site = ServerSite(Entrance(self.access, crowd, Audit(self.data)), self.core)
-        self.core.house.broadcast = self.site.writers.broadcast
+        self.site = ServerSite(Entrance(self.access, crowd, Audit(self.data)), self.core, writers)
         self.monitor = Monitor(self.data, "1.2.3", self.core.states, lambda: len(self.site.clients))
         self.site.dispatch = Dispatch(self.core, blobs, [self.roots], ["demo"], "1.2.3", self.monitor.health)
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"

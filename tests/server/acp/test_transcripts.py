@@ -11,7 +11,7 @@ import pytest
 from drawbridge.server.agents.acp import Conversation
 from drawbridge.server.agents.acp_questions import outcome
 from drawbridge.server.agents.dialect import Broken, Said
-from drawbridge.server.agents.port import Decision, Launch, Line, Options, Question, TurnEnded
+from drawbridge.server.agents.port import AgentLine, Decision, Launch, Options, Question, TurnEnded
 
 from .peers import said
 from .recording import load
@@ -96,7 +96,7 @@ def _launch(rest: list[dict[str, Any]]) -> Launch:
 def test_it_means_what_it_meant(name: str, ends: list[str], words: list[str]) -> None:
     played = Played(name)
     assert played.ends == ends
-    assert said([json.loads(one.data) for one in played.said if isinstance(one, Line) and one.durable]) == words
+    assert said([json.loads(one.raw) for one in played.said if isinstance(one, AgentLine) and one.durable]) == words
 
 
 @pytest.mark.parametrize("name", ["a-missing-login", "a-lost-conversation"])

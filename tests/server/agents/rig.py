@@ -16,7 +16,17 @@ from msgspec import Raw
 
 from drawbridge.server.agents import process
 from drawbridge.server.agents.demo import Demo
-from drawbridge.server.agents.port import Agent, Decision, Event, Exited, Launch, Line, Options, Question, TurnEnded
+from drawbridge.server.agents.port import (
+    Agent,
+    AgentLine,
+    Decision,
+    Event,
+    Exited,
+    Launch,
+    Options,
+    Question,
+    TurnEnded,
+)
 from tests.waiting import PATIENCE
 
 LONG_PATIENCE = 4 * PATIENCE
@@ -62,7 +72,7 @@ class Heard:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return [json.loads(line.data) for line in self.all(Line)]
+        return [json.loads(line.raw) for line in self.all(AgentLine)]
 
     @property
     def words(self) -> str:

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from drawbridge.server.agents.claude import Conversation
 from drawbridge.server.agents.dialect import Replied, Said
-from drawbridge.server.agents.port import Decision, Line, Question, QuestionGone, SessionKnown, TurnEnded
+from drawbridge.server.agents.port import AgentLine, Decision, Question, QuestionGone, SessionKnown, TurnEnded
 
 from .recording import TRANSCRIPTS, load
 
@@ -82,7 +82,7 @@ def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch:
     lines = load(name)
     said = [line["line"] for line in lines if line["from"] == "claude"]
     passed_on = [message for message in said if not message["type"].startswith("control_")]
-    assert [json.loads(line.data) for line in all_of(Line, heard)] == passed_on
+    assert [json.loads(line.raw) for line in all_of(AgentLine, heard)] == passed_on
     prompts = [message for message in ours(lines) if message["type"] == "user"]
     assert len(all_of(TurnEnded, heard)) == len(prompts)
     questions = [message for message in said if message["type"] == "control_request"]

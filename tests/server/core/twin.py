@@ -15,12 +15,14 @@ from msgspec import Raw
 
 from drawbridge.server.agents import port
 from drawbridge.server.app.core import Core
+from drawbridge.server.app.feed import Broadcast
+from drawbridge.server.events import Announced
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, encode
-from drawbridge.server.protocol.subscriber import Frame
+from drawbridge.server.protocol.subscriber import Frame, one_by_one
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said
 
 QUIET = Limits(checkpoints=False)
@@ -83,7 +85,7 @@ class Process:
     # what the test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
-        self.heard(port.Line(json.dumps(line).encode(), durable))
+        self.heard(port.AgentLine(json.dumps(line).encode(), port.session_id_of(line.get("session_id")), durable))
 
     def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
         proposal = port.Proposal("/p/a.py", "old\n", "new\n")
@@ -190,8 +192,13 @@ class Server:
     Its data is in ``folder``; projects may lie in ``root``.
     """
 
-    def __init__(self, folder: Path, limits: Limits | None = None, root: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits | None = None, root: Path | None = None, broadcast: Broadcast = one_by_one
+    ) -> None:
         self.folder = folder
+        self.noticed: list[Announced] = []
+        """What people who do not look at the page may be notified of."""
+        self.audited: list[Announced] = []
         self.root = root or folder / "work"
         self.root.mkdir(exist_ok=True)
         self.agent = Agent()
@@ -204,6 +211,9 @@ class Server:
             limits or QUIET,
             "off",
             Ceilings(),
+            broadcast=broadcast,
+            notices=self.noticed.append,
+            audit=self.audited.append,
         )
 
     async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:

@@ -14,17 +14,18 @@ import msgspec
 
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Health
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
-from drawbridge.server.sessions import records
 from drawbridge.transport.http_server import Door, Terms
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
@@ -60,7 +61,7 @@ class Twin:
         self.go_on.set()
         self.fault: Exception | None = None
         self.records: dict[int, bytes] = {}
-        self.questions: dict[str, records.Asked] = {}
+        self.questions: dict[str, ApprovalRequested] = {}
 
     def publish(self, frame: Frame) -> None:
         for subscriber in self.subscribers.values():
@@ -131,7 +132,7 @@ class Twin:
         project = self.projects.get(project_id)
         return Path(project.path) if project else None
 
-    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         return self.questions.get(approval_id)
 
     async def record(self, project_id: str, seq: int) -> bytes:
@@ -157,7 +158,8 @@ class Server:
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/ws"
         self.roots = [directory / "allowed"]
         self.roots[0].mkdir()
-        self.site = ServerSite(Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None)), self.core)
+        access = Access(token, OwnNames(["public.example"]), secure=tls is not None)
+        self.site = ServerSite(Entrance(access), self.core, Writers())
         self.monitor = Monitor(directory, "1.2.3", self.core.states, lambda: len(self.site.clients))
         blobs = Blobs(directory / "blobs")
         self.site.dispatch = Dispatch(self.core, blobs, self.roots, ["demo"], "1.2.3", self.monitor.health)

@@ -1,8 +1,8 @@
 """Data of an older server are opened and lose nothing; data of a newer one are left alone.
 
 ``data_of_0`` was written by the server of before formats had numbers: two projects of the demo agent, one killed with
-``kill -9`` while it waited for an answer. ``data_of_1`` was written by the server of before issue 13, and ended in the same way:
-three projects of the demo agent (answers with and without edits, a failed and a crashed run, an interrupted one, a reset, a
+``kill -9`` while it waited for an answer. ``data_of_1`` was written by the server before issue 13, and ended in the same
+way: three projects of the demo agent (answers with and without edits, a failed, a crashed and an interrupted run, a reset, a
 fork, a prompt in the queue), a session in a terminal with an approval that waits, and a device. ``answers_of_1.json`` is what
 that server answered when it was started on these data again.
 """
@@ -59,7 +59,7 @@ async def test_an_older_server_s_projects_go_on_where_they_were(data: Path, tmp_
         assert [one["seq"] for one in history["data"]["messages"]] == list(range(1, 24))
         known = await server.does(phone, "execute", SHOP, prompt="Fix the typo", request_id="typo-1")
         assert known["data"]["run_id"] == "run_8b27fe1d08684838"
-        server.core.house.agents = {"demo": server.agent, "claude": server.agent}
+        server.core.context.agents = {"demo": server.agent, "claude": server.agent}
         process = await server.running(phone, BLOG)
         assert (process.launch.session_id, process.launch.resume) == (SESSION, True)
         assert process.launch.options.permission_mode == "plan"
@@ -152,7 +152,15 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 
 def lasting(found: Any, root: Path) -> Any:
     """Without what differs at each start: moments, and the ids of requests and connections."""
-    varying = {"created_at", "last_active", "timestamp", "last_message_time", "correlation_id", "request_id", "message_time"}
+    varying = {
+        "created_at",
+        "last_active",
+        "timestamp",
+        "last_message_time",
+        "correlation_id",
+        "request_id",
+        "message_time",
+    }
     if isinstance(found, dict):
         return {name: lasting(value, root) for name, value in found.items() if name not in varying}
     if isinstance(found, list):

@@ -22,17 +22,18 @@ from drawbridge.server.agents.claude_prompts import LONGEST_NAME, LONGEST_PATH, 
 from drawbridge.server.agents.dialect import Replied, Said
 from drawbridge.server.agents.framing import JUNK_LIMIT, Tail
 from drawbridge.server.agents.port import (
+    AgentLine,
     AskedBy,
     Attachment,
     Decision,
     Exited,
-    Line,
     ModeKnown,
     Question,
     QuestionGone,
     SessionKnown,
     TurnBegun,
     TurnEnded,
+    session_id_of,
 )
 from drawbridge.server.agents.proposals import Reader, proposal
 
@@ -143,7 +144,8 @@ class Conversation:
             case str() as kind if kind.startswith("control_"):
                 return []
             case _:
-                return [Line(data, durable=not message.is_ephemeral), *self._meant(message, data)]
+                passed_on = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
+                return [passed_on, *self._meant(message, data)]
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
         """The process is gone. ``fault``: why we ended it, where we did. Everything open is closed; the last events."""

@@ -16,7 +16,7 @@ from drawbridge.server.agents.acp_opening import check
 from drawbridge.server.agents.claude_results import NO_SESSION, Failure, not_logged_in
 from drawbridge.server.agents.dialect import Said
 from drawbridge.server.agents.one_shot import OneShot, Turn
-from drawbridge.server.agents.port import MODEL_NAME, AgentUnusable, Event, Launch, Line
+from drawbridge.server.agents.port import MODEL_NAME, AgentLine, AgentUnusable, Event, Launch, session_id_of
 
 TITLE: Final = "Codex"
 
@@ -94,11 +94,12 @@ class Conversation(Turn):
 
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
         kind = message.get("type")
+        line = AgentLine(data, session_id_of(message.get("session_id")), durable=kind not in PASSING)
         if kind == "thread.started":
-            return [*self.in_session(message.get("thread_id")), Line(data)]
+            return [*self.in_session(message.get("thread_id")), line]
         if kind == "turn.failed" and isinstance(message.get("error"), dict):
             self._error = str(message["error"].get("message"))
-        return [Line(data, durable=kind not in PASSING)]
+        return [line]
 
     def failed(self, code: int, words: str) -> Failure | None:
         if code == 0 and not self._error:

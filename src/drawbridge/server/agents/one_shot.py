@@ -12,7 +12,16 @@ from drawbridge.server.agents import claude_lines
 from drawbridge.server.agents.claude_results import FAILED, Failure
 from drawbridge.server.agents.dialect import Said
 from drawbridge.server.agents.framing import JUNK_LIMIT, Tail, readable
-from drawbridge.server.agents.port import AgentRefused, Attachment, Decision, Exited, Line, SessionKnown, TurnEnded
+from drawbridge.server.agents.port import (
+    AgentLine,
+    AgentRefused,
+    Attachment,
+    Decision,
+    Exited,
+    SessionKnown,
+    TurnEnded,
+    session_id_of,
+)
 from drawbridge.server.agents.process import Process
 
 STDIN = 0
@@ -53,7 +62,7 @@ class Turn:
 
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
         """What one JSON object of its output means."""
-        return [Line(data)]
+        return [AgentLine(data, session_id_of(message.get("session_id")))]
 
     def text(self, line: bytes) -> list[Said]:
         """A line that is no JSON object; an empty one also at the very end."""

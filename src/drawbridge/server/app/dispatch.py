@@ -16,13 +16,13 @@ from drawbridge.server.app import directories
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
 from drawbridge.server.app.client import Client
 from drawbridge.server.auth import audited, scopes
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.notifications.push import Subscriptions
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages, replies
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
-from drawbridge.server.sessions import records
 from drawbridge.server.sessions.places import allowed
 from drawbridge.server.terminal_sessions.desk import PREFIX
 
@@ -94,7 +94,7 @@ class Commands(Protocol):
         """Where a project is; None where there is none."""
         ...
 
-    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """One that waits for an answer."""
         ...
 
@@ -179,7 +179,7 @@ class Dispatch:
             text = "A fault of the server's own; its log says more under the correlation id."
             raise ClientError("INTERNAL_ERROR", text) from None
 
-    def _check(self, command: say.Command, client: Client) -> records.Asked | None:
+    def _check(self, command: say.Command, client: Client) -> ApprovalRequested | None:
         """Whether this client may do this, here: the one place where that is asked. Raises ``ClientError``.
 
         Gives the question that the command answers, where it is one that waits.

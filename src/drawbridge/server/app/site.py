@@ -64,9 +64,9 @@ class ServerSite:
 
     dispatch: dispatch.Dispatch
 
-    def __init__(self, entrance: Entrance, core: Core, tls: Path | None = None) -> None:
-        """``tls``: where a certificate of our own lies, whose authority anybody is told."""
-        self.writers = Writers()
+    def __init__(self, entrance: Entrance, core: Core, writers: Writers, tls: Path | None = None) -> None:
+        """``writers`` write to all clients. ``tls``: the directory of a certificate of our own, whose authority is public."""
+        self.writers = writers
         self.clients: dict[str, Client] = {}
         self._entrance = entrance
         self._tls = tls

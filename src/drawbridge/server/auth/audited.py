@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Accepted, Answer
-from drawbridge.server.sessions.records import Asked
 
 EVENTS: Final[Mapping[type[say.Command], str]] = {
     say.Execute: "ran",
@@ -35,7 +35,7 @@ PLACES: Final = ("file_path", "notebook_path", "path")
 """Where a tool's input says which file it is about."""
 
 
-def done(command: say.Command, answer: Answer, asked: Asked | None) -> tuple[str, dict[str, Any]] | None:
+def done(command: say.Command, answer: Answer, asked: ApprovalRequested | None) -> tuple[str, dict[str, Any]] | None:
     """What to write of a command that was done; None where nothing is. ``asked``: the question that it answers."""
     event = EVENTS.get(type(command))
     if event is None:
@@ -70,7 +70,7 @@ def refused(error: ClientError, command: say.Command | None) -> dict[str, Any] |
     return {"code": error.code, "command": kind, "field": error.field, "project_id": project_id}
 
 
-def _question(asked: Asked | None) -> dict[str, Any]:
+def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
     if asked is None:
         return {}
     if asked.proposal is not None:

@@ -20,12 +20,13 @@ from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, process_alive, write_private
-from drawbridge.server.protocol import commands, messages
+from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
-from drawbridge.server.sessions import metadata, records
-from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.shown import now
 from drawbridge.server.sessions.terminals import Terminals
 from drawbridge.server.store.log import FsyncPolicy, History
@@ -115,7 +116,7 @@ class Follower:
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
         except DrawbridgeError as error:
             logger.error("%s: %s", self.session.id, error)
-        self.session.journal.save()
+        self.session.store.save()
 
     async def up_to_date(self) -> None:
         """What was told so far has been worked on, or nothing is any more."""
@@ -232,15 +233,14 @@ class Follower:
 class Desk:
     """By id, in the order in which they came."""
 
-    def __init__(self, data: Path, house: House, fsync: FsyncPolicy) -> None:
+    def __init__(self, data: Path, context: Context, fsync: FsyncPolicy) -> None:
         self._place = data / "desk"
-        self._house = house
+        self._context = context
         self._fsync = fsync
         self.closed = False
         """The server ends: who comes now waits for the next one."""
         self._followers: dict[str, Follower] = {}
         self._discarding: set[asyncio.Task[None]] = set()
-        house.open_in_terminal = self.open_in_terminal
 
     def __iter__(self) -> Iterator[DeskSession]:
         return iter([follower.session for follower in self._followers.values()])
@@ -259,7 +259,7 @@ class Desk:
 
     @property
     def terminals(self) -> Terminals:
-        return self._house.terminals
+        return self._context.terminals
 
     async def execute(
         self, session: DeskSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
@@ -286,7 +286,7 @@ class Desk:
                 logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
                 shutil.rmtree(directory, ignore_errors=True)
                 continue
-            session = DeskSession(directory, data, history, self._house)
+            session = DeskSession(directory, data, history, self._context)
             session.pid, session.permission_mode = facts.pid, facts.permission_mode
             session.in_background = facts.background
             self._recover(session)
@@ -297,11 +297,11 @@ class Desk:
 
     def _recover(self, session: DeskSession) -> None:
         """All is over, but for the questions of agents that live; of who has no process known it is seen whether they come."""
-        session.journal.catch_up()
+        session.store.catch_up()
         going_on = Carried([], [])
         if session.pid is None or process_alive(session.pid):
-            going_on = carried(session.history, session.journal.memory.approvals)
-        session.journal.recover([asked.approval.id for asked in going_on.asked])
+            going_on = carried(session.history, session.store.memory.approvals)
+        session.store.recover([asked.approval.id for asked in going_on.asked])
         session.carry_on(going_on)
         session.ended = not (session.approvals if session.pid is None else process_alive(session.pid))
 
@@ -336,13 +336,12 @@ class Desk:
         except (DrawbridgeError, OSError) as error:
             logger.error("a desk session can't be kept, so it is not shown: %s", error)
             return None
-        session = DeskSession(directory, data, history, self._house)
+        session = DeskSession(directory, data, history, self._context)
         session.in_background = background
-        session.journal.event(records.SESSION, {"session_id": session_id})
+        session.store.record(SessionChanged(session_id))
         follower = self._followers[id] = Follower(session, directory, Facts(), self._beginning_with)
         follower.save()
-        created = records.update_frame(id, "project_created", session.info())
-        self._house.tell("projects", created, session.path, {})
+        session.store.announce(ProjectCreated(session.info()))
         return follower
 
     def new_id(self) -> str:
@@ -377,16 +376,13 @@ class Desk:
             follower.directory.rename(forgotten)
         except OSError:
             forgotten = follower.directory
-        return self._remove(session, closed, forgotten)
+        gone = ProjectGone(session.id, str(session.path))
+        self._context.publish(Announced(session.id, session.path, gone))
+        return self._remove(closed, forgotten)
 
-    async def _remove(self, session: DeskSession, closed: asyncio.Future[None], forgotten: Path) -> None:
+    async def _remove(self, closed: asyncio.Future[None], forgotten: Path) -> None:
         await asyncio.gather(closed, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
-        gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
-        joined = session.journal.joined
-        for subscriber in joined.values():
-            subscriber.send(gone)
-        self._house.tell("projects", gone, session.path, joined)
 
     async def close(self, reason: str) -> None:
         self.closed = True

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.server.agents.port import Options
+from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskState
@@ -167,13 +168,13 @@ class Prompts:
             self._begun.set_result(turn)
         return sent.text
 
-    def record(self, entry: transcript.Prompt, run: str) -> bytes:
+    def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
         """A prompt in the conversation's file, which belongs to ``run``, as the history keeps it."""
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
-            return transcript.prompt_record(entry, run, AT_DESK)
-        return transcript.prompt_record(entry, run, sent.by, text=text, request_id=sent.request_id)
+            return PromptAccepted(run, entry.text, AT_DESK, uuid=entry.uuid)
+        return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid)
 
     def recorded(self, entry: transcript.Prompt, run: str) -> str:
         """It is in the history: from there it is known. Its text."""

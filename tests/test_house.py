@@ -150,10 +150,27 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
 
 
 ASSIGNED_FROM_OUTSIDE = {
-    # Records that one module decodes, changes and writes again; no other object works with them meanwhile.
+    # Plain data that one module makes and changes.
+    "server.app.blobs: blob.touched": "when a blob was last used",
     "server.auth.devices: file.devices": "the file of devices while it is changed",
     "server.auth.pairing: file.codes": "the same file",
+    "server.auth.rate_limits: bucket.at": "a bucket of the limiter",
+    "server.auth.rate_limits: bucket.told": "a bucket of the limiter",
+    "server.auth.rate_limits: bucket.tokens": "a bucket of the limiter",
     "server.notifications.push: file.subscriptions": "the file of subscriptions while it is changed",
+    "server.protocol.commands: command.project_id": "a command that is being parsed",
+    "server.protocol.commands: command.request_id": "a command that is being parsed",
+    "server.store.segments: segment.size": "a file of the index while it is read",
+    # Of a library.
+    "server.auth.tls: context.minimum_version": "ssl has no other way",
+    # What a client reports after it has connected, and what it is let in as.
+    "server.app.dispatch: client.name": "hello may name the client",
+    "server.app.site: client.certificate": "known to the site alone",
+    "server.app.site: client.name": "auth may name the client",
+    "server.app.site: client.nonce": "of one challenge",
+    # The table of commands needs the core and the site needs the table: the commands' slice ends this.
+    "server.serve: site.dispatch": "see above",
+    "server.serve: site.dispatch.ending": "see above",
 }
 """What is assigned to other objects all the same, with the reason."""
 
@@ -175,7 +192,8 @@ def assigned_from_outside(name: str) -> set[str]:
 
 def test_no_object_of_the_server_is_completed_from_outside() -> None:
     """An object works when its constructor returns. What it lacks would be a gap that nobody sees."""
-    found = set(chain.from_iterable(assigned_from_outside(name) for name in those_in(("server",))))
+    names = [name for name in those_in(("server",)) if not belongs(name, ("server.agents",))]
+    found = set(chain.from_iterable(map(assigned_from_outside, names)))
     assert sorted(found - set(ASSIGNED_FROM_OUTSIDE)) == []
     assert sorted(set(ASSIGNED_FROM_OUTSIDE) - found) == [], "these are not assigned any more"
 

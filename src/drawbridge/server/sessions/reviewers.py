@@ -35,6 +35,10 @@ class Editor(Protocol):
 
     about: wire.Bridge | None
 
+    def introduced(self, about: wire.Bridge) -> None:
+        """What the bridge reports about itself."""
+        ...
+
     def send(self, said: wire.ToBridge | wire.Verdict) -> None: ...
 
 

@@ -19,7 +19,6 @@ from drawbridge.server.protocol.messages import PermissionWithdrawn, RunFinished
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records
 from drawbridge.server.sessions.context import Context
-from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History
 from drawbridge.server.store.pages import Page
 
@@ -63,7 +62,7 @@ class SessionStore:
             asker,
             quiet,
             seq=record.seq,
-            timestamp=timestamp(record.time),
+            timestamp=record.timestamp,
             record=record.line,
         )
 
@@ -78,7 +77,7 @@ class SessionStore:
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:
-            logger.error("%s: %s could not be written: %s", self.data.id, type(event).__name__, error)
+            logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
             self.memory.apply(event, datetime.now(UTC))
             self.announce(event, asker, quiet=quiet)
             return None
@@ -143,8 +142,13 @@ class SessionStore:
             try:
                 self.append(event)
             except DrawbridgeError as error:
-                logger.error("%s: %s could not be written: %s", self.data.id, type(event).__name__, error)
+                logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
                 self.memory.apply(event, datetime.now(UTC))
         self.memory.last_outcome = None
         if over:
             self.save()
+
+
+def _name(event: Recorded) -> str:
+    """For the log."""
+    return events.KINDS.get(type(event), type(event).__name__)

@@ -35,12 +35,14 @@ _SHORTEST_LINE: Final = 80
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break."""
+    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break. ``timestamp``: as in the
+    line, of a record that was just made; empty for one that was read."""
 
     seq: int
     time: datetime
     direction: Direction
     line: bytes
+    timestamp: str = ""
 
 
 class _Line(Struct, frozen=True, gc=False):
@@ -63,11 +65,6 @@ def from_microseconds(since_1970: int) -> datetime:
     return _EPOCH + since_1970 * _MICROSECOND
 
 
-def timestamp(moment: datetime) -> str:
-    """A moment in UTC, as records have it."""
-    return f"{moment.isoformat(timespec='microseconds')[:26]}Z"
-
-
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
     """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value;
     ``is_json``: the caller has parsed them and knows that they are, in valid UTF-8.
@@ -82,9 +79,9 @@ def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *,
         raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.")
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
-    stamp = timestamp(moment).encode()
-    head = b'{"seq":%d,"timestamp":"%b","direction":"%b","message":' % (seq, stamp, direction.encode())
-    return Record(seq, moment, direction, b"%b%b}" % (head, message))
+    stamp = f"{moment.isoformat(timespec='microseconds')[:26]}Z"
+    head = b'{"seq":%d,"timestamp":"%b","direction":"%b","message":' % (seq, stamp.encode(), direction.encode())
+    return Record(seq, moment, direction, b"%b%b}" % (head, message), stamp)
 
 
 def _check(message: bytes) -> None:

@@ -79,9 +79,9 @@ class Prompts:
     ``sent``: what is typed, or about to be, and not in the history yet; ``save`` is called when that changes.
     """
 
-    def __init__(self, session: Session, terminals: Terminals) -> None:
-        self.sent: Sent | None = None
-        self.save: Callable[[], None] = lambda: None
+    def __init__(self, session: Session, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+        self.sent = sent
+        self._save = save
         self._session = session
         self._terminals = terminals
         self._begun: asyncio.Future[str] | None = None
@@ -156,7 +156,7 @@ class Prompts:
 
     def _keep(self, sent: Sent | None) -> None:
         self.sent = sent
-        self.save()
+        self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
         """The agent begins with a prompt; its text as it was sent, else as it is."""

@@ -15,11 +15,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.private_files import process_alive
+from drawbridge.core.private_files import process_alive, write_private
 from drawbridge.server.agents import claude_prompts
 from drawbridge.server.agents.claude_prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.server.agents.port import AskedBy, Decision, Proposal, Question
@@ -37,11 +38,11 @@ from drawbridge.server.sessions.session_store import SessionStore
 from drawbridge.server.sessions.shown import SHOWN_PROMPT, joined, now
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events, transcript
-from drawbridge.server.terminal_sessions.carried import Carried
+from drawbridge.server.terminal_sessions.carried import Carried, carried
 from drawbridge.server.terminal_sessions.latest import Latest
 from drawbridge.server.terminal_sessions.lines import Awaited, Line
 from drawbridge.server.terminal_sessions.outcome import Outcomes, Overruled
-from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts
+from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts, Sent
 from drawbridge.server.terminal_sessions.terminal_only import TerminalOnly
 from drawbridge.server.terminal_sessions.turn import Background, Turn
 
@@ -64,20 +65,33 @@ SETTLING_SECONDS = 2.0
 """After an answer, in which a notification may still be about the dialog that it has closed."""
 
 
+class Facts(Struct):
+    """What is to be known of a session after a restart, beside its metadata."""
+
+    pid: int | None = None
+    transcript: str = ""
+    permission_mode: str | None = None
+    sent: Sent | None = None
+    background: bool = False
+
+
 class DeskSession:
     """``directory`` holds its metadata and its history. ``pid``: the agent's process, as far as known."""
 
-    def __init__(self, directory: Path, data: metadata.Metadata, history: History, context: Context) -> None:
+    def __init__(
+        self, directory: Path, data: metadata.Metadata, history: History, context: Context, facts: Facts
+    ) -> None:
         self.id = data.id
         self.path = Path(data.path)
         self.data = data
         self.history = history
         self.store = SessionStore(directory, data, history, context)
         self.approvals = Approvals(self.id, self.store, context.reviewers, self.answer)
-        self.pid: int | None = None
-        self.permission_mode: str | None = None
+        self.facts = facts
+        self.pid = facts.pid
+        self.permission_mode = facts.permission_mode
         self.ended = False
-        self.in_background = False
+        self.in_background = facts.background
         """The agent's daemon hosts it; it has no terminal of its own."""
         self.continued_in: str | None = None
         """The session that continues this one, which the person has moved to the background."""
@@ -87,6 +101,7 @@ class DeskSession:
         self.last_text = ""
         """What the agent has said last."""
         self._context = context
+        self._directory = directory
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -98,7 +113,7 @@ class DeskSession:
         self._known: Latest[str, Asked] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
         self.outcomes = Outcomes(read_file)
-        self.prompts = Prompts(self, context.terminals)
+        self.prompts = Prompts(self, context.terminals, facts.sent, self.save)
 
     # What clients see.
 
@@ -374,7 +389,35 @@ class DeskSession:
         if asked.approval.id in self._lines:
             self._lines[asked.approval.id].append(line)
 
+    def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
+        """The agent's process and its conversation's file, as a hook has reported them; whether either is new."""
+        self.pid, self.in_background = pid, background
+        if (pid, path) == (self.facts.pid, self.facts.transcript):
+            return False
+        self.facts = Facts(pid, path, self.permission_mode, background=background)
+        return True
+
+    def save(self) -> None:
+        self.facts.sent = self.prompts.sent
+        try:
+            write_private(str(self._directory / "desk.json"), msgspec.json.encode(self.facts))
+        except DrawbridgeError as error:
+            logger.error("%s: %s", self.id, error)
+        self.store.save()
+
     # What was asked before a restart.
+
+    def recover(self) -> None:
+        """Everything is over, except for the approvals of an agent that lives. Where no process is known, whether it lives
+        shows when it reports again.
+        """
+        self.store.catch_up()
+        going_on = Carried([], [])
+        if self.pid is None or process_alive(self.pid):
+            going_on = carried(self.history, self.memory.approvals)
+        self.store.recover([asked.approval.id for asked in going_on.asked])
+        self.carry_on(going_on)
+        self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
 
     def carry_on(self, carried: Carried) -> None:
         """What waited then waits still, for an answer and for who has asked. Nobody is told anew."""

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from drawbridge.agents.base import Line
+from drawbridge.agents.base import AgentLine
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.protocols.gate import Head
 from drawbridge.protocols.websocket import framed, handshake
@@ -30,6 +30,7 @@ from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
@@ -37,7 +38,7 @@ from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.transport.http_server import HttpServer
 
 WARM = 200
@@ -58,13 +59,13 @@ class Ours:
     """A project of the real core; who has joined it is behind the real door."""
 
     def __init__(self, core: Core, clients: Clients, project: Any) -> None:
-        self._project, self._clients = project, clients
+        self._core, self._project, self._clients = core, project, clients
 
     def connected(self) -> int:
-        return len(self._project.journal.subscribers)
+        return len(self._core.audience.joined(self._project.id))
 
     def tell(self, line: bytes) -> None:
-        self._project.line(None, Line(line))
+        self._project.store.write(AgentLine(line))
 
     def behind(self) -> bool:
         return any(client.outbox._bytes > 0 for client in self._clients)
@@ -107,11 +108,22 @@ class Bare(asyncio.Protocol):
 async def ours(directory: Path, listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIterator[Broadcaster]:
     (directory / "code").mkdir()
     blobs = Blobs(directory / "blobs")
-    core = Core(directory / "data", [directory], {"demo": Demo()}, blobs, Limits(), "second", Ceilings())
+    writers = Writers()
+    core = Core(
+        directory / "data",
+        [directory],
+        {"demo": Demo()},
+        blobs,
+        Limits(),
+        "second",
+        Ceilings(),
+        broadcast=writers.broadcast,
+        notices=lambda announced: None,
+        audit=lambda announced: None,
+    )
     await core.open()
     entrance = Entrance(Access(None, OwnNames(), secure=tls is not None))
-    clients = Clients(entrance, core)
-    core.house.broadcast = clients.writers.broadcast
+    clients = Clients(entrance, core, writers)
     monitor = Monitor(directory, "0", core.states, clients.__len__)
     server = ServerCommands(
         core,

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drawbridge.agents.base import Exited, Line
+from drawbridge.agents.base import AgentLine, Exited
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.agents.process import Times
 from tests.server.agents.rig import bad_agent, session
@@ -40,7 +40,7 @@ async def test_it_is_ended_all_the_same(tmp_path: Path) -> None:
     quickly = Times(interrupt=0.05, leave=0.05, sigint=0.05, sigterm=0.05)
     async with session(bad_agent(), tmp_path, times=quickly) as agent:
         agent.process.prompt("half")
-        await agent.heard.next(Line)
+        await agent.heard.next(AgentLine)
         os.kill(agent.process.pid, signal.SIGSTOP)
         await agent.process.kill()
         assert not (await agent.ended()).ok
@@ -50,7 +50,7 @@ async def test_it_is_ended_all_the_same(tmp_path: Path) -> None:
 async def test_it_is_woken_and_ends_as_any_other(tmp_path: Path) -> None:
     async with session(Demo(), tmp_path) as agent:
         agent.process.prompt("/slow 60")
-        await agent.heard.next(Line)
+        await agent.heard.next(AgentLine)
         os.kill(agent.process.pid, signal.SIGSTOP)
         await agent.process.kill()
         assert (await agent.ended()).interrupted

@@ -169,5 +169,5 @@ class SocketDesk:
 
 @contextlib.asynccontextmanager
 async def socket_desk(folder: Path) -> AsyncIterator[SocketDesk]:
-    async with serving(folder) as server, opened(server.core.desk, server.core.house.reviewers):
+    async with serving(folder) as server, opened(server.core.desk, server.core.context.reviewers):
         yield SocketDesk(server)

@@ -39,7 +39,7 @@ async def bridge(desk: SocketDesk, *folders: Path, pids: tuple[int, ...] = ()) -
     async with Line.open() as line:
         about = {"editor": "Neovim", "folders": [str(folder) for folder in folders or (desk.folder,)], "pids": pids}
         line.say(type="bridge", **about)
-        editors = desk.server.core.house.reviewers._editors
+        editors = desk.server.core.context.reviewers._editors
         before = len(editors)
         await until(lambda: len(editors) > before, "the bridge")
         yield line
@@ -253,7 +253,7 @@ async def test_a_proposal_is_offered_to_the_editors_that_have_its_directory_open
 
 
 def full_disk(patch: pytest.MonkeyPatch) -> None:
-    def append(*_: object) -> None:
+    def append(*_: object, **options: object) -> None:
         raise HistoryNotWritten("The disk is full.", disk_full=True)
 
     patch.setattr(History, "append", append)

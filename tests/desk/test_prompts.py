@@ -55,7 +55,7 @@ async def neovim(desk: SocketDesk, *terminals: int) -> AsyncIterator[Neovim]:
     async with Line.open() as line:
         neovim = Neovim(line)
         neovim.has(*terminals)
-        held = desk.server.core.house.terminals._editors
+        held = desk.server.core.context.terminals._editors
         await until(lambda: any(one.about and one.about.terminals == terminals for one in held), "the bridge")
         yield neovim
 
@@ -345,7 +345,7 @@ async def test_only_text_can_be_typed(desk: SocketDesk, field: str, more: Messag
     params=[Ceilings(modes=("plan",)), Ceilings(restricted=True), Ceilings(models=("haiku",)), Ceilings(max_turns=1)]
 )
 def ceilings(request: pytest.FixtureRequest, desk: SocketDesk) -> None:
-    desk.server.core.house.ceilings = request.param
+    desk.server.core.context.ceilings = request.param
 
 
 @pytest.mark.usefixtures("ceilings")

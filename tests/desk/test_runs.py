@@ -191,7 +191,7 @@ async def test_what_another_process_adds_is_left_out(desk: SocketDesk) -> None:
 
 
 async def test_a_conversation_that_is_open_is_known(desk: SocketDesk) -> None:
-    open_in_terminal = desk.server.core.house.open_in_terminal
+    open_in_terminal = desk.server.core.desk.open_in_terminal
     session = Session(desk)
     assert not open_in_terminal(session.id)
     await session.tells("SessionStart", source="startup")

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
+from drawbridge.server import events
+from drawbridge.server.app import frames
 from drawbridge.server.sessions import records
 from drawbridge.server.store.lines import compose, parse
 from drawbridge.server.store.log import Direction, History
@@ -132,13 +134,14 @@ def one_line(random: Random, lines: list[bytes]) -> None:
     record = parse(line)
     if record is None or b"\n" in line:
         return
-    with contextlib.suppress(*records.NOT_OURS):
-        shown = records.frame("p", line)
+    with contextlib.suppress(*events.NOT_OURS):
+        shown = frames.replayed("p", line)
         assert shown.seq == record.seq
         json.loads(shown.data)
     memory = records.Memory(session_id="s", unfinished={"r": "phone"}, approvals={"a": "r"})
-    with contextlib.suppress(*records.NOT_OURS):
-        memory.take(line)
+    with contextlib.suppress(*events.NOT_OURS):
+        seq, moment, event = events.read(line)
+        memory.apply(event, moment, seq)
     kept = msgspec.json.encode(memory)
     assert msgspec.json.encode(msgspec.json.decode(kept, type=records.Memory)) == kept, "it could not be read again"
 

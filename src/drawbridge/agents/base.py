@@ -97,10 +97,24 @@ class Decision(Struct, frozen=True):
 # What an agent says, in the order in which it says it.
 
 
-class Line(Struct, frozen=True):
-    """One JSON object of the agent, its own bytes (valid UTF-8, no line break). ``durable``: it belongs into the history."""
+LONGEST_SESSION_ID: Final = 200
+"""Characters of an agent's id of a conversation."""
 
-    data: bytes
+
+def session_id_of(value: object) -> str:
+    """What an agent's line names as its conversation; empty where it is not an id."""
+    return value if isinstance(value, str) and len(value) <= LONGEST_SESSION_ID else ""
+
+
+class AgentLine(Struct, frozen=True):
+    """One JSON object that the agent has written. Its driver has parsed it: nobody else decodes it again.
+
+    ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the conversation that
+    the line names; empty where it names none. ``durable``: it belongs in the history.
+    """
+
+    raw: bytes
+    session_id: str = ""
     durable: bool = True
 
 
@@ -187,7 +201,7 @@ class Exited(Struct, frozen=True):
     stderr: str
 
 
-Event: TypeAlias = Line | SessionKnown | ModeKnown | Question | QuestionGone | TurnBegun | TurnEnded | Exited
+Event: TypeAlias = AgentLine | SessionKnown | ModeKnown | Question | QuestionGone | TurnBegun | TurnEnded | Exited
 
 
 class Replied(Struct, frozen=True):

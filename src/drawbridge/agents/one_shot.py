@@ -10,7 +10,17 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents import json_lines
-from drawbridge.agents.base import AgentRefused, Attachment, Decision, Exited, Line, Said, SessionKnown, TurnEnded
+from drawbridge.agents.base import (
+    AgentLine,
+    AgentRefused,
+    Attachment,
+    Decision,
+    Exited,
+    Said,
+    SessionKnown,
+    TurnEnded,
+    session_id_of,
+)
 from drawbridge.agents.framing import JUNK_LIMIT, Tail, readable
 from drawbridge.agents.process import Process
 from drawbridge.agents.results import FAILED, Failure
@@ -60,7 +70,7 @@ class Turn:
 
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
         """What one JSON object of its output means."""
-        return [Line(data)]
+        return [AgentLine(data, session_id_of(message.get("session_id")))]
 
     def text(self, line: bytes) -> list[Said]:
         """A line that is no JSON object; an empty one also at the very end."""

@@ -19,8 +19,8 @@ from drawbridge.server.auth.entrance import Crowd
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.sessions.ceilings import Ceilings, is_open
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
-from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.memory import MB
 from drawbridge.server.sessions.upkeep import Retention
 from drawbridge.settings.serve import ServeSettings

@@ -23,6 +23,7 @@ from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
@@ -93,14 +94,23 @@ async def _serve(
     metered = None if plan.metrics_port is None else _listen(metrics_port.HOST, plan.metrics_port, "--metrics-port")
     blobs = Blobs(plan.data / "blobs")
     known = agents(plan.agents)
-    core = Core(plan.data, plan.roots, known, blobs, plan.limits, plan.fsync, plan.ceilings, plan.retention)
-    core.house.note = entrance.note
-    await core.open()
-    clients = Clients(entrance, core)
-    core.house.broadcast = clients.writers.broadcast
-    host = socket.gethostname()
+    writers, host = Writers(), socket.gethostname()
     notifier = Notifier(Subscriptions(plan.data), Devices(plan.data), plan.webhook, plan.public_hosts, host)
-    core.house.heard = notifier.heard
+    core = Core(
+        plan.data,
+        plan.roots,
+        known,
+        blobs,
+        plan.limits,
+        plan.fsync,
+        plan.ceilings,
+        plan.retention,
+        broadcast=writers.broadcast,
+        notices=notifier.published,
+        audit=entrance.published,
+    )
+    await core.open()
+    clients = Clients(entrance, core, writers)
     number = version("drawbridge")
     monitor = Monitor(
         plan.data,
@@ -109,7 +119,7 @@ async def _serve(
         clients.__len__,
         lambda: [*core.problems(), *notifier.problems()],
         subscriptions=core.subscriptions,
-        metrics=core.house.metrics,
+        metrics=core.metrics.total,
     )
     server = ServerCommands(
         core,
@@ -129,8 +139,8 @@ async def _serve(
     site = ServerSite(entrance, clients, dispatch, plan.data / "tls" if ours else None)
     tls = certificate.context() if certificate is not None else None
     async with (
-        metrics_port.serving(metered, core.house.metrics, monitor.health) as metrics,
-        private_socket(core.desk, core.house.reviewers),
+        metrics_port.serving(metered, core.metrics.total, monitor.health) as metrics,
+        private_socket(core.desk, core.context.reviewers),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]

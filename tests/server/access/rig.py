@@ -16,6 +16,7 @@ from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
@@ -26,7 +27,7 @@ from drawbridge.server.auth.entrance import Crowd, Entrance
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.serve import terms
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.transport.http_server import HttpServer
 from tests.server.wire_client import WireClient, connected
 
@@ -46,15 +47,26 @@ class Server:
         self.devices = Devices(self.data)
         blobs = Blobs(self.data / "blobs")
         limits = Limits(checkpoints=False, warm_processes=1)
-        self.core = Core(self.data, [self.roots], {"demo": Demo()}, blobs, limits, "off", Ceilings())
+        writers = Writers()
+        self.core = Core(
+            self.data,
+            [self.roots],
+            {"demo": Demo()},
+            blobs,
+            limits,
+            "off",
+            Ceilings(),
+            broadcast=writers.broadcast,
+            notices=lambda announced: None,
+            audit=lambda announced: None,
+        )
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.listener.setblocking(False)
         self.port: int = self.listener.getsockname()[1]
         names, devices = OwnNames(["public.example"]), Devices(self.data)
         self.access = Access(OWNER, names, secure=tls is not None, devices=devices, port=self.port, **access)
         entrance = Entrance(self.access, crowd, Audit(self.data))
-        self.clients = Clients(entrance, self.core)
-        self.core.house.broadcast = self.clients.writers.broadcast
+        self.clients = Clients(entrance, self.core, writers)
         self.monitor = Monitor(self.data, "1.2.3", self.core.states, self.clients.__len__)
         own = ServerCommands(
             self.core,

@@ -101,12 +101,12 @@ async def option_above_its_ceiling(guest: Guest) -> Shown:
 
 
 async def budget_used_up(guest: Guest) -> Shown:
-    guest.server.core.house.budgets = Budgets(day=0.001)
+    guest.server.core.context.budgets = Budgets(day=0.001)
     return await guest.execute()
 
 
 async def room_used_up(guest: Guest) -> Shown:
-    guest.server.core.house.disk = Disk(guest.server.data, Sizes(0, 0))
+    guest.server.core.context.disk = Disk(guest.server.data, Sizes(0, 0), lambda announced: None)
     return await guest.execute()
 
 

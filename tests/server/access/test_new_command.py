@@ -19,10 +19,10 @@ from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Row
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import Audit
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions.records import Asked
 from tests.server.access.rig import OWNER, Server, serving
 from tests.server.access.test_audit import events
 
@@ -43,7 +43,7 @@ async def renamed(core: Core, command: Rename, client: Client) -> Answer[Renamed
     return Answer(type="renamed", project_id=project.id, data=Renamed(command.title, client.name))
 
 
-def title(command: Rename, reply: Renamed, asked: Asked | None) -> dict[str, Any]:
+def title(command: Rename, reply: Renamed, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"title": reply.title}
 
 

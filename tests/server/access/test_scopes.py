@@ -15,9 +15,9 @@ from msgspec import Raw
 from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.records import Asked
 from tests.server.access.rig import Server, code_of
 from tests.server.wire_client import WireClient
 
@@ -131,8 +131,8 @@ async def test_who_may_approve_may_change_the_text_and_not_the_file(server: Serv
         assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
 
 
-def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> Asked:
-    return Asked("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
+def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> ApprovalRequested:
+    return ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ async def test_a_confined_device_sees_its_own_projects_health(
     assert health["runs"]["ended"] == {"completed": 1}
     assert (health["projects"], health["running"], health["subscriptions"]) == (1, 0, 1)
     assert health["runs"]["cost_usd"] == next(iter(server.core.projects)).memory.cost_usd
-    assert server.core.house.metrics.runs.total() == 3
+    assert server.core.metrics.total.runs.total() == 3
 
 
 async def test_a_confined_device_sees_its_projects_problems(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.acp.driver import Acp
-from drawbridge.agents.base import Line
+from drawbridge.agents.base import AgentLine
 from tests.server.agents.rig import Heard
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ def bad(what: str) -> Acp:
 
 def words(heard: Heard, *, durable: bool = True) -> list[str]:
     """What it said for people: as the history keeps it, or the pieces that are shown meanwhile."""
-    lines = [json.loads(line.data) for line in heard.all(Line) if line.durable is durable]
+    lines = [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable is durable]
     return said(lines)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents import base
+from drawbridge.server.events import RunContinued
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from tests.server.agents.stream import Stream
 from tests.server.core.twin import Client, Process, Server, serving, settled
 from tests.waiting import until
@@ -57,8 +58,6 @@ async def test_it_says_until_when(tmp_path: Path) -> None:
 async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
-        noted: list[dict[str, str]] = []
-        server.core.house.note = lambda event, **fields: noted.append({"event": event, **fields})
         project = await server.project(phone)
         await server.does(phone, "execute", project, prompt="Do it", options={"permission_mode": "plan"})
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
@@ -73,7 +72,7 @@ async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Pa
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["failed", "completed"]
         run = phone.updates("run_finished")[-1]["run_id"]
-        assert noted == [{"event": "went_on", "by": "phone", "project_id": project, "run_id": run}], "for the audit"
+        assert [(one.project_id, one.event) for one in server.audited] == [(project, RunContinued(run, "phone"))]
 
 
 async def test_the_wish_outlives_the_server(tmp_path: Path) -> None:
@@ -97,7 +96,7 @@ async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path) -> N
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         limited(server.agent.latest, 0.2)
     async with serving(tmp_path, WANTED) as server:
-        server.core.house.ceilings = Ceilings(modes=("plan",))
+        server.core.context.ceilings = Ceilings(modes=("plan",))
         await server.does(phone, "project_join", project)
         await until(lambda: len(phone.updates("run_finished")) == 2, "the end of what would go on")
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"

@@ -11,11 +11,11 @@ import pytest
 from drawbridge.agents.acp import driver as acp_agent
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import (
+    AgentLine,
     AgentRefused,
     Attachment,
     Decision,
     Exited,
-    Line,
     Options,
     Proposal,
     QuestionGone,
@@ -41,22 +41,22 @@ async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None
     async with session(official(), project, Options(partial_messages=True)) as warm:
         assert await told(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == ["Hello", " there", "."]
-        whole = next(line for line in warm.heard.all(Line) if b"Hello there." in line.data)
-        assert json.loads(whole.data)["params"]["_meta"] == {"drawbridge": {"pieces": 3}}
+        whole = next(line for line in warm.heard.all(AgentLine) if b"Hello there." in line.raw)
+        assert json.loads(whole.raw)["params"]["_meta"] == {"drawbridge": {"pieces": 3}}
 
 
 async def test_who_wants_no_pieces_gets_none_and_a_message_of_one_piece_is_the_agents_own_line(project: Path) -> None:
     async with session(official(), project) as warm:
         assert await told(warm, "say Hello") == ["Hello"]
         assert words(warm.heard, durable=False) == []
-        assert not any(b"drawbridge" in line.data for line in warm.heard.all(Line))
+        assert not any(b"drawbridge" in line.raw for line in warm.heard.all(AgentLine))
 
 
 @pytest.mark.thorough
 async def test_the_first_lines_tell_what_can_be_chosen_and_the_last_how_the_turn_ended(project: Path) -> None:
     async with session(official(), project) as warm:
         await told(warm, "say Hello")
-        first, *_, last = (json.loads(line.data) for line in warm.heard.all(Line))
+        first, *_, last = (json.loads(line.raw) for line in warm.heard.all(AgentLine))
         assert [mode["id"] for mode in first["result"]["modes"]["availableModes"]] == [
             "ask",
             "auto-edit",

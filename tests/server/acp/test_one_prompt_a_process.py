@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import AgentUnusable, Attachment, Exited, Launch, Line, Options, SessionKnown
+from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited, Launch, Options, SessionKnown
 from drawbridge.agents.codex import driver as codex
 from drawbridge.agents.command.driver import Command
 from tests import programs
@@ -23,7 +23,7 @@ ANYTHING = Options(dangerously_skip_permissions=True)
 
 
 def lines(heard: Heard) -> list[dict[str, object]]:
-    return [json.loads(line.data) for line in heard.all(Line) if line.durable]
+    return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
 
 
 # Codex.
@@ -145,7 +145,7 @@ async def test_what_a_command_prints_is_said(project: Path) -> None:
         await warm.heard.next(Exited)
     assert (done.ok, done.session_id) == (True, None)
     assert lines(warm.heard) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
-    pieces = [json.loads(line.data)["text"] for line in warm.heard.all(Line) if not line.durable]
+    pieces = [json.loads(line.raw)["text"] for line in warm.heard.all(AgentLine) if not line.durable]
     assert pieces == ["You said Hello, größer\n", "Done.\n"]
 
 
@@ -157,7 +157,7 @@ print('{"type": "note",  "session_id": "s1", "before": "%s"}' % os.environ.get("
 """
     async with session(command(script), project) as first:
         assert (await first.turn("Go")).session_id == "s1"
-    assert first.heard.all(Line)[0].data == b'{"type": "note",  "session_id": "s1", "before": ""}'
+    assert first.heard.all(AgentLine)[0].raw == b'{"type": "note",  "session_id": "s1", "before": ""}'
     async with session(command(script), project, session_id="s1", resume=True) as second:
         assert (await second.turn("Go")).ok
     assert lines(second.heard)[0]["before"] == "s1"

@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.agents.acp.conversation import Conversation
 from drawbridge.agents.acp.questions import outcome
-from drawbridge.agents.base import Broken, Decision, Launch, Line, Options, Question, Said, TurnEnded
+from drawbridge.agents.base import AgentLine, Broken, Decision, Launch, Options, Question, Said, TurnEnded
 
 from .peers import said
 from .recording import load
@@ -95,7 +95,7 @@ def _launch(rest: list[dict[str, Any]]) -> Launch:
 def test_it_means_what_it_meant(name: str, ends: list[str], words: list[str]) -> None:
     played = Played(name)
     assert played.ends == ends
-    assert said([json.loads(one.data) for one in played.said if isinstance(one, Line) and one.durable]) == words
+    assert said([json.loads(one.raw) for one in played.said if isinstance(one, AgentLine) and one.durable]) == words
 
 
 @pytest.mark.parametrize("name", ["a-missing-login", "a-lost-conversation"])

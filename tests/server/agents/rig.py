@@ -15,7 +15,7 @@ import psutil
 from msgspec import Raw
 
 from drawbridge.agents import process
-from drawbridge.agents.base import Agent, Decision, Event, Exited, Launch, Line, Options, Question, TurnEnded
+from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Exited, Launch, Options, Question, TurnEnded
 from drawbridge.agents.demo.driver import Demo
 from tests.waiting import PATIENCE
 
@@ -62,7 +62,7 @@ class Heard:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return [json.loads(line.data) for line in self.all(Line)]
+        return [json.loads(line.raw) for line in self.all(AgentLine)]
 
     @property
     def words(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from drawbridge.agents.base import Agent, Decision, Event, Launch, Line, Question
+from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Launch, Question
 from drawbridge.agents.claude.driver import Claude
 from tests.server.agents.rig import bad_agent
 
@@ -30,8 +30,8 @@ async def main(prompt: str, directory: str, claude: str | None = None) -> None:
         if isinstance(event, Question) and claude:
             process.answer(event.question_id, Decision(allow=True))
             words = ""
-        elif isinstance(event, Line) and not claude:
-            told = json.loads(event.data)
+        elif isinstance(event, AgentLine) and not claude:
+            told = json.loads(event.raw)
             words = told["message"]["content"][0]["text"] if told["type"] == "assistant" else None
     sys.stdout.write(f"{process.pid}\n{words}\n")
     sys.stdout.flush()

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from drawbridge.agents.base import (
+    AgentLine,
     AskedBy,
     Attachment,
     Decision,
     Exited,
-    Line,
     ModeKnown,
     Question,
     QuestionGone,
@@ -36,7 +36,7 @@ ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 
 def test_a_line_is_passed_on_as_it_came() -> None:
     line = b'{"z":1.0, "type":"assistant","a":"\\u00e4 \xc3\xa4 \\ud83d\\ude00","big":123456789012345678901234567890,"e":1e999}'
-    assert Stream().raw(line) == [Line(line)]
+    assert Stream().raw(line) == [AgentLine(line)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_line_is_passed_on_as_it_came() -> None:
     ],
 )
 def test_what_is_of_use_only_now_stays_out_of_the_history(message: dict[str, Any], durable: bool) -> None:
-    assert Stream().say(**message) == [Line(json.dumps(message).encode(), durable)]
+    assert Stream().say(**message) == [AgentLine(json.dumps(message).encode(), message.get("session_id", ""), durable)]
 
 
 @pytest.mark.parametrize("kind", ["control_response", "control_cancel_request", "control_tickle", "keep_alive"])
@@ -76,13 +76,13 @@ def test_control_messages_are_no_lines(kind: str) -> None:
 )
 def test_a_line_that_strict_readers_refuse_is_mended(line: bytes, mended: dict[str, Any]) -> None:
     (said,) = Stream().raw(line)
-    assert isinstance(said, Line)
-    assert msgspec.json.decode(said.data) == mended
+    assert isinstance(said, AgentLine)
+    assert msgspec.json.decode(said.raw) == mended
 
 
 def test_a_line_has_no_line_break_whatever_it_came_with() -> None:
     (said,) = Stream().raw(b' \t{"type":\r"a"} \r')
-    assert said == Line(b'{"type": "a"}')
+    assert said == AgentLine(b'{"type": "a"}')
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_is_no_message_is_passed_over_and_counted(junk: bytes) -> None:
     assert stream.raw(b"  \r") == []
 
     assert stream.conversation.junk_lines == 2
-    assert stream.raw(b'{"type":"a"}') == [Line(b'{"type":"a"}')]
+    assert stream.raw(b'{"type":"a"}') == [AgentLine(b'{"type":"a"}')]
 
 
 JSON = some.recursive(
@@ -169,11 +169,11 @@ def play(lines: list[bytes], resumed: bool) -> None:
     stream.events += stream.conversation.ended(1, "", None)
 
     stream.told()  # all of it is JSON
-    for said in stream.all(Line):
-        assert b"\n" not in said.data
-        assert b"\r" not in said.data
-        assert said.data.decode().startswith("{")
-        json.loads(said.data, parse_constant=pytest.fail)
+    for said in stream.all(AgentLine):
+        assert b"\n" not in said.raw
+        assert b"\r" not in said.raw
+        assert said.raw.decode().startswith("{")
+        json.loads(said.raw, parse_constant=pytest.fail)
     assert len(stream.all(TurnEnded)) == 1
     assert stream.events[-1] == Exited(1, "")
 
@@ -244,7 +244,7 @@ def test_a_turn_ends_once() -> None:
 
     assert stream.ended() == TurnEnded(ok=True, session_id=ID)
 
-    assert isinstance(stream.events[-2], Line)
+    assert isinstance(stream.events[-2], AgentLine)
     stream.result()
     assert len(stream.all(TurnEnded)) == 1
 

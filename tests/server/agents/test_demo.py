@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import Decision, Exited, Line, Options, Question, QuestionGone, TurnEnded
+from drawbridge.agents.base import AgentLine, Decision, Exited, Options, Question, QuestionGone, TurnEnded
 from drawbridge.agents.demo.driver import Demo
 from tests.waiting import until
 
@@ -145,7 +145,7 @@ async def test_it_asks_a_question_with_choices(demo: Session) -> None:
 async def test_it_talks_word_by_word_where_that_is_wanted(project: Path) -> None:
     async with session(hasty(), project, Options(partial_messages=True)) as demo:
         await demo.turn("/fail")
-        pieces = [json.loads(line.data) for line in demo.heard.all(Line) if not line.durable]
+        pieces = [json.loads(line.raw) for line in demo.heard.all(AgentLine) if not line.durable]
     texts = [event["delta"]["text"] for event in (piece["event"] for piece in pieces) if "delta" in event]
     assert len(texts) > 5
     assert "".join(texts) == demo.heard.words
@@ -154,7 +154,7 @@ async def test_it_talks_word_by_word_where_that_is_wanted(project: Path) -> None
 async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
     async with session(hasty(), project, Options(partial_messages=True)) as demo:
         demo.process.prompt("/slow")
-        while (await demo.heard.next(Line)).durable:
+        while (await demo.heard.next(AgentLine)).durable:
             pass
         demo.process.interrupt()
 
@@ -220,13 +220,13 @@ async def test_it_crashes_when_told_to(demo: Session) -> None:
 async def test_it_says_many_lines_at_once(demo: Session) -> None:
     assert (await demo.turn("/lines 500")).ok
     assert demo.heard.words.splitlines()[-1] == "Line 500"
-    assert len(demo.heard.all(Line)) == 502
+    assert len(demo.heard.all(AgentLine)) == 502
 
 
 @pytest.mark.parametrize("words", ["/slow 600", "Make it shine"])
 async def test_it_ends_in_the_middle_without_a_mess(demo: Session, words: str) -> None:
     demo.process.prompt(words)
-    await demo.heard.next(Question if words[0] != "/" else Line)
+    await demo.heard.next(Question if words[0] != "/" else AgentLine)
     await demo.process.kill()
     assert demo.heard.events[-1] == Exited(0, "")
     assert not lives(demo.process.pid)
@@ -235,7 +235,7 @@ async def test_it_ends_in_the_middle_without_a_mess(demo: Session, words: str) -
 async def test_it_dies_of_a_signal_like_any_other(demo: Session) -> None:
     await demo.turn("/quick")
     demo.process.prompt("/slow 600")
-    await demo.heard.next(Line)
+    await demo.heard.next(AgentLine)
     os.kill(demo.process.pid, signal.SIGTERM)
     await until(lambda: demo.heard.all(Exited), "its end")
     assert demo.heard.events[-1] == Exited(-signal.SIGTERM, "")

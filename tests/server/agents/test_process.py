@@ -17,12 +17,12 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import (
+    AgentLine,
     AgentRefused,
     AgentUnusable,
     Decision,
     Exited,
     Launch,
-    Line,
     ModeKnown,
     Question,
     QuestionGone,
@@ -77,7 +77,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
     assert agent.heard.words == "Hello there"
     kinds = [type(event) for event in agent.heard.events]
-    assert kinds == [Line, SessionKnown, ModeKnown, Line, Line, TurnEnded]
+    assert kinds == [AgentLine, SessionKnown, ModeKnown, AgentLine, AgentLine, TurnEnded]
 
 
 async def test_it_takes_one_prompt_after_the_other(agent: Session) -> None:
@@ -136,7 +136,7 @@ async def test_a_mode_is_set_or_refused(agent: Session) -> None:
 async def test_a_mode_that_nobody_answers_for_is_refused_in_time(agent: Session) -> None:
     agent.process.times = msgspec.structs.replace(HASTE, reply=0.3)
     agent.process.prompt("deaf")
-    await agent.heard.next(Line)
+    await agent.heard.next(AgentLine)
     with pytest.raises(AgentRefused, match=r"did not answer within 0\.3 s"):
         await agent.process.set_mode("plan")
 
@@ -167,7 +167,7 @@ async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, capl
     heard = Heard()
 
     def hear(event: object) -> None:
-        if isinstance(event, Line):
+        if isinstance(event, AgentLine):
             raise RuntimeError("a fault of ours")
         heard(event)  # type: ignore[arg-type]
 
@@ -195,15 +195,15 @@ async def test_junk_explains_a_death_that_nothing_else_explains(agent: Session) 
 @pytest.mark.parametrize("command", ["bad-utf8", "surrogate", "odd", "unknown"])
 async def test_strange_messages_are_passed_on_as_valid_ones(agent: Session, command: str) -> None:
     assert (await agent.turn(command)).ok
-    for line in agent.heard.all(Line):
-        json.loads(line.data.decode(), parse_constant=pytest.fail)
+    for line in agent.heard.all(AgentLine):
+        json.loads(line.raw.decode(), parse_constant=pytest.fail)
     count = {"bad-utf8": 3, "surrogate": 3, "odd": 9, "unknown": 4}
-    assert len(agent.heard.all(Line)) == count[command]
+    assert len(agent.heard.all(AgentLine)) == count[command]
 
 
 async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
     assert (await agent.turn("line 20000000")).ok
-    assert [len(line.data) for line in agent.heard.all(Line)][1] == 20_000_000 - 1
+    assert [len(line.raw) for line in agent.heard.all(AgentLine)][1] == 20_000_000 - 1
 
 
 async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
@@ -266,7 +266,7 @@ async def test_an_agent_that_does_not_read_costs_bounded_memory(
     monkeypatch.setattr("drawbridge.agents.process.STDIN_LIMIT", 1_000_000)
     await agent.turn("say hello")
     agent.process.prompt("deaf")
-    await agent.heard.next(Line)
+    await agent.heard.next(AgentLine)
     with pytest.raises(AgentRefused):
         await agent.process.set_model("x" * 2_000_000)
     ended = await agent.heard.next(TurnEnded)
@@ -302,7 +302,7 @@ async def test_an_agent_that_dies_at_once_says_why(tmp_path: Path) -> None:
 
 async def test_an_interrupt_that_is_not_heard_leaves_the_turn_open(agent: Session) -> None:
     agent.process.prompt("silent")
-    await agent.heard.next(Line)
+    await agent.heard.next(AgentLine)
     agent.process.interrupt()
     assert agent.process.busy
 
@@ -324,7 +324,7 @@ async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, cod
     agent.process.prompt(command)
     await agent.heard.next(SessionKnown)
     if command != "silent":
-        await agent.heard.next(Question if command == "ask" else Line)
+        await agent.heard.next(Question if command == "ask" else AgentLine)
 
     await agent.process.kill()
 
@@ -348,7 +348,7 @@ async def test_between_two_prompts_a_stubborn_agent_goes_too(tmp_path: Path) -> 
 async def test_who_stops_waiting_does_not_stop_the_end(agent: Session) -> None:
     agent.process.times = AT_ONCE
     agent.process.prompt("stubborn")
-    await agent.heard.next(Line)
+    await agent.heard.next(AgentLine)
 
     waiting = asyncio.create_task(agent.process.kill())
     await asyncio.sleep(0)
@@ -361,7 +361,7 @@ async def test_who_stops_waiting_does_not_stop_the_end(agent: Session) -> None:
 
 async def test_many_may_end_it_at_once(agent: Session) -> None:
     agent.process.prompt("half")
-    await agent.heard.next(Line)
+    await agent.heard.next(AgentLine)
     await asyncio.gather(agent.process.stop(), agent.process.kill(), agent.process.kill())
     assert len(agent.heard.all(Exited)) == len(agent.heard.all(TurnEnded)) == 1
 
@@ -408,7 +408,7 @@ def test_the_faster_event_loop_does_the_same(uvloop: Any, tmp_path: Path, comman
         )  # the others go when they are asked to
         async with session(bad_agent(), tmp_path, times=times) as agent:
             agent.process.prompt(command)
-            await agent.heard.next(Line if command == "stubborn" else TurnEnded)
+            await agent.heard.next(AgentLine if command == "stubborn" else TurnEnded)
         return agent.heard
 
     heard = uvloop.run(meet())

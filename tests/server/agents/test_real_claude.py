@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from drawbridge.agents.base import (
+    AgentLine,
     Attachment,
     Decision,
     Exited,
-    Line,
     Options,
     Question,
     SessionKnown,
@@ -60,7 +60,7 @@ async def test_partial_text_comes_first_and_is_not_for_the_history(
     model.will_say([text("Hello"), HOLD, text("there")])
     async with session(claude, project, Options(partial_messages=True)) as warm:
         warm.process.prompt("Say hello")
-        while b'"text_delta"' not in (line := await warm.heard.next(Line)).data:
+        while b'"text_delta"' not in (line := await warm.heard.next(AgentLine)).raw:
             pass
         assert not line.durable
         assert warm.heard.all(TurnEnded) == []
@@ -68,7 +68,8 @@ async def test_partial_text_comes_first_and_is_not_for_the_history(
         assert (await warm.ended()).ok
 
     lines = {
-        (message["type"], line.durable) for message, line in zip(warm.heard.messages, warm.heard.all(Line), strict=True)
+        (message["type"], line.durable)
+        for message, line in zip(warm.heard.messages, warm.heard.all(AgentLine), strict=True)
     }
     assert {("stream_event", False), ("assistant", True), ("result", True)} <= lines
     assert ("stream_event", True) not in lines
@@ -184,7 +185,7 @@ async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, pro
 
 async def test_a_conversation_that_does_not_exist_is_said_to_a_late_prompt_too(claude: Claude, project: Path) -> None:
     async with session(claude, project, session_id=str(uuid.uuid4()), resume=True) as lost:
-        await lost.heard.next(Line)
+        await lost.heard.next(AgentLine)
         lost.process.prompt("Who?")
         assert (await lost.ended()).code == "SESSION_NOT_FOUND"
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import Decision, Line, Question, QuestionGone, Replied, Said, SessionKnown, TurnEnded
+from drawbridge.agents.base import AgentLine, Decision, Question, QuestionGone, Replied, Said, SessionKnown, TurnEnded
 from drawbridge.agents.claude.conversation import Conversation
 
 from .recording import TRANSCRIPTS, load
@@ -81,7 +81,7 @@ def test_every_line_is_understood_and_answered_as_it_was(name: str, monkeypatch:
     lines = load(name)
     said = [line["line"] for line in lines if line["from"] == "claude"]
     passed_on = [message for message in said if not message["type"].startswith("control_")]
-    assert [json.loads(line.data) for line in all_of(Line, heard)] == passed_on
+    assert [json.loads(line.raw) for line in all_of(AgentLine, heard)] == passed_on
     prompts = [message for message in ours(lines) if message["type"] == "user"]
     assert len(all_of(TurnEnded, heard)) == len(prompts)
     questions = [message for message in said if message["type"] == "control_request"]

@@ -14,8 +14,8 @@ import pytest
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import checkpoints
 from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.git import Git
-from drawbridge.server.sessions.house import Limits
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.core.twin import Client, Server, records, serving, settled
@@ -153,7 +153,7 @@ async def test_the_server_does_not_end_in_the_midst_of_taking_back(
 async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(max_turns=3)
+        server.core.context.ceilings = Ceilings(max_turns=3)
         project = await server.project(phone)
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "execute", project, prompt="go", options={"dangerously_skip_permissions": True})

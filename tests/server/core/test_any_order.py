@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drawbridge.agents.base import AgentUnusable, QuestionGone, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.worker import NOBODY_ASKED
 from tests.waiting import until
 
@@ -92,7 +92,7 @@ class World:
 
     def busy_elsewhere(self) -> None:
         """Another project takes the only slot, or gives it back."""
-        slots = self.server.core.house.slots
+        slots = self.server.core.context.slots
         if self._slot_back is None:
             granted: list[bool] = []
             forget = slots.take(lambda: granted.append(True))

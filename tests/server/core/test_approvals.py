@@ -9,11 +9,12 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Proposal, Question
+from drawbridge.server.app.frames import frame
 from drawbridge.server.auth import audited
+from drawbridge.server.events import Announced, ApprovalResolved
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
-from drawbridge.server.sessions.records import Resolved, update_frame
 from tests.waiting import until
 
 from .twin import Client, Server, records, serving, settled
@@ -154,10 +155,10 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
 
 
 def test_a_message_that_fits_into_no_frame_is_cut() -> None:
-    resolved = Resolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES).shown
-    assert resolved.message is not None
-    assert resolved.message.endswith("…")
-    assert len(update_frame("p", "permission_resolved", resolved).data) <= FRAME_BYTES
+    resolved = ApprovalResolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES)
+    assert resolved.shown.message is not None
+    assert resolved.shown.message.endswith("…")
+    assert len(frame(Announced("p", Path("/p"), resolved)).data) <= FRAME_BYTES
 
 
 async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:

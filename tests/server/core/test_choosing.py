@@ -25,7 +25,7 @@ async def test_a_single_prompt_may_name_another_agent_which_begins_a_conversatio
     phone = Client()
     async with serving(tmp_path) as server:
         other = Agent()
-        server.core.house.agents["other"] = other  # type: ignore[index]
+        server.core.context.agents["other"] = other  # type: ignore[index]
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.ends()
@@ -163,7 +163,7 @@ async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
     """A mode that asks more than the allowed one may be reported, and not chosen."""
     phone = Client()
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(modes=("acceptEdits",))
+        server.core.context.ceilings = Ceilings(modes=("acceptEdits",))
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await server.running(phone, project)

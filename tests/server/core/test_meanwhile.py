@@ -16,7 +16,7 @@ from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.sessions import continuing, metadata
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 from tests.waiting import until
@@ -190,10 +190,10 @@ async def test_a_run_that_can_not_be_written_down_goes_on_by_itself_later(
         process, append = await server.running(phone, project), History.append
         full = True
 
-        def refused(history: History, direction: Any, *message: Any) -> Any:
+        def refused(history: History, direction: Any, *message: Any, **options: Any) -> Any:
             if full and direction == "client":
                 raise HistoryNotWritten("The disk is full.", disk_full=True)
-            return append(history, direction, *message)
+            return append(history, direction, *message, **options)
 
         monkeypatch.setattr(History, "append", refused)
         limited(process, 1.0)
@@ -221,12 +221,12 @@ async def read_again(
     path = data / "projects" / project / metadata.NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
 
-    later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True))
+    # As in a server: the sockets are the loop's.
+    later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(metadata, "load", unreadable)
         await later.core.open()
     assert not list(later.core.projects)
-    later.core.house.broadcast = Writers().broadcast  # as in a server: the sockets are the loop's
     load = Projects._load
 
     def loaded(projects: Projects, directory: Path) -> Any:

@@ -15,7 +15,7 @@ from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.store.log import History
 from tests.waiting import PATIENCE, until
 
@@ -59,7 +59,7 @@ async def test_an_agents_line_is_passed_on_as_it_came(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(base.Line(line))
+        process.heard(base.AgentLine(line, "s"))
         assert line in phone.frames[-1].data
         assert phone.heard[-1]["data"]["session_id"] == "s"
         process.ends()
@@ -183,7 +183,7 @@ async def test_a_request_that_has_its_run_is_answered_whatever_is_allowed_now(tm
         server.blobs.kept.clear()
         hour = datetime.now().hour
         for ceilings in (Ceilings(models=("haiku",)), Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))):
-            server.core.house.ceilings = ceilings
+            server.core.context.ceilings = ceilings
             again = await server.does(phone, "execute", project, prompt="once", **asked)
             assert again["data"]["run_id"] == first["data"]["run_id"]
             with pytest.raises(ClientError):
@@ -800,7 +800,7 @@ async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -
         process.ends()
         await settled(turns=20)
         hour = datetime.now().hour
-        server.core.house.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
+        server.core.context.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
         process.heard(base.TurnBegun())
         await settled(lambda: process.ended)
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"

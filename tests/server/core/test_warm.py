@@ -9,7 +9,7 @@ import pytest
 
 from drawbridge.agents.base import Remembered
 from drawbridge.server.sessions import warm
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.warm import Warm
 from tests.waiting import until
 

@@ -17,12 +17,14 @@ from drawbridge.agents import base
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow
+from drawbridge.server.app.feed import Broadcast
+from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.messages import Answer, encode
-from drawbridge.server.protocol.subscriber import Frame
+from drawbridge.server.protocol.subscriber import Frame, one_by_one
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.house import Limits
+from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said
 
 ROWS = {row.name: row for row in COMMANDS}
@@ -86,7 +88,7 @@ class Process:
     # what the test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
-        self.heard(base.Line(json.dumps(line).encode(), durable))
+        self.heard(base.AgentLine(json.dumps(line).encode(), base.session_id_of(line.get("session_id")), durable))
 
     def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
         proposal = base.Proposal("/p/a.py", "old\n", "new\n")
@@ -194,8 +196,13 @@ class Server:
     Its data is in ``folder``; projects may lie in ``root``.
     """
 
-    def __init__(self, folder: Path, limits: Limits | None = None, root: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits | None = None, root: Path | None = None, broadcast: Broadcast = one_by_one
+    ) -> None:
         self.folder = folder
+        self.noticed: list[Announced] = []
+        """What people who do not look at the page may be notified of."""
+        self.audited: list[Announced] = []
         self.root = root or folder / "work"
         self.root.mkdir(exist_ok=True)
         self.agent = Agent()
@@ -208,6 +215,9 @@ class Server:
             limits or QUIET,
             "off",
             Ceilings(),
+            broadcast=broadcast,
+            notices=self.noticed.append,
+            audit=self.audited.append,
         )
 
     async def does(self, client: Client, type: str, project_id: str | None = None, **data: Any) -> dict[str, Any]:

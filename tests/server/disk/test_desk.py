@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import Sizes
-from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.memory import MB
 from drawbridge.server.sessions.upkeep import Retention, Upkeep
 from drawbridge.server.store import log as history_module
@@ -39,12 +39,12 @@ async def test_it_counts_once_and_no_more_when_it_was_taken_from_the_list(tmp_pa
         says(session, 150_000)
         for _ in range(2):
             await server.core.upkeep.look()
-            assert not server.core.house.disk.too_much
+            assert not server.core.context.disk.too_much
         await server.does(phone, "project_delete", session.id)
         another = begun(server)
         says(another, 150_000)
         await server.core.upkeep.look()
-        assert not server.core.house.disk.too_much
+        assert not server.core.context.disk.too_much
         says(another, 120_000)
         assert another.history.size < 200_000, "that is more than all may take together"
 
@@ -76,8 +76,8 @@ async def test_what_is_more_than_the_owner_keeps_goes(tmp_path: Path, monkeypatc
         for _ in range(34):
             says(session, 100)
         core = server.core
-        await Upkeep(core.house, core.projects, Retention(), core.desk).clean()
+        await Upkeep(core.context, core.projects, Retention(), core.desk).clean()
         assert session.history.first_seq == 1
-        await Upkeep(core.house, core.projects, Retention(bytes=3_000), core.desk).clean()
+        await Upkeep(core.context, core.projects, Retention(bytes=3_000), core.desk).clean()
         assert session.history.first_seq > 10
         assert session.history.size < 3_000

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.events import Announced, DiskWarning
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import DiskWarning
+from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.disk import LEAST_FREE, LOW_FREE, Disk, Sizes
-from drawbridge.server.sessions.house import Limits
 from drawbridge.server.sessions.memory import MB
 from tests.server.core.twin import Client, records, serving, settled
 
@@ -21,9 +21,13 @@ Warned = list[tuple[DiskWarning, str | None, str]]
 
 def disk(data: Path, project: int = 1_000, all: int = 10_000) -> tuple[Disk, Warned]:
     """Sizes in bytes; what it warns of is in the list."""
-    made, warned = Disk(data, Sizes(project, all)), []
-    made.warned = lambda *warning: warned.append(warning)
-    return made, warned
+    warned: Warned = []
+
+    def publish(announced: Announced) -> None:
+        assert isinstance(announced.event, DiskWarning)
+        warned.append((announced.event, announced.project_id, str(announced.path)))
+
+    return Disk(data, Sizes(project, all), publish), warned
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:

@@ -19,19 +19,20 @@ from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.connection import Connection
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
+from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import Monitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Health
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
-from drawbridge.server.sessions import records
 from drawbridge.transport.http_server import HttpServer, ServerOptions, WebSocket
 
 TOKEN = "a-token-that-is-long-enough-for-all-of-us"
@@ -67,7 +68,7 @@ class Twin:
         self.go_on.set()
         self.fault: Exception | None = None
         self.records: dict[int, bytes] = {}
-        self.questions: dict[str, records.Asked] = {}
+        self.questions: dict[str, ApprovalRequested] = {}
 
     def publish(self, frame: Frame) -> None:
         for subscriber in self.subscribers.values():
@@ -135,7 +136,7 @@ class Twin:
         project = self.projects.get(project_id)
         return Path(project.path) if project else None
 
-    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         return self.questions.get(approval_id)
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
@@ -166,7 +167,7 @@ class Server:
         self.roots[0].mkdir()
         entrance = Entrance(Access(token, OwnNames(["public.example"]), secure=tls is not None))
         core: Any = self.core
-        self.clients = Clients(entrance, core)
+        self.clients = Clients(entrance, core, Writers())
         self.monitor = Monitor(directory, "1.2.3", self.core.states, self.clients.__len__)
         self.blobs = Blobs(directory / "blobs")
         own = ServerCommands(

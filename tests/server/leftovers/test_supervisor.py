@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from drawbridge.agents import supervisor
-from drawbridge.agents.base import Exited, Line
+from drawbridge.agents.base import AgentLine, Exited
 from tests.server.agents.rig import bad_agent, eventually, lives, session
 from tests.waiting import PATIENCE, until
 
@@ -118,7 +118,7 @@ async def test_a_supervisor_that_was_stopped_by_its_agent_is_gone_round(tmp_path
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.times = type(agent.process.times)(0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
         agent.process.prompt("stubborn")
-        await agent.heard.next(Line)
+        await agent.heard.next(AgentLine)
         os.kill(psutil.Process(agent.process.pid).ppid(), signal.SIGSTOP)
         await agent.process.kill()
         assert not lives(agent.process.pid)

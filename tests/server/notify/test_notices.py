@@ -15,8 +15,20 @@ import http_ece
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Raw
+from msgspec.structs import asdict
 
+from drawbridge.agents.base import AgentLine, Proposal
 from drawbridge.server.auth.devices import Devices
+from drawbridge.server.events import (
+    Announced,
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    PermissionWithdrawn,
+    RunFinished,
+    StateChanged,
+)
 from drawbridge.server.notifications import web_push
 from drawbridge.server.notifications.notices import Notice, notice, push_payload, webhook_request
 from drawbridge.server.notifications.push import OF_ONE_DEVICE, Subscription, Subscriptions, packed, unpacked
@@ -24,7 +36,8 @@ from drawbridge.server.notifications.send import Notifier, Sender
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import IN_TERMINAL
-from drawbridge.server.protocol.subscriber import Frame
+from drawbridge.server.protocol.messages import Outcome
+from tests.server.door.rig import info
 from tests.server.notify.service import Service
 from tests.waiting import until
 
@@ -33,61 +46,71 @@ SECRET = "sk-ant-a-secret"
 URGENT = Notice("proj_1", "blog waits for you", "A question about Edit", "appr_1")
 
 
-def question(tool: str = "Edit", id: str = "appr_1") -> Frame:
-    said = {
-        "approval_id": id,
-        "tool_name": tool,
-        "input": {"file_path": f"/home/{SECRET}"},
-        "proposal": {"new_text": SECRET},
-    }
-    return Frame(json.dumps({"type": "permission_request", "project_id": "proj_1", "seq": 4, "data": said}).encode())
+def at_blog(event: Event, *, quiet: bool = False) -> Announced:
+    return Announced("proj_1", BLOG, event, quiet=quiet)
 
 
-def run_finished(outcome: str) -> Frame:
-    told = {"update_type": "run_finished", "data": {"run_id": "r", "outcome": outcome, "error": SECRET}}
-    return Frame(json.dumps({"type": "update", "project_id": "proj_1", "data": told}).encode())
+def question(tool: str = "Edit", id: str = "appr_1") -> Announced:
+    given = Raw(json.dumps({"file_path": f"/home/{SECRET}"}).encode())
+    proposal = Proposal("/a", SECRET, SECRET)
+    return at_blog(ApprovalRequested(id, "run_1", tool, given, Raw(b"[]"), proposal))
+
+
+def run_finished(outcome: Outcome) -> Announced:
+    return at_blog(RunFinished(run_id="r", outcome=outcome, duration_ms=1, error=SECRET))
+
+
+def notice_of(announced: Announced) -> Notice | None:
+    return notice(announced.event, announced.project_id or "", announced.path)
 
 
 # the words
 
 
 def test_a_question_is_told_by_its_project_and_its_tool_alone() -> None:
-    assert notice(question().data, BLOG) == URGENT
+    assert notice_of(question()) == URGENT
 
 
 @pytest.mark.parametrize(
     ("outcome", "told"), [("completed", "The run finished"), ("failed", "The run failed"), ("interrupted", None)]
 )
-def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: str, told: str | None) -> None:
-    said = notice(run_finished(outcome).data, BLOG)
+def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: Outcome, told: str | None) -> None:
+    said = notice_of(run_finished(outcome))
     assert (said.body if said else None) == told
 
 
 @pytest.mark.parametrize(
-    "message",
+    "event",
     [
-        b'{"type": "update", "project_id": "p", "data": {"update_type": "project_state", "data": {"state": "IDLE"}}}',
-        b'{"type": "update", "project_id": "p", "data": {"update_type": "permission_resolved", "data": {"by": "Bob"}}}',
-        b'{"type": "agent_message", "data": {}}',
-        b'{"type": "permission_request", "data": {"tool_name": 5}}',
-        b"",
+        StateChanged(messages.ProjectState(**asdict(info("proj_1", "/code")))),
+        ApprovalResolved("appr_1", "Bob", "allow"),
+        PermissionWithdrawn("appr_1", "the run was stopped"),
+        AgentLine(b"{}"),
     ],
+    ids=lambda event: type(event).__name__,
 )
-def test_nothing_else_is_worth_a_notice(message: bytes) -> None:
-    assert notice(message, BLOG) is None
+def test_nothing_else_is_worth_a_notice(event: Event) -> None:
+    assert notice_of(at_blog(event)) is None
 
 
 def test_a_question_in_the_terminal_causes_a_notice() -> None:
-    withdrawn = messages.PermissionWithdrawn("a", IN_TERMINAL)
-    message = messages.update("permission_withdrawn", withdrawn, "p")
-    said = notice(message, BLOG)
+    said = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
     assert said is not None
     assert (said.title, said.body, said.urgent) == ("blog waits for you", "A question in its terminal", False)
-    assert notice(messages.update("permission_withdrawn", messages.PermissionWithdrawn("a", "x"), "p"), BLOG) is None
+
+
+async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: Sender) -> None:
+    with Service().up() as ntfy:
+        told = notifier(tmp_path, sender, ntfy.url)
+        told.published(at_blog(run_finished("completed").event, quiet=True))
+        told.published(run_finished("failed"))
+        await until(lambda: bool(ntfy.posted))
+    assert [body for _, body in ntfy.posted] == [b"The run failed"]
 
 
 def test_names_that_others_choose_stay_harmless_and_short() -> None:
-    said = notice(question("Ba\r\nX-Evil: 1\u202e" + "h" * 500).data, Path("/home/ada/böses\r\nTags: skull"))
+    asked = question("Ba\r\nX-Evil: 1\u202e" + "h" * 500).event
+    said = notice(asked, "proj_1", Path("/home/ada/böses\r\nTags: skull"))
     assert said is not None
     headers, body = webhook_request(said)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
@@ -116,9 +139,9 @@ def notifier(
 async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url)
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: bool(ntfy.posted))
-        told.heard(run_finished("completed"), BLOG)
+        told.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
     (first, words), (second, _) = ntfy.posted
     assert (first["title"], first["priority"], words) == ("blog waits for you", "high", b"A question about Edit")
@@ -126,17 +149,21 @@ async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Send
     assert SECRET not in str(ntfy.posted)
 
 
-@pytest.mark.parametrize("how", ["permission_resolved", "permission_withdrawn"])
-async def test_what_is_answered_before_anybody_is_called_calls_nobody(tmp_path: Path, sender: Sender, how: str) -> None:
-    answered = {"update_type": how, "data": {"approval_id": "appr_1", "by": "Ada", "reason": ""}}
-    settled = Frame(json.dumps({"type": "update", "project_id": "proj_1", "data": answered}).encode())
+@pytest.mark.parametrize(
+    "answered",
+    [ApprovalResolved("appr_1", "Ada", "allow"), PermissionWithdrawn("appr_1", "")],
+    ids=["resolved", "withdrawn"],
+)
+async def test_what_is_answered_before_anybody_is_called_calls_nobody(
+    tmp_path: Path, sender: Sender, answered: Event
+) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, patience=0.05)
-        told.heard(question(), BLOG)
-        told.heard(question("Bash", "appr_2"), BLOG)
-        told.heard(settled, BLOG)
+        told.published(question())
+        told.published(question("Bash", "appr_2"))
+        told.published(at_blog(answered))
         await until(lambda: bool(ntfy.posted))
-        told.heard(run_finished("completed"), BLOG)
+        told.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
     assert [body for _, body in ntfy.posted] == [b"A question about Bash", b"The run finished"]
 
@@ -147,7 +174,7 @@ async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_on
     with Service(503, 429, 200, 500, 500, 500, 403, 302, 200).up() as ntfy:
         told = notifier(tmp_path, sender, f"{ntfy.url}?auth={SECRET}")
         for number in range(5):
-            told.heard(question(id=f"appr_{number}"), BLOG)
+            told.published(question(id=f"appr_{number}"))
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
         assert ntfy.fetched == []
@@ -203,7 +230,7 @@ async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Pat
     browser, told = Browser(), notifier(tmp_path, sender)
     with Service(201).up() as service:
         subscribed(told, browser, service.url)
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: bool(service.posted))
     [(headers, body)] = service.posted
     assert browser.reads(body) == {"title": URGENT.title, "body": URGENT.body, "project": "proj_1"}
@@ -245,7 +272,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
     browser, told = Browser(), notifier(tmp_path, sender, host="vm")
     with Service(201).up() as service:
         subscribed(told, browser, service.url)
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: bool(service.posted))
     assert browser.reads(service.posted[0][1])["title"] == URGENT.title
 
@@ -255,13 +282,13 @@ async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
         subscribed(told, Browser(), service.url)
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: bool(told.problems()))
         [problem] = told.problems()
         assert "it answered 403" in problem
         assert "--public-host" in problem
         assert "a-topic" not in problem, "the address is the browser's"
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: not list(told.subscriptions))
         await until(lambda: told.problems() == [])
 
@@ -270,7 +297,7 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
     told = notifier(tmp_path, sender)
     with Service(302).up() as service:
         subscribed(told, Browser(), service.url)
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: "was not told: it answered 302" in caplog.text)
     assert len(service.posted) == 1
     assert service.fetched == []
@@ -283,8 +310,8 @@ async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) 
         try:
             for number in range(10):
                 subscribed(told, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}")
-            told.heard(run_finished("completed"), BLOG)
-            told.heard(run_finished("failed"), BLOG)
+            told.published(run_finished("completed"))
+            told.published(run_finished("failed"))
             await until(lambda: len(ntfy.posted) == 2)
         finally:
             told.end()
@@ -294,7 +321,7 @@ async def test_a_browser_that_has_gone_is_not_told_again(tmp_path: Path, sender:
     told = notifier(tmp_path, sender)
     with Service(410).up() as service:
         subscribed(told, Browser(), service.url)
-        told.heard(question(), BLOG)
+        told.published(question())
         await until(lambda: not list(told.subscriptions))
     assert len(service.posted) == 1
     assert list(Subscriptions(tmp_path)) == []
@@ -311,13 +338,13 @@ async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in
     with Service(201).up() as service:
         for name, id in ids.items():
             subscribed(told, Browser(), f"{service.url}/{name}", id)
-        told.heard(question(), BLOG)
-        told.heard(run_finished("completed"), BLOG)
+        told.published(question())
+        told.published(run_finished("completed"))
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
-        told.heard(run_finished("failed"), BLOG)
+        told.published(run_finished("failed"))
         subscribed(told, Browser(), f"{service.url}/owner")
-        told.heard(run_finished("failed"), BLOG)
+        told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
         assert service.answers == [201]
 
@@ -329,9 +356,9 @@ async def test_where_the_file_of_devices_is_damaged_who_was_known_is_told_and_no
     device, _ = devices.add("phone", "view")
     with Service(201).up() as service:
         subscribed(told, Browser(), service.url, device.id)
-        told.heard(run_finished("completed"), BLOG)
+        told.published(run_finished("completed"))
         (tmp_path / "devices.json").write_text("{")
-        told.heard(run_finished("failed"), BLOG)
+        told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.server.events import RunFinished
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.budgets import LEAST, Budgets, day_of
 from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.records import Memory, event
+from drawbridge.server.sessions.records import Memory
 from drawbridge.settings import load
 from drawbridge.settings.serve import ServeSettings
 from tests.server.core.twin import Client, Process, Server, serving, settled
@@ -24,9 +25,9 @@ TODAY = datetime.now()
 
 
 def limited(server: Server, project: float | None = None, day: float | None = None) -> None:
-    spent, server.core.house.budgets = server.core.house.budgets, Budgets(project, day)
-    server.core.house.budgets._of_projects.update(spent._of_projects)
-    server.core.house.budgets._of_days.update(spent._of_days)
+    spent, server.core.context.budgets = server.core.context.budgets, Budgets(project, day)
+    server.core.context.budgets._of_projects.update(spent._of_projects)
+    server.core.context.budgets._of_days.update(spent._of_days)
 
 
 async def run(server: Server, client: Client, project: str, cost: float) -> Process:
@@ -98,9 +99,10 @@ def test_one_run_after_the_other_never_costs_more_than_is_allowed(
 def test_the_records_say_what_was_spent_on_which_day(new_york: None) -> None:
     memory = Memory()
     for day, cost in ((18, 8.0), (20, 1.0), (21, 2.0), (21, 0.5), (22, 4.0)):
-        finished = event("run_finished", {"run_id": "r", "outcome": "completed", "cost_usd": cost})
-        memory.take_event(finished, datetime(2026, 11, day, 12, tzinfo=UTC))
-    memory.take_event(event("run_finished", {"run_id": "r", "outcome": "killed"}), datetime(2026, 11, 23, tzinfo=UTC))
+        finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=cost)
+        memory.apply(finished, datetime(2026, 11, day, 12, tzinfo=UTC))
+    killed = RunFinished(run_id="r", outcome="killed", duration_ms=1)
+    memory.apply(killed, datetime(2026, 11, 23, tzinfo=UTC))
     assert memory.cost_usd == 15.5
     assert memory.days == {"2026-11-20": 1.0, "2026-11-21": 2.5, "2026-11-22": 4.0}
 
@@ -163,7 +165,7 @@ async def test_outside_of_the_owners_hours_what_waits_is_not_begun(tmp_path: Pat
         project = await server.project(phone)
         process = await server.running(phone, project)
         await server.does(phone, "execute", project, prompt="later")
-        server.core.house.ceilings = Ceilings(hours=((TODAY.hour + 2) % 24, (TODAY.hour + 3) % 24))
+        server.core.context.ceilings = Ceilings(hours=((TODAY.hour + 2) % 24, (TODAY.hour + 3) % 24))
         process.ends()
         await settled()
         assert [one.get("code") for one in phone.updates("run_finished")] == [None, "PERMISSION_DENIED"]
@@ -193,7 +195,7 @@ async def test_what_was_spent_is_known_after_a_restart_also_of_what_was_deleted(
         await run(server, phone, two, 0.25)
         await server.does(phone, "project_delete", two)
     async with serving(tmp_path) as server:
-        budgets = server.core.house.budgets
+        budgets = server.core.context.budgets
         assert budgets.today(datetime.now()) == 0.75
         limited(server, project=1.0)
         phone = Client()
@@ -204,7 +206,7 @@ async def test_what_was_spent_is_known_after_a_restart_also_of_what_was_deleted(
 async def test_each_run_with_a_budget_has_a_process_of_its_own(tmp_path: Path) -> None:
     """Claude Code counts its budget from the start of its process."""
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(max_budget_usd=2.0)
+        server.core.context.ceilings = Ceilings(max_budget_usd=2.0)
         phone = Client()
         project = await server.project(phone)
         first, second = await run(server, phone, project, 1.5), await run(server, phone, project, 1.5)

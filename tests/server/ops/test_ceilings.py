@@ -170,7 +170,7 @@ def test_where_only_plans_are_allowed_no_answer_leads_out_of_the_mode() -> None:
 
 async def test_a_yes_above_a_ceiling_leaves_the_question_open(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(modes=("plan",))
+        server.core.context.ceilings = Ceilings(modes=("plan",))
         phone = Client()
         project = await server.project(phone)
         process = await server.running(phone, project)
@@ -186,7 +186,7 @@ async def test_a_yes_above_a_ceiling_leaves_the_question_open(tmp_path: Path) ->
 
 async def test_what_reaches_the_agent_is_within_the_ceilings(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(modes=("plan",), models=("haiku",), max_turns=3, restricted=True)
+        server.core.context.ceilings = Ceilings(modes=("plan",), models=("haiku",), max_turns=3, restricted=True)
         phone = Client()
         project = await server.project(phone)
         process = await server.running(phone, project)
@@ -277,7 +277,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
     tmp_path: Path, ceiling: tuple[str, ...], mode: str, allowed: bool
 ) -> None:
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(modes=ceiling)
+        server.core.context.ceilings = Ceilings(modes=ceiling)
         phone = Client()
         process = await server.running(phone, await server.project(phone))
         process.heard(ModeKnown(mode))
@@ -293,7 +293,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
 
 async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
+        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the twin refuses that one
         phone = Client()
         process = await server.running(phone, await server.project(phone))
         process.heard(ModeKnown("acceptEdits"))
@@ -304,7 +304,7 @@ async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) 
 
 async def test_the_mode_before_the_first_run_is_its_first_mode(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.house.ceilings = Ceilings(modes=("plan",))
+        server.core.context.ceilings = Ceilings(modes=("plan",))
         phone = Client()
         await server.project(phone)
         [project] = (await server.does(phone, "project_list"))["data"]["projects"]

@@ -1,7 +1,10 @@
 """Data of an older server are opened and lose nothing; data of a newer one are left alone.
 
 ``data_of_0`` was written by the server of before formats had numbers: two projects of the demo agent, one killed with
-``kill -9`` while it waited for an answer.
+``kill -9`` while it waited for an answer. ``data_of_1`` was written by the server before issue 13, and ended in the same
+way: three projects of the demo agent (answers with and without edits, a failed, a crashed and an interrupted run, a reset, a
+fork, a prompt in the queue), a session in a terminal with an approval that waits, and a device. ``answers_of_1.json`` is what
+that server answered when it was started on these data again.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.auth.devices import Devices
 from drawbridge.server.sessions.metadata import VERSION
 from drawbridge.server.upgrade import FORMAT
 from tests.server.core.twin import Client, serving, settled
@@ -21,6 +25,8 @@ from tests.server.processes import serving as running
 from tests.setup.conftest import everything_below
 
 OLD = Path(__file__).with_name("data_of_0")
+OLD_1 = Path(__file__).with_name("data_of_1")
+ANSWERS_1 = Path(__file__).with_name("answers_of_1.json")
 BLOG, SHOP = "proj_4db17dc6d5e74691", "proj_319c27dbac084df5"
 SESSION = "1f0d5a98-71ee-4147-8d52-4ead5eff1fb6"
 
@@ -53,7 +59,7 @@ async def test_an_older_server_s_projects_go_on_where_they_were(data: Path, tmp_
         assert [one["seq"] for one in history["data"]["messages"]] == list(range(1, 24))
         known = await server.does(phone, "execute", SHOP, prompt="Fix the typo", request_id="typo-1")
         assert known["data"]["run_id"] == "run_8b27fe1d08684838"
-        server.core.house.agents = {"demo": server.agent, "claude": server.agent}
+        server.core.context.agents = {"demo": server.agent, "claude": server.agent}
         process = await server.running(phone, BLOG)
         assert (process.launch.session_id, process.launch.resume) == (SESSION, True)
         assert process.launch.options.permission_mode == "plan"
@@ -113,3 +119,63 @@ async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served
     assert f"the project in {BLOG} can't be read now: it was written by a newer Drawbridge" in caplog.text
     assert everything_below(data / "projects" / BLOG) == before
     assert list((data / "quarantine").iterdir()) == []
+
+
+async def answers(data: Path, root: Path) -> dict[str, Any]:
+    """All that a server tells of its projects after its start: lists, snapshots, histories, and what became of approvals."""
+    found: dict[str, Any] = {}
+    async with running(data, "--no-tls", "--allow", root) as server, server.client() as client:
+        found["list"] = (await client.ask("project_list"))["data"]["projects"]
+        for id in [one["id"] for one in found["list"]]:
+            history = (await client.ask("get_messages", {"after_seq": 0}, id))["data"]["messages"]
+            asked = [
+                one["message"]["message"]["approval_id"]
+                for one in history
+                if one["direction"] == "server" and one["message"]["subtype"] == "permission_request"
+            ]
+            waiting = [one["approval_id"] for info in found["list"] for one in info["approvals"]]
+            late = [
+                await client.ask("permission_response", {"approval_id": approval, "decision": "allow"}, id)
+                for approval in asked
+                if approval not in waiting
+            ]
+            replayed = len(client.heard)
+            joined = await client.ask("project_join", {"after_seq": 0}, id)
+            while (client.heard[-1].get("seq") or 0) < joined["data"]["data"]["last_seq"]:
+                await client.next()
+            found[id] = {
+                "joined": joined,
+                "history": history,
+                "late": [[one["data"]["code"], one["data"]["details"]] for one in late],
+                "replayed": [one for one in client.heard[replayed:] if "seq" in one],
+            }
+    return found
+
+
+def lasting(found: Any, root: Path) -> Any:
+    """Without what differs at each start: moments, and the ids of requests and connections."""
+    varying = {
+        "created_at",
+        "last_active",
+        "timestamp",
+        "last_message_time",
+        "correlation_id",
+        "request_id",
+        "message_time",
+    }
+    if isinstance(found, dict):
+        return {name: lasting(value, root) for name, value in found.items() if name not in varying}
+    if isinstance(found, list):
+        return [lasting(value, root) for value in found]
+    return found.replace(str(root), "/home/ada") if isinstance(found, str) else found
+
+
+async def test_data_of_the_version_before_give_the_same_answers(tmp_path: Path) -> None:
+    data, root = tmp_path / "data", tmp_path / "home"
+    shutil.copytree(OLD_1, data, symlinks=True)
+    for file in [*data.rglob("metadata.json"), *data.rglob("messages_*.jsonl")]:
+        file.write_text(file.read_text().replace("/home/ada", str(root)))
+    for name in ("blog", "shop", "bench"):
+        (root / name).mkdir(parents=True)
+    assert [device.name for device in Devices(data)] == ["Ada's phone"]
+    assert lasting(await answers(data, root), root) == json.loads(ANSWERS_1.read_text())

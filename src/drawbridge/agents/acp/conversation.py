@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.acp import messages as wire
@@ -20,6 +21,7 @@ from drawbridge.agents.acp.messages import Incoming, Params, Update, read_as
 from drawbridge.agents.acp.opening import Opening, Request
 from drawbridge.agents.acp.text import Pieces, is_piece
 from drawbridge.agents.base import (
+    AgentLine,
     AgentRefused,
     AgentUnusable,
     Attachment,
@@ -27,12 +29,12 @@ from drawbridge.agents.base import (
     Decision,
     Exited,
     Launch,
-    Line,
     QuestionGone,
     Replied,
     Said,
     SessionKnown,
     TurnEnded,
+    session_id_of,
 )
 from drawbridge.agents.framing import JUNK_LIMIT, Tail
 from drawbridge.agents.proposals import Reader
@@ -118,8 +120,9 @@ class Conversation:
 
     def _told(self, message: Incoming, data: bytes) -> list[Said]:
         params = read_as(Params, message.params)
+        line = AgentLine(data, session_id_of(params.sessionId) if params is not None else "")
         if message.method != "session/update" or params is None:
-            return [*self._whole(), Line(data)]
+            return [*self._whole(), line]
         update = read_as(Update, params.update) or Update()
         match update.sessionUpdate:
             case "user_message_chunk":
@@ -129,21 +132,21 @@ class Conversation:
             case "usage_update":
                 if isinstance(update.cost, dict) and update.cost.get("currency") == "USD":
                     self._costs.add(amount(update.cost.get("amount")))
-                return [Line(data, durable=False)]
+                return [msgspec.structs.replace(line, durable=False)]
             case "current_mode_update":
                 self._opening.opened.in_mode(update.currentModeId)
-                return [*self._whole(), Line(data), *self._in_mode()]
+                return [*self._whole(), line, *self._in_mode()]
             case "config_option_update":
                 self._opening.opened.with_options(update.configOptions)
-                return [*self._whole(), Line(data), *self._in_mode()]
+                return [*self._whole(), line, *self._in_mode()]
         session_id = params.sessionId if isinstance(params.sessionId, str) else ""
         if update.sessionUpdate in REPORTS:
             self._calls.report(session_id, params.update)
         if not is_piece(update):
-            return [*self._whole(), Line(data)]
+            return [*self._whole(), line]
         said = [] if self._pieces.fits(session_id, update) else self._whole()
         self._pieces.add(session_id, update, data)
-        return [*said, Line(data, durable=False)] if self._partial else said
+        return [*said, msgspec.structs.replace(line, durable=False)] if self._partial else said
 
     def _in_mode(self) -> list[Said]:
         known = self._opening.mode_known() if self._ready else None
@@ -151,8 +154,8 @@ class Conversation:
 
     def _whole(self) -> list[Said]:
         """The message that was being said: something else comes now."""
-        message = self._pieces.take()
-        return [] if message is None else [Line(message)]
+        session_id, message = session_id_of(self._pieces.session_id), self._pieces.take()
+        return [] if message is None else [AgentLine(message, session_id)]
 
     def _wanted(self, message: Incoming) -> list[Said]:
         """A request. Only one is known: files and terminals were not offered."""
@@ -192,11 +195,11 @@ class Conversation:
             self._request(following, self._opened)
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
-            said = [SessionKnown(self._session_id), Line(data)]
+            said = [SessionKnown(self._session_id), AgentLine(data)]
         return [*said, *self._in_mode(), *self._send_prompt()] if self._ready else said
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Said]:
-        said = [*self._whole(), Line(data)]
+        said = [*self._whole(), AgentLine(data)]
         reason = "interrupted" if self._interrupted else "the agent went on without an answer"
         said += [QuestionGone(key, reason) for key in self._questions]
         self._cancel_questions()

@@ -48,6 +48,11 @@ class Pieces:
     def fits(self, session_id: str, update: Update) -> bool:
         return self._of in (None, (session_id, update.sessionUpdate, update.messageId)) and self._size < LONGEST
 
+    @property
+    def session_id(self) -> str:
+        """The conversation of the message that is being said; empty between two messages."""
+        return self._of[0] if self._of is not None else ""
+
     def take(self) -> bytes | None:
         """The message so far as one line; None where nothing was said."""
         texts, of = self._texts, self._of

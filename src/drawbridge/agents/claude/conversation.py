@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import (
+    AgentLine,
     AskedBy,
     Attachment,
     Decision,
     Exited,
-    Line,
     ModeKnown,
     Question,
     QuestionGone,
@@ -28,6 +28,7 @@ from drawbridge.agents.base import (
     SessionKnown,
     TurnBegun,
     TurnEnded,
+    session_id_of,
 )
 from drawbridge.agents.claude import lines, prompts, results
 from drawbridge.agents.claude.lines import Message
@@ -145,7 +146,8 @@ class Conversation:
             case str() as kind if kind.startswith("control_"):
                 return []
             case _:
-                return [Line(data, durable=not message.is_ephemeral), *self._meant(message, data)]
+                passed_on = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
+                return [passed_on, *self._meant(message, data)]
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
         """The process is gone. ``fault``: why we ended it, where we did. Everything open is closed; the last events."""

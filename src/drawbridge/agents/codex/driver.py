@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from drawbridge.agents import catalog, process
-from drawbridge.agents.base import MODEL_NAME, AgentUnusable, Event, Launch, Line, Said, check_options
+from drawbridge.agents.base import (
+    MODEL_NAME,
+    AgentLine,
+    AgentUnusable,
+    Event,
+    Launch,
+    Said,
+    check_options,
+    session_id_of,
+)
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.results import NO_SESSION, Failure, not_logged_in
@@ -97,11 +106,12 @@ class Conversation(Turn):
 
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
         kind = message.get("type")
+        line = AgentLine(data, session_id_of(message.get("session_id")), durable=kind not in PASSING)
         if kind == "thread.started":
-            return [*self.in_session(message.get("thread_id")), Line(data)]
+            return [*self.in_session(message.get("thread_id")), line]
         if kind == "turn.failed" and isinstance(message.get("error"), dict):
             self._error = str(message["error"].get("message"))
-        return [Line(data, durable=kind not in PASSING)]
+        return [line]
 
     def failed(self, code: int, words: str) -> Failure | None:
         if code == 0 and not self._error:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from drawbridge.agents import process
-from drawbridge.agents.base import AgentUnusable, Event, Launch, Line, Options, Said
+from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Said, session_id_of
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 
@@ -57,7 +57,8 @@ class Conversation(Turn):
         self._size = self._empty = 0
 
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Said]:
-        return [*self.rest(), *self.in_session(message.get("session_id")), Line(data)]
+        named = message.get("session_id")
+        return [*self.rest(), *self.in_session(named), AgentLine(data, session_id_of(named))]
 
     def text(self, line: bytes) -> list[Said]:
         words = line.decode("utf-8", "replace").rstrip("\r")
@@ -67,12 +68,12 @@ class Conversation(Turn):
         words, self._empty = "\n" * self._empty + words + "\n", 0
         self._lines.append(words)
         self._size += len(line)
-        said: list[Said] = [Line(_said(words), durable=False)] if self._partial else []
+        said: list[Said] = [AgentLine(_said(words), durable=False)] if self._partial else []
         return [*said, *self.rest()] if self._size > LONGEST_TEXT else said
 
     def rest(self) -> list[Said]:
         words, self._lines, self._size = "".join(self._lines), [], 0
-        return [Line(_said(words))] if words else []
+        return [AgentLine(_said(words))] if words else []
 
 
 def _said(words: str) -> bytes:

@@ -31,8 +31,9 @@ logger = logging.getLogger("drawbridge.server")
 class Clients:
     """Iterates over the clients that have signed in."""
 
-    def __init__(self, entrance: Entrance, core: Core) -> None:
-        self.writers = Writers()
+    def __init__(self, entrance: Entrance, core: Core, writers: Writers) -> None:
+        """``writers`` write to all of them."""
+        self.writers = writers
         self._entrance = entrance
         self._core = core
         self._known: dict[str, Client] = {}

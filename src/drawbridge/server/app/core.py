@@ -10,7 +10,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -19,22 +18,24 @@ import msgspec
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.app.blobs import json_object
+from drawbridge.server.app.feed import Broadcast, Feed
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import conversations as sessions
-from drawbridge.server.sessions import records
-from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes, within
+from drawbridge.server.sessions.audience import Audience
+from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, modes
+from drawbridge.server.sessions.context import Context, Limits
 from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
-from drawbridge.server.sessions.house import House, Limits
-from drawbridge.server.sessions.metrics import summary
-from drawbridge.server.sessions.places import usable
+from drawbridge.server.sessions.metrics import RunMetrics, summary
 from drawbridge.server.sessions.project import Project
 from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.sessions.reviewers import Reviewers
 from drawbridge.server.sessions.run import Order
 from drawbridge.server.sessions.upkeep import Retention, Upkeep
 from drawbridge.server.store.log import FsyncPolicy
@@ -67,18 +68,33 @@ class Core:
         fsync: FsyncPolicy,
         ceilings: Ceilings,
         retention: Retention = Retention(),  # noqa: B008 - frozen
+        *,
+        broadcast: Broadcast,
+        notices: Handler,
+        audit: Handler,
     ) -> None:
-        self.house = House(agents, limits, ceilings, data)
-        self.house.within = self._within
-        self.projects = Projects(data, roots, self.house, fsync)
-        self.house.problem_of = self.projects.problem_of
-        self.desk = Desk(data, self.house, fsync)
-        self.upkeep = Upkeep(self.house, self.projects, retention, self.desk)
+        """``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive their events."""
+        self.audience = Audience()
+        self.metrics = RunMetrics()
+        reviewers = Reviewers()
+        bus = Bus(
+            clients=Feed(self.audience, broadcast).published,
+            editors=reviewers.published,
+            notices=notices,
+            metrics=self.metrics.published,
+            audit=audit,
+        )
+        self.context = Context(
+            agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, reviewers
+        )
+        self.desk = Desk(data, self.context, fsync)
+        self.projects = Projects(data, self.context, fsync, self.desk.open_in_terminal)
+        self.upkeep = Upkeep(self.context, self.projects, retention, self.desk)
         self._blobs = blobs
-        self._joining = Joining()
+        self._joining = Joining(self.audience)
 
     async def open(self) -> None:
-        await asyncio.to_thread(self.house.running.end_leftovers)
+        await asyncio.to_thread(self.context.running.end_leftovers)
         await asyncio.to_thread(self.projects.load)
         for project in self.projects:
             project.continuing.look()
@@ -95,28 +111,22 @@ class Core:
         """A client has disconnected: its runs go on, it hears nothing more."""
         for project in [*self.projects, *self.desk]:
             self._joining.leave(project, client)
-        for followers in self.house.topics.values():
-            followers.pop(client.id, None)
+        self.audience.gone(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
         """``client`` hears of these from now on ("stats" is not ours)."""
-        for topic in topics:
-            if topic in self.house.topics:
-                self.house.topics[topic][client.id] = client
+        self.audience.follow(topics, client)
 
     def unfollow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
-        for topic in topics:
-            if topic in self.house.topics:
-                self.house.topics[topic].pop(client.id, None)
+        self.audience.unfollow(topics, client)
 
     def subscriptions(self) -> int:
         """How many there are, of projects and of topics."""
-        joined = sum(len(project.journal.joined) for project in self.projects)
-        return joined + sum(map(len, self.house.topics.values()))
+        return len(self.audience)
 
     def problems(self) -> list[str]:
         """What is wrong, for people, without a path."""
-        return [*self.projects.problems(), *self.house.disk.problems()]
+        return [*self.projects.problems(), *self.context.disk.problems()]
 
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
@@ -124,15 +134,15 @@ class Core:
     def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
         """``whole`` for somebody who may know of some projects alone."""
         seen = [project for project in self.projects if sees(project.path)]
-        problems = [problem for project in seen if (problem := self.projects.problem_of(project.path))]
+        problems = [problem for project in seen if (problem := self.context.places.problem(project.path))]
         return msgspec.structs.replace(
             whole,
             status="degraded" if problems else "ok",
             projects=len(seen),
             running=sum(project.state == "EXECUTING" for project in seen),
             problems=problems,
-            subscriptions=sum(len(project.journal.joined) for project in seen),
-            runs=summary(project.metrics for project in seen),
+            subscriptions=sum(len(self.audience.all_joined(project.id)) for project in seen),
+            runs=summary(self.metrics.of(project.id) for project in seen),
         )
 
     def path_of(self, project_id: str) -> Path | None:
@@ -148,14 +158,14 @@ class Core:
         if identity.projects is not None and not identity.sees(self.path_of(project_id)):
             raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
 
-    def question(self, project_id: str, approval_id: str) -> records.Asked | None:
+    def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """One that waits for an answer."""
         questions = self._find(project_id).questions
         return next((asked.record for asked in questions if asked.approval.id == approval_id), None)
 
     async def record(self, project_id: str, seq: int) -> bytes:
         """A line of a history, whole: what ``messages.history_blob`` names."""
-        page = await self._find(project_id).journal.read(after_seq=seq - 1, limit=1)
+        page = await self._find(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
@@ -163,7 +173,7 @@ class Core:
     def _in_place(self, project_id: str) -> Project:
         """A project whose directory may be read and changed now. Raises ``ClientError``."""
         project = self.projects.get(project_id)
-        self.house.check_place(project.path, "Nothing was done.")
+        self.context.check_place(project.path, "Nothing was done.")
         return project
 
     # Projects.
@@ -173,10 +183,9 @@ class Core:
     ) -> Answer[messages.ProjectState]:
         project = self.projects.create(command.path, command.agent)
         if command.join:
-            project.journal.subscribers[client.id] = client
+            self.audience.join(project.id, client)
         # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
-        frame = records.update_frame(project.id, "project_created", project.info())
-        self.house.tell("projects", frame, project.path, {client.id: client})
+        project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
@@ -196,15 +205,9 @@ class Core:
             await self.projects.delete(project)
         finally:
             if project not in self.projects:  # also where its data could not be moved
-                self._tell_gone(project)
+                gone = ProjectGone(project.id, str(project.path))
+                self.context.publish(Announced(project.id, project.path, gone))
         return Answer(type="project_deleted", project_id=project.id, data=data)
-
-    def _tell_gone(self, project: Project) -> None:
-        gone = records.update_frame(project.id, "project_deleted", messages.ProjectGone(project.id, str(project.path)))
-        joined = project.journal.joined
-        for subscriber in joined.values():
-            subscriber.send(gone)
-        self.house.tell("projects", gone, project.path, joined)
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         project = self._find(command.project_id)
@@ -219,7 +222,7 @@ class Core:
         """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
         project = self._find(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
-        page = await project.journal.read(
+        page = await project.store.read(
             after_seq=command.after_seq,
             before_seq=command.before_seq,
             since=command.since,
@@ -244,7 +247,7 @@ class Core:
         known = project.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
-        if command.agent is not None and command.agent not in self.house.agents:
+        if command.agent is not None and command.agent not in self.context.agents:
             raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
         attachments = tuple(
             Attachment(one.media_type, self._blobs.take(one.blob_id), one.name) for one in command.attachments
@@ -263,27 +266,18 @@ class Core:
     def _as_a_run(self, session: DeskSession) -> bool:
         """Whether a run might be as the person has started this agent. Raises ``ClientError`` that says why not."""
         path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
-        return self._usable(path) and self._allowed(now, Options(), "claude") == self.house.granted(path, now)
+        return self.context.places.usable(path) and self._allowed(now, Options(), "claude") == self.context.granted(
+            path, now
+        )
 
     def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
         """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the
         ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(usual, **wishes)
-        found = self._within(asked, agent)
+        found = self.context.within(asked, agent)
         # A link that is turned elsewhere while the run waits leads nowhere else then.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
-
-    def _within(self, options: Options, agent: str) -> Options:
-        own_modes = self._has_own_modes(agent)
-        return within(self.house.ceilings, options, datetime.now(), self._usable, own_modes=own_modes)
-
-    def _has_own_modes(self, agent: str) -> bool:
-        return agent in self.house.agents and self.house.agents[agent].own_modes
-
-    def _usable(self, path: str) -> bool:
-        """Whether it is a directory in which agents may work."""
-        return usable(path, self.projects.roots) and not self.projects.is_own(Path(path).resolve())
 
     async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer[messages.ExecutionKilled]:
         return await self.projects.get(command.project_id).kill(client)
@@ -314,18 +308,18 @@ class Core:
     @property
     def modes(self) -> list[str]:
         """The modes that ``set_mode`` accepts."""
-        return modes(self.house.ceilings)
+        return modes(self.context.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        own_modes = self._has_own_modes(project.data.agent)
-        mode = checked_mode(self.house.ceilings, command.mode, "data.mode", own_modes=own_modes)
+        own_modes = self.context.has_own_modes(project.data.agent)
+        mode = checked_mode(self.context.ceilings, command.mode, "data.mode", own_modes=own_modes)
         await project.set_options(permission_mode=mode)
         return OK
 
     async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        model = checked_model(self.house.ceilings, command.model, "data.model")
+        model = checked_model(self.context.ceilings, command.model, "data.model")
         await project.set_options(model=model)
         return OK
 
@@ -333,7 +327,7 @@ class Core:
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
         project = self._in_place(command.project_id)
-        agent, current = self.house.agents.get(project.data.agent), project.memory.session_id
+        agent, current = self.context.agents.get(project.data.agent), project.memory.session_id
         try:
             found = await sessions.listed(agent, project.path, current, command.limit)
         except AgentUnusable as error:
@@ -349,7 +343,7 @@ class Core:
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         project = self._in_place(project_id)
-        agent = self.house.agents.get(project.data.agent)
+        agent = self.context.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
         if not fork:
@@ -386,7 +380,11 @@ class Core:
         if asked is not None and decision.allow:
             question = asked.record
             check_allowed(
-                self.house.ceilings, question.tool_name, question.suggestions, decision.remember, self._usable
+                self.context.ceilings,
+                question.tool_name,
+                question.suggestions,
+                decision.remember,
+                self.context.places.usable,
             )
         return project.answer(command.approval_id, decision, client)
 

@@ -20,12 +20,12 @@ from drawbridge.server.auth import audited, scopes
 from drawbridge.server.auth.audited import Audit
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Scope
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions import records
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)
@@ -142,7 +142,7 @@ class Dispatch:
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
-    def _check(self, row: AnyRow, command: Command, client: Client) -> records.Asked | None:
+    def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
         """Whether this client may do this, here: the one place where that is decided. Raises ``ClientError``.
 
         Returns the approval that the command decides, if it is one that waits.

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.server.app.frames import frame, replayed
+from drawbridge.server.events import NOT_OURS, Announced, StateChanged
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
-from drawbridge.server.sessions import records
-from drawbridge.server.sessions.journal import Journal
+from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.store.log import History
 
 logger = logging.getLogger("drawbridge.server")
@@ -29,7 +30,6 @@ class Joined(Protocol):
     id: str
     path: Path
     history: History
-    journal: Journal
 
     def snapshot(self) -> messages.ProjectJoined: ...
 
@@ -39,7 +39,8 @@ class Joined(Protocol):
 class Joining:
     """Who still reads what was before they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def join(self, project: Joined, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
@@ -47,9 +48,9 @@ class Joining:
         self.leave(project, client)
         snapshot = project.snapshot()
         if after_seq is None or after_seq >= snapshot.last_seq:
-            project.journal.subscribers[client.id] = client
+            self._audience.join(project.id, client)
         else:
-            project.journal.behind[client.id] = client
+            self._audience.catch_up(project.id, client)
             reading = self._read_on(project, client, after_seq, project.shown())
             task = asyncio.get_running_loop().create_task(reading)
             self._reading[project.id, client.id] = task
@@ -57,8 +58,7 @@ class Joining:
         return snapshot
 
     def leave(self, project: Joined, client: Subscriber) -> None:
-        project.journal.subscribers.pop(client.id, None)
-        project.journal.behind.pop(client.id, None)
+        self._audience.leave(project.id, client)
         task = self._reading.pop((project.id, client.id), None)
         if task is not None:
             task.cancel()
@@ -79,7 +79,7 @@ class Joining:
                 self._failed(project, client)
         except Exception:  # a defect of the server
             logger.exception("%s: a client could not be sent what it had missed", project.id)
-            project.journal.subscribers.pop(client.id, None)
+            self._audience.leave(project.id, client)
             self._failed(project, client)
 
     async def _catch_up(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
@@ -92,17 +92,18 @@ class Joining:
             for record in page.records:
                 seq = record.seq
                 try:
-                    client.send(records.frame(project.id, record.line))
-                except records.NOT_OURS:
-                    logger.warning("%s: record %d of its history is none of ours; it was left out", project.id, seq)
+                    client.send(replayed(project.id, record.line))
+                except NOT_OURS:
+                    logger.warning(
+                        "%s: record %d of its history was not written by Drawbridge; it was skipped", project.id, seq
+                    )
             if not page.records:
                 break
             await client.room()
-        del project.journal.behind[client.id]
-        project.journal.subscribers[client.id] = client
+        self._audience.join(project.id, client)
         state = project.shown()
         if state != told:
-            client.send(records.update_frame(project.id, "project_state", state))
+            client.send(frame(Announced(project.id, project.path, StateChanged(state))))
 
     def _failed(self, project: Joined, client: Subscriber) -> None:
         text = "The history of this project can't be read now. Join again later."
@@ -112,4 +113,4 @@ class Joining:
     def _read(self, project: Joined, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._reading.get((project.id, client.id)) is task:
             del self._reading[project.id, client.id]
-            project.journal.behind.pop(client.id, None)
+            self._audience.end_catching_up(project.id, client)

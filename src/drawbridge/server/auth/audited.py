@@ -10,11 +10,11 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions.records import Asked
 
 C = TypeVar("C", contravariant=True)
 R = TypeVar("R", contravariant=True)
@@ -28,7 +28,7 @@ PLACES: Final = ("file_path", "notebook_path", "path")
 """Where a tool's input has the file that it is about."""
 
 
-def _nothing(command: object, reply: object, asked: Asked | None) -> dict[str, Any]:
+def _nothing(command: object, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {}
 
 
@@ -39,10 +39,10 @@ class Audit(Struct, Generic[C, R], frozen=True):
     """
 
     event: str
-    fields: Callable[[C, R, Asked | None], dict[str, Any]] = _nothing
+    fields: Callable[[C, R, ApprovalRequested | None], dict[str, Any]] = _nothing
 
 
-def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: Asked | None) -> dict[str, Any]:
+def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
     """The fields of the line for a command that was done."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
@@ -62,7 +62,7 @@ def refused(error: ClientError, name: str | None, command: commands.Command | No
 # the fields of single commands
 
 
-def execute(command: commands.Execute, reply: Accepted, asked: Asked | None) -> dict[str, Any]:
+def execute(command: commands.Execute, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:
     options = command.options
     return {
         "run_id": reply.run_id,
@@ -72,7 +72,9 @@ def execute(command: commands.Execute, reply: Accepted, asked: Asked | None) -> 
     }
 
 
-def permission_response(command: commands.PermissionResponse, reply: object, asked: Asked | None) -> dict[str, Any]:
+def permission_response(
+    command: commands.PermissionResponse, reply: object, asked: ApprovalRequested | None
+) -> dict[str, Any]:
     changed = command.updated_input is not None or command.updated_input_blob is not None
     return {
         "approval_id": command.approval_id,
@@ -83,23 +85,23 @@ def permission_response(command: commands.PermissionResponse, reply: object, ask
     }
 
 
-def run_revert(command: commands.RunRevert, reply: object, asked: Asked | None) -> dict[str, Any]:
+def run_revert(command: commands.RunRevert, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"run_id": command.run_id}
 
 
-def set_mode(command: commands.SetMode, reply: object, asked: Asked | None) -> dict[str, Any]:
+def set_mode(command: commands.SetMode, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"permission_mode": command.mode}
 
 
-def set_model(command: commands.SetModel, reply: object, asked: Asked | None) -> dict[str, Any]:
+def set_model(command: commands.SetModel, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"model": command.model}
 
 
-def project_create(command: commands.ProjectCreate, reply: object, asked: Asked | None) -> dict[str, Any]:
+def project_create(command: commands.ProjectCreate, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"path": command.path}
 
 
-def _question(asked: Asked | None) -> dict[str, Any]:
+def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
     if asked is None:
         return {}
     if asked.proposal is not None:

@@ -20,6 +20,7 @@ from drawbridge.server.auth.addresses import is_loopback
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.rate_limits import Buckets, Refused, place
 from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.events import Announced, RunContinued
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
@@ -253,6 +254,12 @@ class Entrance:
         """Into the audit."""
         if self._audit is not None:
             self._audit.write(event, **fields)
+
+    def published(self, announced: Announced) -> None:
+        """The receiver "audit" of the event bus: what no client has just asked for. Commands are audited where they arrive."""
+        event = announced.event
+        if isinstance(event, RunContinued):
+            self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)
 
 
 def as_refusal(error: ClientError) -> Refusal:

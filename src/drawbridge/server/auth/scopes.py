@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.records import Asked
 
 Scope = Literal["view", "approve", "run", "admin"]
 
@@ -75,7 +75,7 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
 
 
 def check_answer(
-    identity: Identity, answer: say.PermissionResponse, asked: Asked, updated: Mapping[str, Any] | None
+    identity: Identity, answer: say.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
 ) -> None:
     """What ``approve`` may not do with an answer. ``updated``: the input that the tool is to run with instead."""
     if answer.remember:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from email.header import Header
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
+from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PermissionWithdrawn, RunFinished
 from drawbridge.server.protocol.desk_messages import IN_TERMINAL
 
 LONGEST_NAME: Final = 60
@@ -21,9 +21,6 @@ LONGEST_NAME: Final = 60
 
 OUTCOMES: Final = {"completed": "finished", "failed": "failed", "timeout": "took too long and was ended"}
 """What is told of the end of a run. Who interrupts or kills one knows that it is over."""
-
-
-SETTLED: Final = ("permission_resolved", "permission_withdrawn")
 
 
 class Notice(Struct, frozen=True):
@@ -39,52 +36,26 @@ class Notice(Struct, frozen=True):
         return bool(self.approval_id)
 
 
-class _Event(Struct):
-    outcome: str = ""
-    approval_id: str = ""
-    reason: str = ""
-
-
-class _Data(Struct):
-    tool_name: str = ""
-    approval_id: str = ""
-    update_type: str = ""
-    data: _Event | None = None
-
-
-class _Said(Struct):
-    type: Literal["permission_request", "update"]
-    data: _Data
-    project_id: str = ""
-
-
-_said: Final = msgspec.json.Decoder(_Said)
-
-
-def notice(message: bytes, directory: Path) -> Notice | None:
-    """Of a message to the clients about the project in ``directory``; None where nobody has to be told."""
-    try:
-        said = _said.decode(message)
-    except msgspec.DecodeError:
-        return None
+def notice(event: Event, project_id: str, directory: Path) -> Notice | None:
+    """Of an event in the project in ``directory``; None where nobody has to be notified."""
     project = _name(directory.name)
-    if said.type == "permission_request":
-        about = f"A question about {_name(said.data.tool_name)}"
-        return Notice(said.project_id, f"{project} waits for you", about, said.data.approval_id)
-    event = said.data.data
-    if event is not None and said.data.update_type == "permission_withdrawn" and event.reason == IN_TERMINAL:
-        return Notice(said.project_id, f"{project} waits for you", "A question in its terminal")
-    ended = OUTCOMES.get(said.data.data.outcome) if said.data.data and said.data.update_type == "run_finished" else None
-    return Notice(said.project_id, project, f"The run {ended}") if ended else None
+    match event:
+        case ApprovalRequested():
+            about = f"A question about {_name(event.tool_name)}"
+            return Notice(project_id, f"{project} waits for you", about, event.approval_id)
+        case PermissionWithdrawn(reason=reason) if reason == IN_TERMINAL:
+            return Notice(project_id, f"{project} waits for you", "A question in its terminal")
+        case RunFinished(outcome=outcome) if outcome in OUTCOMES:
+            return Notice(project_id, project, f"The run {OUTCOMES[outcome]}")
+    return None
 
 
-def settled(message: bytes) -> str | None:
-    """The question that, by a message to the clients, needs nobody any more."""
-    try:
-        data = _said.decode(message).data
-    except msgspec.DecodeError:
-        return None
-    return data.data.approval_id if data.data and data.update_type in SETTLED else None
+def closed(event: Event) -> str | None:
+    """The id of the approval that, after this event, needs nobody any more."""
+    match event:
+        case ApprovalResolved() | PermissionWithdrawn():
+            return event.approval_id
+    return None
 
 
 def push_payload(notice: Notice) -> bytes:

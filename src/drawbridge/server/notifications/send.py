@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from drawbridge.server.auth.devices import Devices
-from drawbridge.server.notifications.notices import Notice, notice, push_payload, settled, webhook_request
+from drawbridge.server.events import Announced
+from drawbridge.server.notifications.notices import Notice, closed, notice, push_payload, webhook_request
 from drawbridge.server.notifications.push import Subscription, Subscriptions
 from drawbridge.server.notifications.web_push import contact, request
-from drawbridge.server.protocol.subscriber import Frame
 
 PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
@@ -103,7 +103,7 @@ class Sender:
 
 
 class Notifier:
-    """``heard`` gets what clients receive about questions and runs. ``public`` and ``host``: names of this machine, for
+    """``published`` gets the events about approvals and runs. ``public`` and ``host``: names of this machine, for
     the push services' complaints.
     """
 
@@ -130,14 +130,15 @@ class Notifier:
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """Those of which nobody was told yet."""
 
-    def heard(self, frame: Frame, directory: Path) -> None:
-        """Of the project in ``directory``. Never waits."""
-        if not self._webhook and not any(True for _ in self.subscriptions):
+    def published(self, announced: Announced) -> None:
+        """The receiver "notices" of the event bus. Never waits."""
+        if announced.quiet or (not self._webhook and not any(True for _ in self.subscriptions)):
             return
-        answered = self._questions.pop(settled(frame.data) or "", None)
+        event, directory = announced.event, announced.path
+        answered = self._questions.pop(closed(event) or "", None)
         if answered is not None:
             answered.cancel()
-        said = notice(frame.data, directory)
+        said = notice(event, announced.project_id or "", directory)
         if said is not None and said.urgent:
             later = asyncio.get_running_loop().call_later(self._patience, self._tell, said, directory)
             self._questions[said.approval_id] = later

@@ -11,15 +11,15 @@ import msgspec
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import changed_text
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
+from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalResolved
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
-from drawbridge.server.sessions import records
-from drawbridge.server.sessions.journal import Journal
 from drawbridge.server.sessions.links import link_targets
-from drawbridge.server.sessions.questions import Asked, Questions
+from drawbridge.server.sessions.questions import Asked, Questions, permission_request
 from drawbridge.server.sessions.reviewers import Answering, Reviewers
+from drawbridge.server.sessions.session_store import SessionStore
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -30,10 +30,10 @@ LONGEST_NAME: Final = 200
 class Approvals:
     """Iterates over the open ones, the oldest first. ``answering``: what an editor's answer goes to, as a client's does."""
 
-    def __init__(self, project_id: str, journal: Journal, reviewers: Reviewers, answering: Answering) -> None:
-        self.questions = Questions(journal.memory.verdicts)
+    def __init__(self, project_id: str, store: SessionStore, reviewers: Reviewers, answering: Answering) -> None:
+        self.questions = Questions(store.memory.verdicts)
         self._project_id = project_id
-        self._journal = journal
+        self._store = store
         self._reviewers = reviewers
         self._answering = answering
 
@@ -45,9 +45,9 @@ class Approvals:
 
     def ask(self, asked: Asked, agent: str, *, besides: int | None = None, offered: bool = True) -> None:
         """``agent``: its name. ``besides``: a process whose own editor shows this anyway; not ``offered``: some editor does."""
-        asked.record.link_targets = link_targets(asked.record.given, _path(asked), asked.record.blocked_path)
+        asked.leads(link_targets(asked.record.given, _path(asked), asked.record.blocked_path))
         self.questions.add(asked)
-        asked.seq = self._journal.event(records.QUESTION, asked.record, topic="approvals") or 0
+        asked.recorded(self._store.record(asked.record))
         if offered:
             self._reviewers.offer(asked, agent, self._answering, besides)
 
@@ -59,7 +59,7 @@ class Approvals:
 
     def let_go(self) -> None:
         """The server ends: what is open stays so in the history."""
-        self.questions = Questions(self._journal.memory.verdicts)
+        self.questions = Questions(self._store.memory.verdicts)
 
     def answer(
         self, approval_id: str, decision: Decision, by: Subscriber
@@ -68,34 +68,31 @@ class Approvals:
         that can't be written: the question stays open, since an agent must not get an answer that is not in the history."""
         asked = self.questions.answerable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
-        resolved = records.Resolved(
+        resolved = ApprovalResolved(
             approval_id=approval_id,
             by=by.name,
             decision=word,
             message=decision.message,
-            updated_input=records.NOTHING if decision.updated_input is None else decision.updated_input,
+            updated_input=NOTHING if decision.updated_input is None else decision.updated_input,
             remember=decision.remember,
             client_id=by.id,
             **_edited(asked, decision),
         )
         try:
-            seq = self._journal.write("server", records.event(records.RESOLVED, resolved), by, topic="approvals")
+            seq = self._store.write(resolved, by)
         except DrawbridgeError as error:
             logger.error("%s: the answer to %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
             text = f"{refused.text} The agent was not given the answer, and the question stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         self.questions.answer(approval_id, decision, by.name, by.id)
-        self._reviewers.settled(approval_id, written=decision.allow)
-        return asked, messages.updated(records.RESOLVED, resolved.shown, self._project_id, seq)
+        return asked, messages.updated("permission_resolved", resolved.shown, self._project_id, seq)
 
     def withdraw(self, asked: Asked, reason: str) -> bool:
         """Whether it was still open."""
         if not self.questions.withdraw(asked, reason):
             return False
-        withdrawn = messages.PermissionWithdrawn(asked.approval.id, reason)
-        self._journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
-        self._reviewers.settled(asked.approval.id, written=True)
+        self._store.record(messages.PermissionWithdrawn(asked.approval.id, reason))
         return True
 
     def waiting(self) -> list[messages.Waiting]:
@@ -108,7 +105,7 @@ class Approvals:
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """As a snapshot has them: in ``room`` bytes altogether."""
         each = room // max(len(self), 1) - messages.ROOM
-        return [records.question(self._project_id, asked.record, asked.created_at, asked.seq, each) for asked in self]
+        return [permission_request(self._project_id, asked.record, asked.created_at, asked.seq, each) for asked in self]
 
 
 def _path(asked: Asked) -> str | None:
@@ -130,7 +127,7 @@ def _edited(asked: Asked, decision: Decision) -> dict[str, Any]:
     text = changed_text(record.tool_name, given, record.proposal.old_text)
     if text == record.proposal.new_text:
         return {}
-    return {"edited": True, "new_text": text if text is not None and len(text) <= records.SHOWN_TEXT else None}
+    return {"edited": True, "new_text": text if text is not None and len(text) <= SHOWN_TEXT else None}
 
 
 def _encode(value: Any) -> bytes:

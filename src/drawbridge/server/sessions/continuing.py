@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 import uuid
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -42,24 +43,22 @@ PROMPT: Final = "The limit that stopped you is lifted. Go on with what you were 
 logger = logging.getLogger("drawbridge.server")
 
 
-class Employer(Protocol):
-    """The project."""
-
-    id: str
-    data: metadata.Metadata
-
-    @property
-    def busy(self) -> bool: ...
-
-    def execute(self, order: Order, asker: None, *, queue: bool) -> Any: ...
-
-
 class Continuing:
-    """One project's. ``wanted``: whether the owner wants it."""
+    """One project's, with its metadata ``data``. ``wanted``: whether the owner wants it. ``execute`` accepts a prompt, or
+    raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is at work or waits.
+    """
 
-    def __init__(self, employer: Employer, wanted: bool) -> None:
-        self._employer = employer
+    def __init__(
+        self,
+        data: metadata.Metadata,
+        wanted: bool,
+        execute: Callable[[Order], object],
+        is_busy: Callable[[], bool],
+    ) -> None:
+        self._data = data
         self._wanted = wanted
+        self._execute = execute
+        self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
         """The run that went on by itself, and how many there were in a row."""
@@ -68,22 +67,22 @@ class Continuing:
     @property
     def at(self) -> float | None:
         """When it is to go on, in seconds since 1970; None: nothing is to."""
-        waiting = self._employer.data.waiting
+        waiting = self._data.waiting
         return waiting.at if waiting is not None else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
         """A run is over; its end is in the history."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
-        if not self._wanted or finished.code != LIMITED or retry_at is None or self._employer.busy:
+        if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
             return
         if run.order.unprompted:  # there is no prompt to send again
             return
         if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
-            logger.warning("%s: it does not go on by itself any more", self._employer.id)
+            logger.warning("%s: it does not go on by itself any more", self._data.id)
             return
         order = run.order
-        self._employer.data.waiting = metadata.Waiting(
+        self._data.waiting = metadata.Waiting(
             at=max(retry_at, now + PAUSE_SECONDS * self._times),
             prompt=order.prompt.removeprefix(PROMPT),
             by=order.by,
@@ -94,8 +93,8 @@ class Continuing:
 
     def forget(self) -> bool:
         """A person goes on by hand; whether anything waited."""
-        waited = self._employer.data.waiting is not None
-        self._employer.data.waiting = None
+        waited = self._data.waiting is not None
+        self._data.waiting = None
         self.close()
         return waited
 
@@ -118,7 +117,7 @@ class Continuing:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.look)
 
     def _go_on(self) -> None:
-        waiting = self._employer.data.waiting
+        waiting = self._data.waiting
         assert waiting is not None
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
@@ -128,10 +127,10 @@ class Continuing:
             options=waiting.options,
         )
         try:
-            self._employer.execute(order, None, queue=True)
+            self._execute(order)
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("%s: it does not go on yet: %s", self._employer.id, error)
-            self._employer.data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
+            logger.warning("%s: it does not go on yet: %s", self._data.id, error)
+            self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._look_again(LOOK_SECONDS)
             return
         self._begun = order.run_id

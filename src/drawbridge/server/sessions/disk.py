@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from drawbridge.server.events import Announced, DiskWarning
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import DiskWarning
 from drawbridge.server.sessions.memory import MB
 
 WARN_AT: Final = 0.8
@@ -47,10 +47,10 @@ class Sizes(Struct, frozen=True):
 
 
 class Disk:
-    """``warned`` is told of each crossing: with the project's id and directory, or with None and ``data``."""
+    """``publish`` gets a ``DiskWarning`` at each crossing: of a project and its directory, or of none and ``data``."""
 
-    def __init__(self, data: Path, sizes: Sizes) -> None:
-        self.warned: Callable[[DiskWarning, str | None, str], None] = lambda warning, id, directory: None
+    def __init__(self, data: Path, sizes: Sizes, publish: Callable[[Announced], None]) -> None:
+        self._publish = publish
         self._data = data
         self._sizes = sizes
         self._histories: dict[str, tuple[str, int]] = {}
@@ -156,7 +156,8 @@ class Disk:
     def _warn(self, key: tuple[str, float], warning: DiskWarning, directory: str) -> None:
         self._crossed.add(key)
         logger.warning("%s", warning.message)
-        self.warned(warning, key[0] if warning.scope == "project" else None, directory)
+        project_id = key[0] if warning.scope == "project" else None
+        self._publish(Announced(project_id, Path(directory), warning))
 
 
 def _files(data: Path) -> Iterator[Path]:

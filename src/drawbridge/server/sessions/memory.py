@@ -44,7 +44,7 @@ class MemoryWatch:
             return await agent.start(launch, heard)
         watched = _Watched(self, heard)
         process = await agent.start(launch, watched.heard)
-        watched.pid = process.pid
+        watched.runs_as(process.pid)
         if not watched.has_exited:
             self._begin(watched)
         return process
@@ -56,7 +56,7 @@ class MemoryWatch:
             yield
             return
         watched = _Watched(self, lambda event: None)
-        watched.pid = pid
+        watched.runs_as(pid)
         self._begin(watched)
         try:
             yield
@@ -93,6 +93,9 @@ class _Watched:
         self._watch = watch
         self._heard = heard
         self._why: str | None = None
+
+    def runs_as(self, pid: int) -> None:
+        self.pid = pid
 
     def heard(self, event: Event) -> None:
         if isinstance(event, Exited):

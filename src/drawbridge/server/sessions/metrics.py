@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
+from drawbridge.server.events import Announced, RunFinished
 from drawbridge.server.protocol.replies import Runs
 
 BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
@@ -37,6 +38,28 @@ class Metrics:
 
     def told(self) -> Runs:
         return summary([self])
+
+
+class RunMetrics:
+    """The receiver "metrics" of the event bus: the numbers of each project since the server started, and of all together."""
+
+    def __init__(self) -> None:
+        self.total = Metrics()
+        self._of_projects: dict[str, Metrics] = {}
+
+    def add(self, project_id: str) -> None:
+        """The runs of this project are counted; those of others, as of sessions in terminals, are not."""
+        self._of_projects[project_id] = Metrics()
+
+    def of(self, project_id: str) -> Metrics:
+        return self._of_projects[project_id]
+
+    def published(self, announced: Announced) -> None:
+        event, of_project = announced.event, self._of_projects.get(announced.project_id or "")
+        if of_project is None or not isinstance(event, RunFinished):
+            return
+        for metrics in (of_project, self.total):
+            metrics.run_ended(event.outcome, event.duration_ms / 1000, event.cost_usd)
 
 
 def summary(several: Iterable[Metrics]) -> Runs:

@@ -87,6 +87,33 @@ def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -
     return None if allowed(real, roots) and not is_own(real) else OUTSIDE
 
 
+class Places:
+    """The directories in which agents may run. ``roots``: canonical ones that the owner allows; ``data``: the server's own."""
+
+    def __init__(self, roots: Iterable[Path], data: Path) -> None:
+        self.roots = tuple(roots)
+        self._data = data
+
+    def is_own(self, path: Path) -> bool:
+        """Whether it belongs to the server's data: its tokens, its histories, its audit. No agent runs there."""
+        return self._data.resolve() in (path, *path.parents)
+
+    def problem(self, path: Path) -> str | None:
+        """Why no agent may run in a project's directory now, for people; None where it may."""
+        return problem(path, self.roots, self.is_own)
+
+    def usable(self, path: str) -> bool:
+        """Whether it is a directory that agents may be given beside their project's."""
+        return usable(path, self.roots) and not self.is_own(Path(path).resolve())
+
+    def resolve(self, given: str, taken: Iterable[Path]) -> Path:
+        """The canonical directory of a new project. Raises ``ClientError``."""
+        real = resolve(given, self.roots, taken)
+        if self.is_own(real):
+            raise refusal("INVALID_PATH", NOT_HERE)
+        return real
+
+
 def identity(path: str) -> tuple[int, int] | None:
     """The identity of the directory at ``path``; None if there is none. Another directory may get the same name later."""
     try:

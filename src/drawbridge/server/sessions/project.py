@@ -20,6 +20,7 @@ import msgspec
 
 from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.server import events
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
@@ -29,14 +30,13 @@ from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.approvals import Approvals
 from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
-from drawbridge.server.sessions.house import House
-from drawbridge.server.sessions.journal import Journal
-from drawbridge.server.sessions.metrics import Metrics
 from drawbridge.server.sessions.questions import Asked, Questions
 from drawbridge.server.sessions.run import Order, Outcome, Run, State
+from drawbridge.server.sessions.session_store import SessionStore
 from drawbridge.server.sessions.shown import joined, now, run_finished, run_info, told_time
-from drawbridge.server.sessions.worker import NOBODY_ASKED, Worker
+from drawbridge.server.sessions.worker import NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 
 logger = logging.getLogger("drawbridge.server")
@@ -48,18 +48,26 @@ TIMES_SET_BACK = 20
 class Project:
     """See the module. ``directory`` holds its metadata and its logs."""
 
-    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        data: metadata.Metadata,
+        history: History,
+        context: Context,
+        open_in_terminal: Callable[[str], bool],
+    ) -> None:
+        """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
         self.id = data.id
         self.path = Path(data.path)
         self.data = data
         self.history = history
         self.run: Run | None = None
         self.queue: deque[Run] = deque()
-        self.journal = Journal(directory, data, history, house)
-        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
-        self._house = house
-        self.checkpoints = Checkpoints(self.path, data.id, house.limits.confinement, house.memory, directory)
-        self._worker = Worker(self, data.path, house, self.checkpoints)
+        self.store = SessionStore(directory, data, history, context)
+        self.approvals = Approvals(self.id, self.store, context.reviewers, self.answer)
+        self._context = context
+        self.checkpoints = Checkpoints(self.path, data.id, context.limits.confinement, context.memory, directory)
+        self._worker = Worker(data.id, data.path, context, self.checkpoints, open_in_terminal, self._reported)
         self._fork_from: str | None = None
         self._mode: str | None = None
         """What the agent at hand asks about, as far as it has told."""
@@ -70,9 +78,8 @@ class Project:
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
         self._give_up_slot: Callable[[], None] = lambda: None
-        self.metrics = Metrics()
-        """The numbers of this project since the server started."""
-        self.continuing = Continuing(self, house.limits.continue_limited)
+        context.metrics.add(self.id)
+        self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
 
     @property
     def questions(self) -> Questions:
@@ -91,7 +98,7 @@ class Project:
     @property
     def permission_mode(self) -> str:
         """As the agent at hand reports it; without one, what the next run begins with."""
-        return self._mode or self.data.options.permission_mode or usual_mode(self._house.ceilings)
+        return self._mode or self.data.options.permission_mode or usual_mode(self._context.ceilings)
 
     @property
     def busy(self) -> bool:
@@ -115,12 +122,12 @@ class Project:
             **shown.info(self.data, self.history, self.approvals),
             "state": self.state,
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self._modes if self._house.offers(mode, self._agent)],
-            "asks": self._house.asks(self.data.agent),
+            "modes": [mode for mode in self._modes if self._context.offers(mode, self._agent)],
+            "asks": self._context.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
             "continues_at": told_time(self.continuing.at),
-            "problem": self._house.problem_of(self.path),
+            "problem": self._context.places.problem(self.path),
         }
 
     def shown(self) -> messages.ProjectState:
@@ -141,21 +148,24 @@ class Project:
             return known
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
-        if len(self.queue) >= self._house.limits.queue:
+        if len(self.queue) >= self._context.limits.queue:
             raise ClientError("RESOURCE_LIMIT", "Too many prompts wait already. Nothing was added.", retryable=True)
-        self._house.disk.check(self.id)
-        self._house.granted(str(self.path), base.Options())
+        self._context.disk.check(self.id)
+        self._context.granted(str(self.path), base.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
-        prompt = records.prompt(order.run_id, order.prompt, order.by, order.request_id, names)
-        seq = self.journal.write("client", prompt, asker)
-        if asker is None:
-            self._house.note("went_on", by=order.by, project_id=self.id, run_id=order.run_id)
+        accepted = events.PromptAccepted(order.run_id, order.prompt, order.by, order.request_id, names)
+        seq = self.store.write(accepted, asker)
         self.continuing.forget()
         self.queue.append(Run(order))
-        self.journal.save()
+        self.store.save()
         # The answer to this one is on its way before anything that follows from it.
         asyncio.get_running_loop().call_soon(self._next)
         return self._accepted(order.run_id, seq)
+
+    def _continue(self, order: Order) -> None:
+        """A run that a limit had stopped continues by itself. Raises ``ClientError`` or ``DrawbridgeError``."""
+        self.execute(order, None, queue=True)
+        self.store.announce(events.RunContinued(order.run_id, order.by))
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
         """The answer to a request that has begun its run already: whatever would be allowed now, that one was."""
@@ -183,7 +193,7 @@ class Project:
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process stays. What would go on by itself does not."""
         if self.run is None and self.continuing.forget():
-            self.journal.save()
+            self.store.save()
             return self.publish_state()
         run = self._running()
         if run.state is State.QUEUED:
@@ -208,8 +218,8 @@ class Project:
             run.stop("killed")
             self._withdraw_all("killed")
             await self._worker.stop_run(run)
-        seq = self.journal.event(records.KILLED, fields, asker) if is_first and not self.history.closed else None
-        return messages.updated(records.KILLED, fields, self.id, seq)
+        seq = self.store.record(fields, asker) if is_first and not self.history.closed else None
+        return messages.updated("execution_killed", fields, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
         """The next prompt begins a new conversation."""
@@ -217,13 +227,13 @@ class Project:
         self.continuing.forget()
         fields = messages.SessionReset(self.memory.session_id, "", self.id)
         self._fork_from = None
-        seq = self.journal.event(records.RESET, fields, asker)
-        self.journal.save()
+        seq = self.store.record(fields, asker)
+        self.store.save()
         # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
         self._worker.spawn(self._worker.end())
         # After the answer, as the specification has it.
         asyncio.get_running_loop().call_soon(self.publish_state)
-        return messages.updated(records.RESET, fields, self.id, seq)
+        return messages.updated("session_reset", fields, self.id, seq)
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
         """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
@@ -236,8 +246,8 @@ class Project:
                 details = {"paths": error.paths, "lines": error.lines}
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
-            seq = self.journal.event(records.REVERTED, reverted, asker)
-        return messages.updated(records.REVERTED, reverted, self.id, seq)
+            seq = self.store.record(reverted, asker)
+        return messages.updated("run_reverted", reverted, self.id, seq)
 
     async def resume(self, session_id: str, *, fork: bool) -> None:
         """The next prompt goes on with that conversation, or with a copy of it."""
@@ -245,8 +255,8 @@ class Project:
         self.continuing.forget()
         self._fork_from = session_id if fork else None
         changed = messages.SessionChanged("" if fork else session_id, self._fork_from, self.data.agent)
-        self.journal.event(records.SESSION, changed)
-        self.journal.save()
+        self.store.record(changed)
+        self.store.save()
         self.publish_state()
         await self._worker.end()
 
@@ -258,9 +268,9 @@ class Project:
             except base.AgentRefused as error:
                 text = f"The agent did not take it: {error}. It goes on as before."
                 raise ClientError("NOT_SUPPORTED", text) from None
-            self.journal.check_there()
+            self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
-            self.journal.save()
+            self.store.save()
             self.publish_state()
 
     def _running(self) -> Run:
@@ -280,20 +290,20 @@ class Project:
     def _next(self) -> None:
         if self.run is None and self.queue:
             run = self.run = self.queue.popleft()
-            self._give_up_slot = self._house.slots.take(lambda: self._begin(run))
+            self._give_up_slot = self._context.slots.take(lambda: self._begin(run))
 
     def _begin(self, run: Run) -> None:
         run.start(time.monotonic())
-        self._house.at_work[self.id] = self
+        self._context.at_work[self.id] = self.stop_for
         agent, options = run.order.agent or self.data.agent, run.order.options or self.data.options
         if self.memory.session_id and self.memory.agent not in ("", agent):  # one agent's conversation is not another's
             self._fork_from = None
-            self.journal.event(records.SESSION, messages.SessionChanged(""))
-        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent))
+            self.store.record(messages.SessionChanged(""))
+        self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         try:
-            self._house.disk.check(self.id)
-            options = self._house.granted(str(self.path), self._house.within(options, agent))
+            self._context.disk.check(self.id)
+            options = self._context.granted(str(self.path), self._context.within(options, agent))
         except (
             ClientError
         ) as error:  # what was so when it was asked for has changed while it waited, also over a restart
@@ -302,26 +312,28 @@ class Project:
             return
         self._worker.begin(run, agent, options, self.memory, self._fork_from)
 
-    def begun_alone(self) -> Run | None:
-        """The agent has begun a turn without a prompt. None where a prompt is on its way: the turn is part of that run."""
+    def _begun_alone(self) -> None:
+        """The agent has begun a turn without a prompt: a run of its own, which people follow, answer and stop like any other.
+        Where a prompt is on its way, the turn is part of that run.
+        """
         if self.run is not None and self.run.state is State.QUEUED:  # for its slot; this turn needs none, and may ask
             self._give_up_slot()
             self.queue.appendleft(self.run)
         elif self.run is not None:
-            return None
+            return
         agent = self.memory.agent or self.data.agent
         run = self.run = Run(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
         run.start(time.monotonic())
-        self._house.at_work[self.id] = self
-        self.journal.event(records.STARTED, messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
+        self._context.at_work[self.id] = self.stop_for
+        self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent, unprompted=True))
         self.publish_state()
         # Once the worker has it: what the owner does not allow now, out of hours or of budget, is stopped.
         asyncio.get_running_loop().call_soon(self._check_granted, run)
-        return run
+        self._worker.take_over(run)
 
     def _check_granted(self, run: Run) -> None:
         try:
-            self._house.granted(str(self.path), base.Options())
+            self._context.granted(str(self.path), base.Options())
         except ClientError as error:
             if self.run is run:
                 self.stop_for(error)
@@ -333,32 +345,51 @@ class Project:
             self._withdraw_all("the run was stopped")
             self._worker.spawn(self._worker.stop_run(run))
 
-    def line(self, run: Run | None, line: base.Line) -> None:
+    def _reported(self, report: Report) -> None:
+        """What the agent's process reports, in the order in which that happened."""
+        match report:
+            case base.AgentLine():
+                self._line(report)
+            case base.SessionKnown(session_id):
+                self._session_known(session_id)
+            case base.ModeKnown(mode, offered):
+                self._mode_known(mode, offered)
+            case base.Question():
+                self._question(report)
+            case base.QuestionGone(question_id, reason):
+                self._question_gone(question_id, reason)
+            case base.TurnBegun():
+                self._begun_alone()
+            case ModeSet(set_mode):
+                self._mode_known(set_mode)
+            case RunEnded(run, outcome, cost_usd, error):
+                self.ended(run, outcome, cost_usd, error)
+
+    def _line(self, line: base.AgentLine) -> None:
         if not line.durable:
-            return self.journal.publish(records.line_frame(self.id, line.data, self.memory.session_id))
-        full = self._house.disk.refusal(self.id, len(line.data))
+            return self.store.announce(msgspec.structs.replace(line, session_id=self.memory.session_id))
+        full = self._context.disk.refusal(self.id, len(line.raw))
         if full is not None:
             return self.stop_for(full)
         try:
-            self.journal.write("claude", line.data)
+            self.store.write(line)
         except DrawbridgeError as error:
-            # What can't be kept is not shown either, and the agent must not go on unseen.
+            # What can't be kept is not shown either, and the agent must not continue unseen.
             logger.error("%s: a line of the agent can't be kept: %s", self.id, error)
-            if run is not None:
-                self.stop_for(not_written(error))
+            self.stop_for(not_written(error))
         return None
 
-    def session_known(self, session_id: str) -> None:
+    def _session_known(self, session_id: str) -> None:
         self._fork_from = None
         if session_id != self.memory.session_id:
-            self.journal.event(records.SESSION, {"session_id": session_id})
+            self.store.record(messages.SessionChanged(session_id))
 
     @property
     def _agent(self) -> str:
         """The name of the current agent."""
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
-    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
+    def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
         """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
         before = self.permission_mode, self._modes
         self._mode = mode
@@ -367,12 +398,12 @@ class Project:
             self.publish_state()
         if mode is None:
             self._times_set_back = 0
-        elif not self._house.allows(mode, self._agent):
+        elif not self._context.allows(mode, self._agent):
             self._worker.spawn(self._set_back(mode))
 
     async def _set_back(self, mode: str) -> None:
         """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
-        usual = usual_mode(self._house.ceilings)
+        usual = usual_mode(self._context.ceilings)
         logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
         self._times_set_back += 1
         try:
@@ -385,12 +416,13 @@ class Project:
             if self.run is None:
                 await self._worker.end()
 
-    def question(self, run: Run, question: base.Question) -> None:
+    def _question(self, question: base.Question) -> None:
+        run = self._running()
         run.ask()
         self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
         self._asking()
 
-    def question_gone(self, question_id: str, reason: str) -> None:
+    def _question_gone(self, question_id: str, reason: str) -> None:
         for asked in self.approvals:
             if asked.question_id == question_id:
                 self._withdraw(asked, reason)
@@ -413,26 +445,24 @@ class Project:
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)
         if finished.code == "SESSION_NOT_FOUND" and self.memory.unproven:  # so that the next prompt begins one
-            self.journal.event(records.SESSION, messages.SessionChanged(""))
+            self.store.record(messages.SessionChanged(""))
         self.run = None
-        self._house.at_work.pop(self.id, None)
+        self._context.at_work.pop(self.id, None)
         self.data.last_active = now()
-        self.journal.event(records.FINISHED, finished, topic="projects")
+        self.store.record(finished)
         self.continuing.ended(run, finished, error.get("retry_at") if error and finished.code else None)
-        self.journal.save()
+        self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
         logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
-        for metrics in (self.metrics, self._house.metrics):
-            metrics.run_ended(finished.outcome, seconds, finished.cost_usd)
-        self._house.spend(str(self.path), finished.cost_usd or 0.0)
+        self._context.spend(str(self.path), finished.cost_usd or 0.0)
         if has_slot:
-            self._house.slots.give_back()
+            self._context.slots.give_back()
         self._next()
 
     def publish_state(self) -> None:
         """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
-        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
+        self.store.announce(events.StateChanged(self.shown()))
 
     async def close(self, reason: str) -> None:
         """The server ends. Runs are told, processes ended, the history closed."""
@@ -447,5 +477,5 @@ class Project:
             pass  # ended in the midst of it, git would leave some files as they were and some not
         for run in [*([self.run] if self.run else []), *waiting]:
             self.ended(run, "interrupted", None, None)
-        self.journal.save()
+        self.store.save()
         self.history.close()

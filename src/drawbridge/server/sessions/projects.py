@@ -12,15 +12,15 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.sessions import metadata, places
-from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.project import Project
 from drawbridge.server.sessions.shown import now
 from drawbridge.server.store.log import FsyncPolicy, History
@@ -32,14 +32,17 @@ TRASH_SECONDS = 7 * 24 * 60 * 60
 
 
 class Projects:
-    """By id. ``roots``: canonical directories in which projects may lie."""
+    """By id."""
 
-    def __init__(self, data: Path, roots: Sequence[Path], house: House, fsync: FsyncPolicy) -> None:
-        self.roots = tuple(roots)
+    def __init__(
+        self, data: Path, context: Context, fsync: FsyncPolicy, open_in_terminal: Callable[[str], bool]
+    ) -> None:
+        """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
         self.quarantined: list[str] = []
         """Names of what could not be read at the start, for the owner."""
         self._data = data
-        self._house = house
+        self._context = context
+        self._open_in_terminal = open_in_terminal
         self._fsync = fsync
         self._projects: dict[str, Project] = {}
         self._unreadable: set[str] = set()
@@ -60,10 +63,6 @@ class Projects:
             raise no_project()
         return project
 
-    def is_own(self, path: Path) -> bool:
-        """Whether it belongs to the server's data: its tokens, its histories, its audit. No agent works there."""
-        return self._data.resolve() in (path, *path.parents)
-
     def load(self) -> None:
         """Everything back, each at rest; what can't be read is put aside and said."""
         for name in ("projects", "trash", "quarantine"):
@@ -72,7 +71,7 @@ class Projects:
         for deleted in self._trash():
             if found := metadata.deleted(deleted):
                 # What it has cost stays spent.
-                self._house.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
+                self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         for directory in sorted((self._data / "projects").iterdir()):
             if directory.is_dir() and not directory.is_symlink():
                 project = self._load(directory)
@@ -80,7 +79,7 @@ class Projects:
                     self._add(project)
         self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
         for project in self:
-            if problem := self.problem_of(project.path):
+            if problem := self._context.places.problem(project.path):
                 logger.warning("%s (%s) runs nothing: %s", project.id, project.path, problem)
 
     def rebuild(self, others: Iterable[History]) -> None:
@@ -114,14 +113,14 @@ class Projects:
             found.append(self._add(project))
         return found
 
-    def problem_of(self, path: Path) -> str | None:
-        """Why no agent may run in a project's directory now, for people; None where it may."""
-        return places.problem(path, self.roots, self.is_own)
-
     def problems(self) -> list[str]:
         """For people, without a path."""
         return [
-            *(f"{problem} ({one.id}) It runs nothing." for one in self if (problem := self.problem_of(one.path))),
+            *(
+                f"{problem} ({one.id}) It runs nothing."
+                for one in self
+                if (problem := self._context.places.problem(one.path))
+            ),
             *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
             *(f"The project in {name} was damaged; it lies in quarantine." for name in self.quarantined),
         ]
@@ -130,25 +129,25 @@ class Projects:
         data = metadata.load(directory)
         if any(str(project.path) == data.path for project in self):
             raise metadata.Damaged("another project has its path")
-        project = Project(directory, data, History.open(directory / "logs", fsync=self._fsync), self._house)
-        project.journal.recover()
+        project = Project(
+            directory, data, History.open(directory / "logs", fsync=self._fsync), self._context, self._open_in_terminal
+        )
+        project.store.recover()
         return project
 
     def _add(self, project: Project) -> Project:
         self._projects[project.id] = project
-        self._house.disk.now(project.id, str(project.path), project.history.size)
-        self._house.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
+        self._context.disk.now(project.id, str(project.path), project.history.size)
+        self._context.budgets.spent_before(str(project.path), project.memory.cost_usd, project.memory.days)
         return project
 
     def create(self, path: str, agent: str | None) -> Project:
         """A new project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
-        name = agent or next(iter(self._house.agents))
-        if name not in self._house.agents:
+        name = agent or next(iter(self._context.agents))
+        if name not in self._context.agents:
             raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
-        real = places.resolve(path, self.roots, [project.path for project in self])
-        if self.is_own(real):
-            raise places.refusal("INVALID_PATH", places.NOT_HERE)
-        if len(self) >= self._house.limits.projects:
+        real = self._context.places.resolve(path, [project.path for project in self])
+        if len(self) >= self._context.limits.projects:
             raise ClientError("RESOURCE_LIMIT", "There are as many projects as this server takes.")
         id = f"proj_{uuid.uuid4().hex[:16]}"
         directory = self._data / "projects" / id
@@ -162,13 +161,13 @@ class Projects:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be made: %s", error)
             raise ClientError("FILE_OPERATION", "The server can't write its data. No project was made.") from None
-        return self._add(Project(directory, data, history, self._house))
+        return self._add(Project(directory, data, history, self._context, self._open_in_terminal))
 
     async def delete(self, project: Project) -> None:
         """Into the trash, whence it goes after 7 days."""
         project.check_at_rest()
         del self._projects[project.id]
-        self._house.disk.gone(project.id)
+        self._context.disk.gone(project.id)
         await project.close("the project was deleted")
         target = self._data / "trash" / f"{project.id}-{time.time_ns()}"
         try:

@@ -7,10 +7,17 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Question
 from drawbridge.core.approval import Approval, State
+from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.preview import shortened
 from drawbridge.server.sessions import records
 
 SETTLED_KEPT = 200
@@ -19,7 +26,7 @@ SETTLED_KEPT = 200
 class Asked:
     """A question: the approval, what the history keeps of it, and the agent's own number for it."""
 
-    def __init__(self, record: records.Asked, question_id: str, created_at: str, seq: int = 0) -> None:
+    def __init__(self, record: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
         self.approval: Approval[Decision] = Approval(record.approval_id)
         self.question_id = question_id
         self.changeable = record.changeable
@@ -29,7 +36,7 @@ class Asked:
 
     @classmethod
     def new(cls, question: Question, run_id: str, created_at: str, known_as: str = "") -> Asked:
-        record = records.Asked(
+        record = ApprovalRequested(
             approval_id=f"appr_{uuid.uuid4().hex}",
             run_id=run_id,
             tool_name=question.tool_name,
@@ -43,6 +50,14 @@ class Asked:
             blocked_path=question.blocked_path,
         )
         return cls(record, question.question_id, created_at)
+
+    def leads(self, link_targets: dict[str, str]) -> None:
+        """Which of its paths lead through a symbolic link, with their ends."""
+        self.record = msgspec.structs.replace(self.record, link_targets=link_targets)
+
+    def recorded(self, seq: int | None) -> None:
+        """It is in the history as number ``seq``; None: that can't be written."""
+        self.seq = seq or 0
 
 
 class Questions:
@@ -122,3 +137,32 @@ class Questions:
         self._settled[approval.id] = verdict
         if len(self._settled) > SETTLED_KEPT:
             self._settled.popitem(last=False)
+
+
+def permission_request(
+    project_id: str,
+    asked: ApprovalRequested,
+    created_at: str,
+    seq: int,
+    limit: int = messages.FRAME_BYTES - messages.ROOM,
+) -> Any:
+    """An approval as clients are shown it: a ``PermissionRequest``, or the JSON of its preview where that has more than
+    ``limit`` bytes. ``created_at``, ``seq``: of its record.
+    """
+    proposal = asked.proposal
+    shown = messages.PermissionRequest(
+        **{name: getattr(asked, name) for name in ("approval_id", "run_id", "tool_name", "input", "suggestions")},
+        created_at=created_at,
+        seq=seq,
+        proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
+        changeable=asked.changeable,
+        link_targets=asked.link_targets,
+        asked_by=asked.asked_by,
+        reason=asked.reason,
+        blocked_path=asked.blocked_path,
+    )
+    whole = msgspec.json.encode(shown)
+    if len(whole) <= limit:
+        return shown
+    blob = msgspec.json.encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
+    return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")

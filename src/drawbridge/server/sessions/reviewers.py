@@ -18,6 +18,7 @@ from msgspec import Raw
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import with_text
 from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions.questions import Asked
@@ -33,6 +34,10 @@ class Editor(Protocol):
     """A bridge at the socket. ``about`` is None until it has said who it is."""
 
     about: wire.Bridge | None
+
+    def introduced(self, about: wire.Bridge) -> None:
+        """What the bridge reports about itself."""
+        ...
 
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
 
@@ -82,8 +87,16 @@ class Reviewers:
         for editor in self._editors:
             self._show(offered, editor)
 
-    def settled(self, approval_id: str, *, written: bool) -> None:
-        """It is open no more. ``written``: the agent may write the file now."""
+    def published(self, announced: Announced) -> None:
+        """The receiver "editors" of the event bus: an approval that is resolved or withdrawn is closed in every editor."""
+        match announced.event:
+            case ApprovalResolved(approval_id=approval_id, decision=decision):
+                self._close(approval_id, written=decision == "allow")
+            case PermissionWithdrawn(approval_id):
+                self._close(approval_id, written=True)
+
+    def _close(self, approval_id: str, *, written: bool) -> None:
+        """``written``: the agent may write the file now."""
         offered = self._offered.pop(approval_id, None)
         for editor in offered.editors if offered else ():
             editor.send(wire.Withdraw(approval_id, written))

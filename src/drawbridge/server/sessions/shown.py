@@ -1,4 +1,4 @@
-"""How moments and runs are shown to clients. Pure."""
+"""Sessions, runs, approvals and moments as clients are shown them. Pure."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.server.sessions import records
-from drawbridge.server.sessions.house import House
+from drawbridge.server.events import ProjectCreated
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.projects import Projects
 from drawbridge.server.store.log import History
 
@@ -44,8 +44,10 @@ class Recorded(Protocol):
 class Upkeep:
     """``desk``: agents in terminals; their histories count and are dropped as the projects' are."""
 
-    def __init__(self, house: House, projects: Projects, retention: Retention, desk: Iterable[Recorded] = ()) -> None:
-        self._house = house
+    def __init__(
+        self, context: Context, projects: Projects, retention: Retention, desk: Iterable[Recorded] = ()
+    ) -> None:
+        self._context = context
         self._projects = projects
         self._retention = retention
         self._desk = desk
@@ -66,17 +68,16 @@ class Upkeep:
 
     async def look(self) -> None:
         for session in self._desk:
-            self._house.disk.now(session.id, str(session.path), session.history.size)
-        self._house.disk.forget_others({one.id for one in [*self._projects, *self._desk]})
-        await asyncio.to_thread(self._house.disk.measure)
-        self._house.disk.look()
-        if self._house.disk.too_much:
+            self._context.disk.now(session.id, str(session.path), session.history.size)
+        self._context.disk.forget_others({one.id for one in [*self._projects, *self._desk]})
+        await asyncio.to_thread(self._context.disk.measure)
+        self._context.disk.look()
+        if self._context.disk.too_much:
             await asyncio.to_thread(self._projects.make_room)
         for project in await self._projects.read_again():
             logger.info("the project in %s can be read again", project.id)
             project.continuing.look()
-            created = records.update_frame(project.id, "project_created", project.info())
-            self._house.tell("projects", created, project.path, {})
+            project.store.announce(ProjectCreated(project.info()))
 
     async def clean(self) -> None:
         await asyncio.to_thread(self._projects.empty_trash)
@@ -94,4 +95,4 @@ class Upkeep:
         if dropped:
             first = one.history.first_seq
             logger.info("%s: %d files of old history were dropped; it begins with %d now", one.id, dropped, first)
-            self._house.disk.now(one.id, str(one.path), one.history.size)
+            self._context.disk.now(one.id, str(one.path), one.history.size)

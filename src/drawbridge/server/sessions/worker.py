@@ -1,6 +1,6 @@
 """A project's agent process: started or kept warm for the next prompt, listened to, watched, and ended.
 
-What it says becomes calls of its project, in order. A process that was given up is not listened to any more.
+What it says is reported to its project, in order. A process that was given up is not listened to any more.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from drawbridge.agents import base
 from drawbridge.agents.shortage import shortage
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions.checkpoints import Checkpoints
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
-from drawbridge.server.sessions.house import House
 from drawbridge.server.sessions.places import identity
 from drawbridge.server.sessions.records import Memory
 from drawbridge.server.sessions.run import Outcome, Run, State
@@ -35,24 +36,32 @@ LONGEST_ERROR = 2_000
 NOBODY_ASKED = "Nobody can be asked between two prompts. Do without it, or wait for the next prompt."
 
 
-class Employer(Protocol):
-    """The project, as its worker sees it."""
+class ModeSet(Struct, frozen=True):
+    """The mode that the process was given; None: it has ended, so there is none."""
 
-    id: str
+    mode: str | None
 
-    def line(self, run: Run | None, line: base.Line) -> None: ...
 
-    def session_known(self, session_id: str) -> None: ...
+class RunEnded(Struct, frozen=True):
+    """``run`` is over. ``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
 
-    def mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None: ...
+    run: Run
+    outcome: Outcome
+    cost_usd: float | None = None
+    error: dict[str, Any] | None = None
 
-    def question(self, run: Run, question: base.Question) -> None: ...
 
-    def question_gone(self, question_id: str, reason: str) -> None: ...
-
-    def begun_alone(self) -> Run | None: ...
-
-    def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None: ...
+Report: TypeAlias = (
+    base.AgentLine
+    | base.SessionKnown
+    | base.ModeKnown
+    | base.Question
+    | base.QuestionGone
+    | base.TurnBegun
+    | ModeSet
+    | RunEnded
+)
+"""What a worker tells its project: a question and a turn without a prompt only where they belong to a run, or begin one."""
 
 
 class _Listener:
@@ -76,11 +85,21 @@ def _last_words(code: int, stderr: str) -> str:
 class Worker:
     """At most one process at a time."""
 
-    def __init__(self, employer: Employer, directory: str, house: House, checkpoints: Checkpoints) -> None:
-        self.id = employer.id
-        self._employer = employer
+    def __init__(
+        self,
+        project_id: str,
+        directory: str,
+        context: Context,
+        checkpoints: Checkpoints,
+        open_in_terminal: Callable[[str], bool],
+        report: Callable[[Report], None],
+    ) -> None:
+        """``open_in_terminal``: whether a conversation is open in a terminal. ``report`` gets what happens, in order."""
+        self.id = project_id
         self._directory = directory
-        self._house = house
+        self._context = context
+        self._open_in_terminal = open_in_terminal
+        self._report = report
         self._process: base.AgentProcess | None = None
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
@@ -107,7 +126,7 @@ class Worker:
         self.spawn(self._begin(run, agent, options, memory, fork_from))
 
     def _take(self, run: Run) -> None:
-        self._house.warm.forget(self)
+        self._context.warm.forget(self)
         self._run = run
         self._asked_since, self._asked_seconds = None, 0.0
 
@@ -145,16 +164,16 @@ class Worker:
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` where a terminal has opened the warm process's conversation since its last run: two
         processes would write one record. The start of a process looks by itself."""
-        found = self._house.agents.get(agent)
+        found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
         users = await asyncio.to_thread(sessions.used_by, found, session_id, self.pids)
-        if users or self._house.open_in_terminal(session_id):
+        if users or self._open_in_terminal(session_id):
             raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
         """The conversation to resume; empty where the agent ended before it wrote down the one that it had begun."""
-        found = self._house.agents.get(agent)
+        found = self._context.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id
         is_kept = await asyncio.to_thread(found.sessions.known, Path(self._directory), memory.session_id)
@@ -175,12 +194,12 @@ class Worker:
             resume=bool(session_id) and fork_from is None,
             fork_from=fork_from,
             options=options,
-            confinement=self._house.limits.confinement,
+            confinement=self._context.limits.confinement,
         )
-        if agent not in self._house.agents:
+        if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
         self._listener = listener = _Listener(self)
-        self._process = await self._house.start(agent, launch, listener.heard)
+        self._process = await self._context.start(agent, launch, listener.heard)
         if listener.exited is not None:
             self._process = self._listener = None
             text = _last_words(listener.exited.code, listener.exited.stderr)
@@ -192,20 +211,14 @@ class Worker:
         self._last_output = time.monotonic()
         run = self._run
         match event:
-            case base.Line():
-                self._employer.line(run, event)
-            case base.SessionKnown(session_id):
-                self._employer.session_known(session_id)
-            case base.ModeKnown(mode, offered):
-                self._employer.mode_known(mode, offered)
+            case base.AgentLine() | base.SessionKnown() | base.ModeKnown() | base.QuestionGone():
+                self._report(event)
             case base.Question() if run is not None:
-                self._employer.question(run, event)
+                self._report(event)
             case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
                 self.answer(question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-            case base.QuestionGone(question_id, reason):
-                self._employer.question_gone(question_id, reason)
             case base.TurnBegun() if run is None:
-                self._begun_alone()
+                self._report(event)
             case base.TurnEnded() if run is not None and run is self._given:
                 outcome: Outcome = "interrupted" if event.interrupted else "completed" if event.ok else "failed"
                 error = (
@@ -223,18 +236,16 @@ class Worker:
             case _:
                 logger.info("%s: said %s between two runs", self.id, type(event).__name__)
 
-    def _begun_alone(self) -> None:
-        """The agent continues without a prompt: a run of its own, which people follow, answer and stop like any other."""
-        run = self._employer.begun_alone()
-        if run is not None:
-            self._take(run)
-            self._given = run
-            self._look(run)
+    def take_over(self, run: Run) -> None:
+        """The turn that the agent has begun without a prompt is ``run``."""
+        self._take(run)
+        self._given = run
+        self._look(run)
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
-        self._employer.mode_known(None)
-        self._house.warm.forget(self)
+        self._report(ModeSet(None))
+        self._context.warm.forget(self)
         run, self._given = self._given, None
         if run is not None:  # one that came after it gets a process of its own
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
@@ -248,13 +259,13 @@ class Worker:
         if self._watch is not None:
             self._watch.cancel()
         if self._process is not None:
-            self._house.warm.keep(self)
+            self._context.warm.keep(self)
         self._looking_back = self.spawn(self._checkpoint(run.id, "after"))
-        self._employer.ended(run, outcome, cost_usd, error)
+        self._report(RunEnded(run, outcome, cost_usd, error))
 
     async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
         """Keeps what the files are now. One after the other: what follows a run is not part of it."""
-        if not self._house.limits.checkpoints:
+        if not self._context.limits.checkpoints:
             return
         if when == "before" and self._looking_back is not None:
             await asyncio.wait([self._looking_back])
@@ -304,7 +315,7 @@ class Worker:
         if permission_mode:
             await process.set_mode(permission_mode)
             if self._process is process:
-                self._employer.mode_known(permission_mode)
+                self._report(ModeSet(permission_mode))
         if model and model != before.model:
             await process.set_model(model)
         if self._process is process and self._kind is not None:
@@ -318,7 +329,7 @@ class Worker:
         if process is not None:
             await process.set_mode(mode)
             if self._process is process:
-                self._employer.mode_known(mode)
+                self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:
         """Ends the process under a run; ``ended`` was told when this returns."""
@@ -342,11 +353,11 @@ class Worker:
 
     def _let_go(self) -> base.AgentProcess | None:
         process = self._process
-        self._house.warm.forget(self)
+        self._context.warm.forget(self)
         if self._listener is not None:
             self._listener.worker = None
         self._process = self._kind = self._listener = None
-        self._employer.mode_known(None)
+        self._report(ModeSet(None))
         return process
 
     async def _leave(self, process: base.AgentProcess | None) -> None:
@@ -360,7 +371,7 @@ class Worker:
     def cool(self) -> None:
         """The warm process has to go, unless it is at work by itself."""
         if self._process is not None and self._process.busy:
-            self._house.warm.retain(self)
+            self._context.warm.retain(self)
         else:
             self.spawn(self.end())
 
@@ -398,7 +409,7 @@ class Worker:
         if self._run is not run or self._asked_since is not None:
             return
         now = time.monotonic()
-        idle, total = self._house.limits.idle_seconds, self._house.limits.total_seconds
+        idle, total = self._context.limits.idle_seconds, self._context.limits.total_seconds
         left, why = idle - (now - self._last_output), f"The agent said nothing for {idle:g} seconds and was ended."
         if total is not None and (rest := total - (now - run.started_at - self._asked_seconds)) < left:
             left, why = rest, f"The run took {total:g} seconds, as long as one may, and was ended."

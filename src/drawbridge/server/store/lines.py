@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
@@ -25,20 +26,24 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
 """More than what a line has around its message."""
-_DEEPEST: Final = 400
+_DEEPEST: Final = 500
 """Levels of nesting. Readers that are called from deeper down than ``compose`` must be able to take them in too."""
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
+"""Everything in a JSON value but its brackets: strings, and what is between the brackets."""
 _FOLLOWERS: Final = 3
 SHORTEST_LINE: Final = 80
 """Bytes that each record has at least."""
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break."""
+    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break. ``timestamp``: as in the
+    line, of a record that was just made; empty for one that was read."""
 
     seq: int
     time: datetime
     direction: Direction
     line: bytes
+    timestamp: str = ""
 
 
 class _Line(Struct, frozen=True, gc=False):
@@ -61,34 +66,45 @@ def from_microseconds(since_1970: int) -> datetime:
     return _EPOCH + since_1970 * _MICROSECOND
 
 
-def compose(seq: int, moment: datetime, direction: Direction, message: bytes) -> Record:
-    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value.
+def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
+    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` where they are not one JSON value;
+    ``is_json``: the caller has parsed them and knows that they are, in valid UTF-8.
 
     ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
     """
-    _check(message)
+    if len(message) > LONGEST_LINE - _ROOM:
+        raise BadMessage(f"The message was not recorded: it is too long for the history ({len(message):,} bytes).")
+    if not is_json:
+        _check(message)
+    if message.count(b"[") + message.count(b"{") > _DEEPEST and _depth(message) > _DEEPEST:
+        raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.")
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
-    stamp = moment.isoformat(timespec="microseconds")[:26].encode()
-    head = b'{"seq":%d,"timestamp":"%bZ","direction":"%b","message":' % (seq, stamp, direction.encode())
-    return Record(seq, moment, direction, b"%b%b}" % (head, message))
+    stamp = f"{moment.isoformat(timespec='microseconds')[:26]}Z"
+    head = b'{"seq":%d,"timestamp":"%b","direction":"%b","message":' % (seq, stamp.encode(), direction.encode())
+    return Record(seq, moment, direction, b"%b%b}" % (head, message), stamp)
 
 
 def _check(message: bytes) -> None:
-    if len(message) > LONGEST_LINE - _ROOM:
-        raise BadMessage(f"A message of {len(message):,} bytes is too long for the history. Nothing was written.")
     try:
         if not message.isascii():
             message.decode()
         _value.decode(message)
-        if message.count(b"[") + message.count(b"{") > _DEEPEST:
-            _value.decode(b"[" * _DEEPEST + message + b"]" * _DEEPEST)
     except UnicodeDecodeError:
-        raise BadMessage("A message that is not valid UTF-8 can't be kept. Nothing was written.") from None
+        raise BadMessage("The message was not recorded: it is not valid UTF-8.") from None
     except msgspec.DecodeError:
-        raise BadMessage("A message that is not one JSON value can't be kept. Nothing was written.") from None
+        raise BadMessage("The message was not recorded: it is not one JSON value.") from None
     except RecursionError:
-        raise BadMessage("A message that is nested too deeply can't be kept. Nothing was written.") from None
+        raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.") from None
+
+
+def _depth(value: bytes) -> int:
+    """How many levels a JSON value is nested. It is counted, not decoded: agents' lines were decoded already."""
+    deepest = depth = 0
+    for sign in _STRUCTURE.sub(b"", value):
+        depth += 1 if sign in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def parse(line: bytes) -> Record | None:

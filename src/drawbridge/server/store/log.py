@@ -119,11 +119,14 @@ class History:
 
     # Writing.
 
-    def append(self, direction: Direction, message: bytes, now: datetime | None = None) -> Record:
+    def append(
+        self, direction: Direction, message: bytes, now: datetime | None = None, *, is_json: bool = False
+    ) -> Record:
         """Writes one record; it is in the file, and on the disk as the policy has it, when this returns.
 
-        ``message`` is JSON, kept byte for byte. Raises ``BadMessage`` where it is none, ``HistoryNotWritten`` where it can't
-        be written. Either way nothing of it is kept, and the next call tries afresh.
+        ``message`` is JSON, kept byte for byte; ``is_json``: the caller has parsed it, so it is not decoded here. Raises
+        ``BadMessage`` where it is not JSON, ``HistoryNotWritten`` where it can't be written. Either way nothing of it is kept,
+        and the next call tries again.
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:
@@ -131,7 +134,7 @@ class History:
                 raise ValueError("the history is closed")
             try:
                 self._settle()
-                record = compose(self.last_seq + 1, moment, direction, message)
+                record = compose(self.last_seq + 1, moment, direction, message, is_json=is_json)
                 self._write(record)
             except OSError as error:
                 raise HistoryNotWritten(

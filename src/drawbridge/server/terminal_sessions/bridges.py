@@ -61,6 +61,13 @@ class BridgeLine:
     def settled(self) -> None:
         pass  # its agent closes the view
 
+    def belongs_to(self, session: DeskSession, asked: Asked | None) -> None:
+        """The approval that the proposal is about; None: its question was not asked yet."""
+        self.session, self.asked = session, asked
+
+    def was_decided(self) -> None:
+        self.decided = True
+
     def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
         said = self.said
         if said.pid is None or said.pid != pid or proposal is None or said.path != proposal.path:
@@ -87,7 +94,7 @@ class Bridges:
                 return
 
     def _join(self, session: DeskSession, asked: Asked, shown: BridgeLine) -> None:
-        shown.session, shown.asked = session, asked
+        shown.belongs_to(session, asked)
         session.join(asked, shown)
         if shown.decided:
             session.settle(asked)
@@ -127,7 +134,7 @@ class Bridges:
 
     def _came(self, editor: Editor, about: wire.Bridge) -> None:
         with self._terminals_change():
-            editor.about = about
+            editor.introduced(about)
             self._terminals.came(editor)
         self._reviewers.came(editor)
 
@@ -163,7 +170,7 @@ class Bridges:
                         return self._join(session, asked, shown)
                 for asked in session.outcomes:  # answered in the meantime
                     if shown.is_same(said.pid, asked.record.proposal):
-                        shown.session, shown.asked = session, asked
+                        shown.belongs_to(session, asked)
         return None
 
     def _ask(self, editor: Editor, shown: BridgeLine, agent: str) -> None:
@@ -171,7 +178,7 @@ class Bridges:
         session = self._session_of(editor, said, agent)
         if session is None:
             return
-        shown.session, shown.asked = session, session.heard_again(shown)
+        shown.belongs_to(session, session.heard_again(shown))
         if shown.asked is not None:
             return
         given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
@@ -182,7 +189,7 @@ class Bridges:
             suggestions=Raw(b"[]"),
             proposal=Proposal(said.path, said.old_text, said.new_text),
         )
-        shown.asked = session.ask(question, shown)
+        shown.belongs_to(session, session.ask(question, shown))
 
     def _session_of(self, editor: Editor, said: wire.Proposed, agent: str) -> DeskSession | None:
         key = (_key(editor), said.session)
@@ -206,7 +213,7 @@ class Bridges:
         if shown is None:
             return False
         if shown.session is None or shown.asked is None:
-            shown.decided = True
+            shown.was_decided()
             return True
         if shown.session.history.closed and shown.asked.approval.state is not State.ANSWERED:
             return True  # nobody here decides it any more

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
+from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
-from drawbridge.server.sessions import records
 from drawbridge.server.sessions.questions import Asked
 from drawbridge.server.store.log import History, Record
 from drawbridge.server.terminal_sessions import transcript
@@ -60,7 +60,7 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
                 _take(questions, record)
             elif record.direction == "claude":
                 _take_calls(calls, record)
-        except records.NOT_OURS:
+        except NOT_OURS:
             continue
     return Carried([asked for asked in questions.values() if asked.record.known_as], list(calls.values()))
 
@@ -74,9 +74,9 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
         more = page.has_more and bool(missing or not tail)
         for record in reversed(page.records):
             kind, approval_id = _about(record)
-            if kind == records.QUESTION:
+            if kind == "permission_request":
                 missing.discard(approval_id)
-            elif not tail and kind in (records.RESOLVED, records.WITHDRAWN):
+            elif not tail and kind in ("permission_resolved", "permission_withdrawn"):
                 missing.add(approval_id)
         tail[:0] = page.records
         before = tail[0].seq if tail else 0
@@ -89,30 +89,30 @@ def _about(record: Record) -> tuple[str, str]:
         return "", ""
     try:
         said = msgspec.json.decode(record.line, type=_OfServer).message
-        if said.subtype not in (records.QUESTION, records.RESOLVED, records.WITHDRAWN):
+        if said.subtype not in ("permission_request", "permission_resolved", "permission_withdrawn"):
             return "", ""
         return said.subtype, msgspec.json.decode(said.message, type=_About).approval_id
-    except records.NOT_OURS:
+    except NOT_OURS:
         return "", ""
 
 
 def _take(questions: dict[str, Asked], record: Record) -> None:
     written = msgspec.json.decode(record.line, type=_OfServer)
     said = written.message
-    if said.subtype == records.QUESTION:
-        question = msgspec.json.decode(said.message, type=records.Asked)
+    if said.subtype == "permission_request":
+        question = msgspec.json.decode(said.message, type=ApprovalRequested)
         questions[question.approval_id] = Asked(question, "", written.timestamp, record.seq)
-    elif said.subtype == records.RESOLVED:
-        resolved = msgspec.json.decode(said.message, type=records.Resolved)
+    elif said.subtype == "permission_resolved":
+        resolved = msgspec.json.decode(said.message, type=ApprovalResolved)
         if asked := questions.get(resolved.approval_id):
             asked.approval.answer(resolved.by, _decision(resolved))
-    elif said.subtype == records.WITHDRAWN:
+    elif said.subtype == "permission_withdrawn":
         withdrawn = msgspec.json.decode(said.message, type=messages.PermissionWithdrawn)
         if (asked := questions.get(withdrawn.approval_id)) and not asked.approval.withdraw(withdrawn.reason):
             asked.approval.overrule()
 
 
-def _decision(resolved: records.Resolved) -> Decision:
+def _decision(resolved: ApprovalResolved) -> Decision:
     changed = None if bytes(resolved.updated_input) == b"null" else resolved.updated_input
     return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 

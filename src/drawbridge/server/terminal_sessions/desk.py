@@ -16,25 +16,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.private_files import make_private_directory, process_alive, write_private
-from drawbridge.server.protocol import commands, messages
+from drawbridge.core.private_files import make_private_directory, process_alive
+from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
+from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import no_project
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.subscriber import Subscriber
-from drawbridge.server.sessions import metadata, records
-from drawbridge.server.sessions.house import House
+from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.shown import now
 from drawbridge.server.sessions.terminals import Terminals
 from drawbridge.server.store.log import FsyncPolicy, History
 from drawbridge.server.terminal_sessions import hook_events, transcript
-from drawbridge.server.terminal_sessions.carried import Carried, carried
 from drawbridge.server.terminal_sessions.parked import moved_to
-from drawbridge.server.terminal_sessions.prompts import Sent
-from drawbridge.server.terminal_sessions.session import DeskSession
+from drawbridge.server.terminal_sessions.session import DeskSession, Facts
 from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, TranscriptFile, checked
 
 logger = logging.getLogger("drawbridge.server")
@@ -64,30 +62,16 @@ FORGOTTEN: Final = "gone_"
 """What a directory's name begins with that is being removed."""
 
 
-class Facts(Struct):
-    """What is to be known of a session after a restart, beside its metadata."""
-
-    pid: int | None = None
-    transcript: str = ""
-    permission_mode: str | None = None
-    sent: Sent | None = None
-    background: bool = False
-
-
 class Follower:
     """One session and what follows it: the calls that wait for their turn, and the conversation's file."""
 
-    def __init__(
-        self, session: DeskSession, directory: Path, facts: Facts, beginning_with: Callable[[str], str | None]
-    ) -> None:
+    def __init__(self, session: DeskSession, directory: Path, beginning_with: Callable[[str], str | None]) -> None:
         """``beginning_with``: the id here of the agent's session whose own id begins so."""
         self.session = session
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """Where the conversation was moved to, and how often that was seen."""
         self.directory = directory
-        self.facts = facts
-        session.prompts.sent, session.prompts.save = facts.sent, self.save
         self._calls: asyncio.Queue[tuple[Callable[[], None], str]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
         """Whose turn it is, once what stands before it was read."""
@@ -102,21 +86,9 @@ class Follower:
 
     def names(self, pid: int, path: str, *, background: bool) -> None:
         """The agent's process and its conversation's file, as a hook has reported them."""
-        session = self.session
-        facts = Facts(pid, path, session.permission_mode, background=background)
-        session.pid, session.in_background = pid, background
-        if facts.pid != self.facts.pid or path != self.facts.transcript:
-            self.facts = facts
+        if self.session.hosted_by(pid, path, background=background):
             self._open_file()
-            self.save()
-
-    def save(self) -> None:
-        self.facts.sent = self.session.prompts.sent
-        try:
-            write_private(str(self.directory / "desk.json"), msgspec.json.encode(self.facts))
-        except DrawbridgeError as error:
-            logger.error("%s: %s", self.session.id, error)
-        self.session.journal.save()
+            self.session.save()
 
     async def up_to_date(self) -> None:
         """What was told so far has been worked on, or nothing is any more."""
@@ -125,11 +97,11 @@ class Follower:
         await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
 
     def _open_file(self) -> None:
-        if self._file is not None or not self.facts.transcript:
+        if self._file is not None or not self.session.facts.transcript:
             return
         session_id = self.session.data.memory.session_id
         try:
-            path = checked(self.facts.transcript, session_id)
+            path = checked(self.session.facts.transcript, session_id)
         except NotItsFile:
             logger.warning("%s: its conversation is not read: no file of Claude Code's", self.session.id)
             return
@@ -173,14 +145,14 @@ class Follower:
             return
         if not process_alive(session.pid):
             session.end()
-            self.save()
+            session.save()
             return
         session.tick()
         if self._file is not None and not session.in_background and session.resting:
             self._look_for_successor(session.pid)
 
     def _look_for_successor(self, pid: int) -> None:
-        job = moved_to(self.facts.transcript, self.session.data.memory.session_id, pid)
+        job = moved_to(self.session.facts.transcript, self.session.data.memory.session_id, pid)
         former, looks = self._moved
         if job is None or (job == former and looks > LOOKS):
             return
@@ -233,15 +205,14 @@ class Follower:
 class Desk:
     """By id, in the order in which they came."""
 
-    def __init__(self, data: Path, house: House, fsync: FsyncPolicy) -> None:
+    def __init__(self, data: Path, context: Context, fsync: FsyncPolicy) -> None:
         self._place = data / "desk"
-        self._house = house
+        self._context = context
         self._fsync = fsync
         self.closed = False
         """The server ends: who comes now waits for the next one."""
         self._followers: dict[str, Follower] = {}
         self._discarding: set[asyncio.Task[None]] = set()
-        house.open_in_terminal = self.open_in_terminal
 
     def __iter__(self) -> Iterator[DeskSession]:
         return iter([follower.session for follower in self._followers.values()])
@@ -260,7 +231,7 @@ class Desk:
 
     @property
     def terminals(self) -> Terminals:
-        return self._house.terminals
+        return self._context.terminals
 
     async def execute(
         self, session: DeskSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
@@ -287,24 +258,12 @@ class Desk:
                 logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
                 shutil.rmtree(directory, ignore_errors=True)
                 continue
-            session = DeskSession(directory, data, history, self._house)
-            session.pid, session.permission_mode = facts.pid, facts.permission_mode
-            session.in_background = facts.background
-            self._recover(session)
-            follower = Follower(session, directory, facts, self._beginning_with)
+            session = DeskSession(directory, data, history, self._context, facts)
+            session.recover()
+            follower = Follower(session, directory, self._beginning_with)
             self._followers[session.id] = follower
             if session.approvals:
                 loop.call_later(RETURN_SECONDS, follower.soon, session.await_no_longer)
-
-    def _recover(self, session: DeskSession) -> None:
-        """All is over, but for the questions of agents that live; of who has no process known it is seen whether they come."""
-        session.journal.catch_up()
-        going_on = Carried([], [])
-        if session.pid is None or process_alive(session.pid):
-            going_on = carried(session.history, session.journal.memory.approvals)
-        session.journal.recover([asked.approval.id for asked in going_on.asked])
-        session.carry_on(going_on)
-        session.ended = not (session.approvals if session.pid is None else process_alive(session.pid))
 
     def hook(self, event: hook_events.HookEvent, pid: int, *, background: bool = False) -> Follower | None:
         """The session that a hook reports about: a new one, where it was not known. None: it is not shown.
@@ -337,13 +296,11 @@ class Desk:
         except (DrawbridgeError, OSError) as error:
             logger.error("a desk session can't be kept, so it is not shown: %s", error)
             return None
-        session = DeskSession(directory, data, history, self._house)
-        session.in_background = background
-        session.journal.event(records.SESSION, {"session_id": session_id})
-        follower = self._followers[id] = Follower(session, directory, Facts(), self._beginning_with)
-        follower.save()
-        created = records.update_frame(id, "project_created", session.info())
-        self._house.tell("projects", created, session.path, {})
+        session = DeskSession(directory, data, history, self._context, Facts(background=background))
+        session.store.record(SessionChanged(session_id))
+        follower = self._followers[id] = Follower(session, directory, self._beginning_with)
+        session.save()
+        session.store.announce(ProjectCreated(session.info()))
         return follower
 
     def new_id(self) -> str:
@@ -378,16 +335,13 @@ class Desk:
             follower.directory.rename(forgotten)
         except OSError:
             forgotten = follower.directory
-        return self._remove(session, closed, forgotten)
+        gone = ProjectGone(session.id, str(session.path))
+        self._context.publish(Announced(session.id, session.path, gone))
+        return self._remove(closed, forgotten)
 
-    async def _remove(self, session: DeskSession, closed: asyncio.Future[None], forgotten: Path) -> None:
+    async def _remove(self, closed: asyncio.Future[None], forgotten: Path) -> None:
         await asyncio.gather(closed, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
-        gone = records.update_frame(session.id, "project_deleted", messages.ProjectGone(session.id, str(session.path)))
-        joined = session.journal.joined
-        for subscriber in joined.values():
-            subscriber.send(gone)
-        self._house.tell("projects", gone, session.path, joined)
 
     async def close(self, reason: str) -> None:
         self.closed = True

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.claude.prompts import LEAVING_PLAN
-from drawbridge.server.sessions.records import Asked
+from drawbridge.server.events import ApprovalRequested
 
 PATHS: Final = ("file_path", "notebook_path")
 
@@ -74,7 +74,7 @@ def read(payload: Raw) -> HookEvent:
     return event
 
 
-def same_call(asked: Asked, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
+def same_call(asked: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
     """Whether a call with the input ``after`` is the one that was asked about.
 
     ``as_run``: it is what the call ran with. That may have grown (answers), or changed where a person has edited the text;

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
+from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.desk_messages import DeskState
@@ -79,9 +80,9 @@ class Prompts:
     ``sent``: what is typed, or about to be, and not in the history yet; ``save`` is called when that changes.
     """
 
-    def __init__(self, session: Session, terminals: Terminals) -> None:
-        self.sent: Sent | None = None
-        self.save: Callable[[], None] = lambda: None
+    def __init__(self, session: Session, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+        self.sent = sent
+        self._save = save
         self._session = session
         self._terminals = terminals
         self._begun: asyncio.Future[str] | None = None
@@ -158,7 +159,7 @@ class Prompts:
 
     def _keep(self, sent: Sent | None) -> None:
         self.sent = sent
-        self.save()
+        self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
         """The agent begins with a prompt; its text as it was sent, else as it is."""
@@ -170,13 +171,13 @@ class Prompts:
             self._begun.set_result(turn)
         return sent.text
 
-    def record(self, entry: transcript.Prompt, run: str) -> bytes:
+    def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
         """A prompt in the conversation's file, which belongs to ``run``, as the history keeps it."""
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
-            return transcript.prompt_record(entry, run, AT_DESK)
-        return transcript.prompt_record(entry, run, sent.by, text=text, request_id=sent.request_id)
+            return PromptAccepted(run, entry.text, AT_DESK, uuid=entry.uuid)
+        return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid)
 
     def recorded(self, entry: transcript.Prompt, run: str) -> str:
         """It is in the history: from there it is known. Its text."""

@@ -15,7 +15,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AskedBy, Decision, Proposal, Question
 from drawbridge.agents.claude import prompts as claude_prompts
@@ -23,24 +24,25 @@ from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST
 from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.private_files import process_alive
+from drawbridge.core.private_files import process_alive, write_private
+from drawbridge.server.events import AgentLine, PromptAccepted, StateChanged, written
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records, shown
 from drawbridge.server.sessions.approvals import Approvals
-from drawbridge.server.sessions.house import House
-from drawbridge.server.sessions.journal import Journal
+from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.questions import Asked, Questions
+from drawbridge.server.sessions.session_store import SessionStore
 from drawbridge.server.sessions.shown import SHOWN_PROMPT, joined, now
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events, transcript
-from drawbridge.server.terminal_sessions.carried import Carried
+from drawbridge.server.terminal_sessions.carried import Carried, carried
 from drawbridge.server.terminal_sessions.latest import Latest
 from drawbridge.server.terminal_sessions.lines import Awaited, Line
 from drawbridge.server.terminal_sessions.outcome import Outcomes, Overruled
-from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts
+from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts, Sent
 from drawbridge.server.terminal_sessions.terminal_only import TerminalOnly
 from drawbridge.server.terminal_sessions.turn import Background, Turn
 
@@ -63,20 +65,33 @@ SETTLING_SECONDS = 2.0
 """After an answer, in which a notification may still be about the dialog that it has closed."""
 
 
+class Facts(Struct):
+    """What is to be known of a session after a restart, beside its metadata."""
+
+    pid: int | None = None
+    transcript: str = ""
+    permission_mode: str | None = None
+    sent: Sent | None = None
+    background: bool = False
+
+
 class DeskSession:
     """``directory`` holds its metadata and its history. ``pid``: the agent's process, as far as known."""
 
-    def __init__(self, directory: Path, data: metadata.Metadata, history: History, house: House) -> None:
+    def __init__(
+        self, directory: Path, data: metadata.Metadata, history: History, context: Context, facts: Facts
+    ) -> None:
         self.id = data.id
         self.path = Path(data.path)
         self.data = data
         self.history = history
-        self.journal = Journal(directory, data, history, house)
-        self.approvals = Approvals(self.id, self.journal, house.reviewers, self.answer)
-        self.pid: int | None = None
-        self.permission_mode: str | None = None
+        self.store = SessionStore(directory, data, history, context)
+        self.approvals = Approvals(self.id, self.store, context.reviewers, self.answer)
+        self.facts = facts
+        self.pid = facts.pid
+        self.permission_mode = facts.permission_mode
         self.ended = False
-        self.in_background = False
+        self.in_background = facts.background
         """The agent's daemon hosts it; it has no terminal of its own."""
         self.continued_in: str | None = None
         """The session that continues this one, which the person has moved to the background."""
@@ -85,7 +100,8 @@ class DeskSession:
         self.terminal_only = TerminalOnly()
         self.last_text = ""
         """What the agent has said last."""
-        self._house = house
+        self._context = context
+        self._directory = directory
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -97,7 +113,7 @@ class DeskSession:
         self._known: Latest[str, Asked] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
         self.outcomes = Outcomes(read_file)
-        self.prompts = Prompts(self, house.terminals)
+        self.prompts = Prompts(self, context.terminals, facts.sent, self.save)
 
     # What clients see.
 
@@ -150,7 +166,7 @@ class DeskSession:
         return messages.ProjectState(**self._info(), run_id=self.turn.id if self.turn else None)
 
     def publish_state(self) -> None:
-        self.journal.publish(records.update_frame(self.id, "project_state", self.shown()), topic="projects")
+        self.store.announce(StateChanged(self.shown()))
 
     # What clients, and the person at an editor, decide.
 
@@ -264,7 +280,7 @@ class DeskSession:
         self._finish("completed", quiet=True)
         self.turn = Turn(turn or f"turn_{uuid.uuid4().hex[:16]}", "" if follows else prompt, recorded=recorded)
         session = self.data.memory.session_id
-        self.journal.event(records.STARTED, messages.RunStarted(self.turn.id, session, self.data.agent))
+        self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
         """The main agent has stopped; its turn is over unless it has left something running in the background."""
@@ -287,7 +303,7 @@ class DeskSession:
         self._past[turn.id] = None
         seconds = 0.0 if quiet else time.monotonic() - turn.began
         finished = messages.RunFinished(run_id=turn.id, outcome=outcome, duration_ms=int(seconds * 1000), error=error)
-        self.journal.event(records.FINISHED, finished, topic="" if quiet else "projects")
+        self.store.record(finished, quiet=quiet)
 
     def _settle_main(self) -> None:
         """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
@@ -344,8 +360,7 @@ class DeskSession:
 
     def _can_be_answered(self) -> bool:
         """Whether a client is connected that is sent approvals of this session and may answer them."""
-        clients = {**self._house.topics["approvals"], **self.journal.joined}.values()
-        return any(client.decides and client.sees(self.path) for client in clients)
+        return self._context.audience.can_decide(self.id, self.path)
 
     def _hold(self, asked: Asked) -> None:
         """A subagent's question waits for a client for ``HOLD_SECONDS``, or not at all."""
@@ -376,7 +391,35 @@ class DeskSession:
         if asked.approval.id in self._lines:
             self._lines[asked.approval.id].append(line)
 
+    def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
+        """The agent's process and its conversation's file, as a hook has reported them; whether either is new."""
+        self.pid, self.in_background = pid, background
+        if (pid, path) == (self.facts.pid, self.facts.transcript):
+            return False
+        self.facts = Facts(pid, path, self.permission_mode, background=background)
+        return True
+
+    def save(self) -> None:
+        self.facts.sent = self.prompts.sent
+        try:
+            write_private(str(self._directory / "desk.json"), msgspec.json.encode(self.facts))
+        except DrawbridgeError as error:
+            logger.error("%s: %s", self.id, error)
+        self.store.save()
+
     # What was asked before a restart.
+
+    def recover(self) -> None:
+        """Everything is over, except for the approvals of an agent that lives. Where no process is known, whether it lives
+        shows when it reports again.
+        """
+        self.store.catch_up()
+        going_on = Carried([], [])
+        if self.pid is None or process_alive(self.pid):
+            going_on = carried(self.history, self.memory.approvals)
+        self.store.recover([asked.approval.id for asked in going_on.asked])
+        self.carry_on(going_on)
+        self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
 
     def carry_on(self, carried: Carried) -> None:
         """What waited then waits still, for an answer and for who has asked. Nobody is told anew."""
@@ -469,7 +512,7 @@ class DeskSession:
 
     def _tell_overruled(self, overruled: Overruled) -> None:
         withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
-        self.journal.event(records.WITHDRAWN, withdrawn, topic="approvals")
+        self.store.record(withdrawn)
 
     # What stands in the conversation's file.
 
@@ -485,7 +528,7 @@ class DeskSession:
             case transcript.Prompt():
                 self._prompted(entry)
             case transcript.Said():
-                self._keep("claude", entry.data)
+                self._keep(AgentLine(entry.data, self.memory.session_id))
                 self.last_text = entry.text or self.last_text
                 if entry.foreign:
                     return
@@ -505,22 +548,22 @@ class DeskSession:
         if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
             if self.turn is None or not self.turn.has(entry.turn):
                 self._finish("completed", quiet=True)
-            self._keep("client", self.prompts.record(entry, entry.turn))
+            self._keep(self.prompts.record(entry, entry.turn))
             self._begin(entry.turn, self.prompts.recorded(entry, entry.turn))
         elif self.turn is not None and not entry.foreign and not before:
-            self._keep("client", self.prompts.record(entry, self.turn.id))
+            self._keep(self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)
         else:
             run = entry.turn or entry.uuid
-            self._keep("client", transcript.prompt_record(entry, run, AT_DESK))
+            self._keep(PromptAccepted(run, entry.text, AT_DESK, uuid=entry.uuid))
             over = messages.RunFinished(run_id=run, outcome="completed", duration_ms=0)
-            self.journal.event(records.FINISHED, over)
+            self.store.record(over, quiet=True)
 
-    def _keep(self, direction: Any, message: bytes) -> None:
-        if not self.journal.has_room(len(message)):
-            return  # it was said as the limit was reached; the agent keeps its own record
+    def _keep(self, event: AgentLine | PromptAccepted) -> None:
+        if not self.store.has_room(len(written(event)[1])):
+            return  # the limit was reached at that moment; the agent keeps its own record
         try:
-            self.journal.write(direction, message)
+            self.store.write(event)
         except DrawbridgeError as error:
             logger.error("%s: a line of the conversation can't be kept: %s", self.id, error)
 
@@ -539,7 +582,7 @@ class DeskSession:
             held.cancel()
         self._held.clear()
         self.prompts.close()
-        self.journal.save()
+        self.store.save()
         self.approvals.let_go()
         self.turn = None
         self.history.close()

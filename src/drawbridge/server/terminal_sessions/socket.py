@@ -38,6 +38,10 @@ class Peer:
         self.about: wire.Bridge | None = None
         self._writer = writer
 
+    def introduced(self, about: wire.Bridge) -> None:
+        """It is a bridge, or what it has reported about itself has changed."""
+        self.about = about
+
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None:
         if not self._writer.is_closing():
             self._writer.write(wire.encode(said))
@@ -152,7 +156,7 @@ class DeskSocket:
 def _told(follower: Follower, event: hook_events.HookEvent) -> None:
     follower.session.heard(event, None, None)
     if event.hook_event_name in ("Stop", "StopFailure", "SessionEnd"):
-        follower.save()
+        follower.session.save()
 
 
 def _read(line: bytes) -> wire.FromPeer:

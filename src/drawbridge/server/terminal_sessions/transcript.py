@@ -191,15 +191,6 @@ def _fate(found: _Line) -> Fate:
     return "rejected" if found.tool_denial_kind == REJECTED else "denied"
 
 
-def prompt_record(
-    prompt: Prompt, run: str, by: str, *, text: str | None = None, request_id: str | None = None
-) -> bytes:
-    """As ``records.prompt``, with its uuid in the file. ``text``: what was said, where the file has more round it."""
-    words = prompt.text if text is None else text
-    said = {"type": "user", "message": {"prompt": words}, "run_id": run, "by": by, "uuid": prompt.uuid}
-    return _encode(said if request_id is None else said | {"request_id": request_id})
-
-
 class _Place(Struct):
     uuid: str = ""
 

@@ -1,4 +1,4 @@
-"""What all projects share: limits, the agents, the slots for runs, the warm processes, and who hears of everything."""
+"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are published."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
-from drawbridge.server.protocol import messages
+from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import DiskWarning
-from drawbridge.server.protocol.subscriber import Frame, Subscriber, one_by_one
+from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.budgets import Budgets
-from drawbridge.server.sessions.ceilings import Ceilings, check_hours, mode_fits, reported_mode_fits
+from drawbridge.server.sessions.ceilings import Ceilings, check_hours, mode_fits, reported_mode_fits, within
 from drawbridge.server.sessions.disk import Disk, Sizes
 from drawbridge.server.sessions.memory import MemoryWatch
-from drawbridge.server.sessions.metrics import Metrics
+from drawbridge.server.sessions.metrics import RunMetrics
 from drawbridge.server.sessions.orphans import Running
+from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.reviewers import Reviewers
 from drawbridge.server.sessions.terminals import Terminals
 from drawbridge.server.sessions.warm import Warm
@@ -72,49 +71,43 @@ class Slots:
             self._free += 1
 
 
-class AtWork(Protocol):
-    """A project with a run."""
+class Context:
+    """One server's. ``publish``: passes an event to everybody whom it concerns; ``audience``: the clients."""
 
-    def stop_for(self, error: ClientError) -> None: ...
-
-
-class House:
-    """One server's."""
-
-    def __init__(self, agents: Mapping[str, Agent], limits: Limits, ceilings: Ceilings, data: Path) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        limits: Limits,
+        ceilings: Ceilings,
+        data: Path,
+        roots: Sequence[Path],
+        publish: Callable[[Announced], None],
+        audience: Audience,
+        metrics: RunMetrics,
+        reviewers: Reviewers,
+    ) -> None:
         self.agents = agents
         self.limits = limits
         self.ceilings = ceilings
+        self.places = Places(roots, data)
+        self.publish = publish
+        self.audience = audience
+        self.metrics = metrics
+        self.reviewers = reviewers
+        self.terminals = Terminals()
         self.running = Running(data)
-        self.disk = Disk(data, limits.sizes)
-        self.disk.warned = self._disk_warning
+        self.disk = Disk(data, limits.sizes, publish)
         self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
-        self.metrics = Metrics()
-        self.reviewers = Reviewers()
-        self.terminals = Terminals()
-        self.at_work: dict[str, AtWork] = {}
         self.slots = Slots(limits.runs_at_once)
         self.warm = Warm(limits.warm_processes, limits.warm_seconds)
-        self.broadcast: Callable[[Sequence[Subscriber], Frame], None] = one_by_one
-        """How a frame goes to many; who owns the sockets has a quicker way."""
-        self.heard: Callable[[Frame, Path], None] = lambda frame, directory: None
-        """Gets what is told to who follows a topic, with the project's directory: for people who look at no page."""
-        self.note: Callable[..., None] = lambda event, **fields: None
-        """Into the audit, for what no client has just asked for."""
-        self.within: Callable[[Options, str], Options] = lambda options, agent: options
-        """Applies the owner's ceilings to options for the agent of that name; raises ``ClientError``. The part that
-        knows the directories sets it."""
-        self.problem_of: Callable[[Path], str | None] = lambda path: None
-        """Why no agent may run in a project's directory now. Set by what knows the allowed directories."""
-        self.topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
-        self.open_in_terminal: Callable[[str], bool] = lambda session_id: False
-        """Whether a conversation is open in a terminal of this machine, as its hooks have reported; the desk sets it."""
+        self.at_work: dict[str, Callable[[ClientError], None]] = {}
+        """How the run of each project that has one is stopped, by the project's id."""
 
     async def start(self, agent: str, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
         """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
         the run was accepted."""
-        problem = self.problem_of(Path(launch.directory))
+        problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", f"{problem} Nothing was started.")
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
@@ -125,14 +118,19 @@ class House:
 
     def allows(self, mode: str, agent: str) -> bool:
         """Whether that agent may be in the mode that it reports."""
-        return reported_mode_fits(self.ceilings, mode, own_modes=self._has_own_modes(agent))
+        return reported_mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
 
     def offers(self, mode: str, agent: str) -> bool:
         """Whether a client may choose that mode of the agent's."""
-        return mode_fits(self.ceilings, mode, own_modes=self._has_own_modes(agent))
+        return mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
 
-    def _has_own_modes(self, agent: str) -> bool:
+    def has_own_modes(self, agent: str) -> bool:
         return agent in self.agents and self.agents[agent].own_modes
+
+    def within(self, options: Options, agent: str) -> Options:
+        """Applies the owner's ceilings to options for the agent of that name. Raises ``ClientError``."""
+        own_modes = self.has_own_modes(agent)
+        return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
         """What a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of hours, or out of
@@ -148,26 +146,16 @@ class House:
 
     def check_place(self, path: Path, undone: str) -> None:
         """Raises ``ClientError`` where nothing may be done in a project's directory now. ``undone``: its last sentence."""
-        problem = self.problem_of(path)
+        problem = self.places.problem(path)
         if problem is not None:
             raise ClientError("INVALID_PATH", f"{problem} {undone}")
 
     def spend(self, directory: str, amount: float) -> None:
-        """A run has cost so much. Where that was the day's last, the others are stopped."""
+        """A run has cost so much. Where that used up the day's budget, the other runs are stopped."""
         now = datetime.now()
         self.budgets.spend(directory, amount, now)
         try:
             self.budgets.left("", now)
         except ClientError as error:
-            for project in list(self.at_work.values()):
-                project.stop_for(error)
-
-    def _disk_warning(self, warning: DiskWarning, project_id: str | None, directory: str) -> None:
-        frame = Frame(messages.update("disk_warning", warning, project_id), project_id=project_id)
-        self.tell("projects", frame, Path(directory), {})
-
-    def tell(self, topic: str, frame: Frame, path: Path, besides: Mapping[str, Subscriber]) -> None:
-        """Everybody who follows ``topic`` and may know of the project at ``path``, but those who hear it anyway."""
-        followers = [one for id, one in self.topics[topic].items() if id not in besides]
-        self.broadcast([one for one in followers if one.sees(path)], frame)
-        self.heard(frame, path)
+            for stop in list(self.at_work.values()):
+                stop(error)

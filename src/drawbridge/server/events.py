@@ -1,0 +1,403 @@
+"""What happens in the server, as typed events: how each is written into a history and read back, and who receives it. Pure.
+
+An event is *recorded* (it is in a session's history, and has a number there) or *announced* (it is true at the moment only).
+Where the protocol has a structure with the same fields, that structure is the event. A record has one of three directions:
+``client`` (a person's prompt), ``claude`` (an agent's line, its own bytes; the word is the specification's) and ``server``:
+``{"type": "system", "subtype": <kind>, "message": {…}}``.
+
+The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from drawbridge.agents.base import AgentLine, AskedBy, Proposal, session_id_of
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.messages import (
+    DiskWarning,
+    ExecutionKilled,
+    PermissionWithdrawn,
+    ProjectGone,
+    RunFinished,
+    RunReverted,
+    RunStarted,
+    SessionChanged,
+    SessionReset,
+)
+from drawbridge.server.protocol.preview import shortened
+
+__all__ = [
+    "AgentLine",
+    "DiskWarning",
+    "ExecutionKilled",
+    "PermissionWithdrawn",
+    "ProjectGone",
+    "RunFinished",
+    "RunReverted",
+    "RunStarted",
+    "SessionChanged",
+    "SessionReset",
+]
+
+SHOWN_TEXT: Final = 150_000
+"""The longest edited text that clients get with a decision, in characters: as JSON it fits into a message in any case."""
+
+NOTHING: Final = Raw(b"null")
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class PromptAccepted(Struct, frozen=True):
+    """A person's prompt. ``attachments``: their names. ``uuid``: of its line in the agent's own record (terminal sessions)."""
+
+    run_id: str
+    prompt: str
+    by: str
+    request_id: str | None = None
+    attachments: tuple[str, ...] = ()
+    uuid: str = ""
+
+
+class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
+    """An agent waits for a person. The fields are those of ``PermissionRequest``; ``known_as``: what the question of a terminal
+    session is recognized by when its hook sends it again.
+    """
+
+    approval_id: str
+    run_id: str
+    tool_name: str
+    input: Raw
+    suggestions: Raw
+    proposal: Proposal | None = None
+    changeable: bool = True
+    known_as: str = ""
+    link_targets: dict[str, str] = {}
+    asked_by: AskedBy | None = None
+    reason: str | None = None
+    blocked_path: str | None = None
+
+    @property
+    def agent_id(self) -> str | None:
+        """The subagent that asks; None for the main agent."""
+        return self.asked_by.agent_id if self.asked_by else None
+
+    @property
+    def given(self) -> dict[str, Any] | None:
+        """``input``; None where it is not an object, or contains what can't be read (a number that is out of range)."""
+        try:
+            found = msgspec.json.decode(bytes(self.input))
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
+    """A decision, complete: also for an agent that has not received it yet.
+
+    ``client_id``, ``edited`` and ``new_text`` (of at most ``SHOWN_TEXT``) are as in ``PermissionResolved``.
+    """
+
+    approval_id: str
+    by: str
+    decision: Literal["allow", "deny"]
+    message: str | None = None
+    updated_input: Raw = NOTHING
+    remember: bool = False
+    client_id: str | None = None
+    edited: bool = False
+    new_text: str | None = None
+
+    @property
+    def shown(self) -> messages.PermissionResolved:
+        """The part for clients, in a frame of at most ``FRAME_BYTES``. An edit that does not fit beside the message is left
+        out; a message that does not fit is cut.
+        """
+        message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
+        room = messages.FRAME_BYTES - messages.ROOM - len(message)
+        given = self.updated_input if self.edited and self.new_text is None else None
+        return messages.PermissionResolved(
+            approval_id=self.approval_id,
+            by=self.by,
+            decision=self.decision,
+            message=msgspec.json.decode(message),
+            client_id=self.client_id,
+            edited=self.edited,
+            new_text=self.new_text if len(_encode(self.new_text)) <= room else None,
+            updated_input=given if given is not None and len(bytes(given)) <= min(SHOWN_TEXT, room) else None,
+        )
+
+
+class ProjectCreated(Struct, frozen=True):
+    """A project or a terminal session is in the list from now on."""
+
+    info: messages.ProjectInfo
+
+
+class StateChanged(Struct, frozen=True):
+    """The state of a project or a terminal session, always all of it."""
+
+    state: messages.ProjectState
+
+
+class RunContinued(Struct, frozen=True):
+    """A run that a limit of the agent's account had stopped continues without a person. ``by``: who gave the prompt."""
+
+    run_id: str
+    by: str
+
+
+Recorded: TypeAlias = (
+    AgentLine
+    | PromptAccepted
+    | RunStarted
+    | RunFinished
+    | RunReverted
+    | ExecutionKilled
+    | ApprovalRequested
+    | ApprovalResolved
+    | PermissionWithdrawn
+    | SessionChanged
+    | SessionReset
+)
+Event: TypeAlias = Recorded | StateChanged | ProjectCreated | ProjectGone | DiskWarning | RunContinued
+
+KINDS: Final[Mapping[type, str]] = {
+    ApprovalRequested: "permission_request",
+    ApprovalResolved: "permission_resolved",
+    PermissionWithdrawn: "permission_withdrawn",
+    RunStarted: "run_started",
+    RunFinished: "run_finished",
+    RunReverted: "run_reverted",
+    ExecutionKilled: "execution_killed",
+    SessionChanged: "session_changed",
+    SessionReset: "session_reset",
+    StateChanged: "project_state",
+    ProjectCreated: "project_created",
+    ProjectGone: "project_deleted",
+    DiskWarning: "disk_warning",
+}
+"""The wire's name of each event of the server itself: the ``update_type``, and the ``subtype`` of its record."""
+
+
+class Announced(Struct, frozen=True):
+    """An event at a project or terminal session (``project_id`` None: at none of them) in the directory ``path``.
+
+    ``asker``: the id of the client whose answer reports the event; it receives nothing else about it. ``quiet``: it happened
+    long ago, so only clients that have joined receive it.
+    """
+
+    project_id: str | None
+    path: Path
+    event: Event
+    asker: str = ""
+    quiet: bool = False
+
+
+class Stored(Announced, frozen=True, kw_only=True):
+    """An event that is in the history of its session. ``record``: its line there; ``timestamp``: as in that line."""
+
+    seq: int
+    timestamp: str
+    record: bytes
+
+
+# In a history.
+
+
+def written(event: Recorded) -> tuple[messages.Direction, bytes]:
+    """The direction and the message of an event's record."""
+    if isinstance(event, AgentLine):
+        return "claude", event.raw
+    if isinstance(event, PromptAccepted):
+        return "client", _prompt(event)
+    return "server", _encode({"type": "system", "subtype": KINDS[type(event)], "message": event})
+
+
+def _prompt(event: PromptAccepted) -> bytes:
+    """``message.prompt`` is where the specification has it."""
+    message: dict[str, Any] = {
+        "type": "user",
+        "message": {"prompt": event.prompt},
+        "run_id": event.run_id,
+        "by": event.by,
+    }
+    optional = {"uuid": event.uuid, "request_id": event.request_id, "attachments": event.attachments}
+    return _encode(
+        message
+        | {name: value for name, value in optional.items() if value or (name == "request_id" and value is not None)}
+    )
+
+
+NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading a record raises that somebody else has written into the log."""
+
+
+class Written(Struct):
+    """A line of a history."""
+
+    seq: int
+    timestamp: str
+    direction: str
+    message: Raw
+
+
+class OfServer(Struct):
+    """The message of a record of the server."""
+
+    subtype: str
+    message: Raw
+
+
+class OfAgent(Struct):
+    """Where an agent's line names its conversation: in Claude Code's way, or in that of the Agent Client Protocol."""
+
+    session_id: Any = None
+    params: Any = None
+
+    @property
+    def id(self) -> str:
+        return session_id_of(self.params.get("sessionId") if isinstance(self.params, dict) else self.session_id)
+
+
+class _OfText(Struct):
+    prompt: str
+
+
+class _OfPrompt(Struct):
+    run_id: str
+    message: _OfText
+    by: str = ""
+    request_id: str | None = None
+
+
+# Records of older versions lack some of the fields; and numbers are bounded, since what follows from a record is saved and
+# has to be read again.
+
+
+class _Started(RunStarted, frozen=True, kw_only=True):
+    run_id: str = ""
+    session_id: str = ""
+
+
+class _Finished(RunFinished, frozen=True, kw_only=True):
+    duration_ms: int = 0
+    cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+
+
+class _Changed(SessionChanged, frozen=True, kw_only=True):
+    session_id: str = ""
+
+
+class _Reset(SessionReset, frozen=True, kw_only=True):
+    old_session_id: str = ""
+    new_session_id: str = ""
+    project_id: str = ""
+
+
+_READ: Final[Mapping[str, Any]] = {
+    KINDS[RunStarted]: _Started,
+    KINDS[RunFinished]: _Finished,
+    KINDS[ApprovalRequested]: ApprovalRequested,
+    KINDS[ApprovalResolved]: ApprovalResolved,
+    KINDS[PermissionWithdrawn]: PermissionWithdrawn,
+    KINDS[SessionChanged]: _Changed,
+    KINDS[SessionReset]: _Reset,
+}
+
+_written: Final = msgspec.json.Decoder(Written)
+
+
+class Read(NamedTuple):
+    """A record that was read back. ``event``: None for one that nothing follows from, as an agent's line."""
+
+    seq: int
+    moment: datetime
+    event: Recorded | None
+
+
+def parts(line: bytes) -> Written:
+    """A record as it is in the history. Raises ``NOT_OURS``."""
+    return _written.decode(line)
+
+
+def read(line: bytes) -> Read:
+    """A record of a history, for a server that was started again. Raises ``NOT_OURS``."""
+    found = _written.decode(line)
+    return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
+
+
+def _event(found: Written) -> Recorded | None:
+    if found.direction == "client":
+        given = msgspec.json.decode(found.message, type=_OfPrompt)
+        return PromptAccepted(given.run_id, given.message.prompt, given.by, given.request_id)
+    if found.direction != "server":
+        return None
+    given_event = msgspec.json.decode(found.message, type=OfServer)
+    kind = _READ.get(given_event.subtype)
+    event: Recorded | None = None if kind is None else msgspec.json.decode(given_event.message, type=kind)
+    return event
+
+
+# Who receives what.
+
+Receiver: TypeAlias = Literal["clients", "editors", "notices", "metrics", "audit"]
+
+RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
+    AgentLine: ("clients",),
+    PromptAccepted: ("clients",),
+    RunStarted: ("clients",),
+    RunFinished: ("clients", "notices", "metrics"),
+    RunReverted: ("clients",),
+    RunContinued: ("audit",),
+    ExecutionKilled: ("clients",),
+    ApprovalRequested: ("clients", "notices"),
+    ApprovalResolved: ("clients", "notices", "editors"),
+    PermissionWithdrawn: ("clients", "notices", "editors"),
+    SessionChanged: ("clients",),
+    SessionReset: ("clients",),
+    StateChanged: ("clients",),
+    ProjectCreated: ("clients",),
+    ProjectGone: ("clients",),
+    DiskWarning: ("clients",),
+}
+
+TOPICS: Final[Mapping[type, Literal["projects", "approvals"]]] = {
+    ApprovalRequested: "approvals",
+    ApprovalResolved: "approvals",
+    PermissionWithdrawn: "approvals",
+    RunFinished: "projects",
+    StateChanged: "projects",
+    ProjectCreated: "projects",
+    ProjectGone: "projects",
+    DiskWarning: "projects",
+}
+"""Clients that have not joined the project, but follow the topic, receive these events too."""
+
+Handler: TypeAlias = Callable[[Announced], None]
+
+
+class Bus:
+    """Passes events to their receivers, at once and in order. Each kind of receiver has to be there: none can be forgotten."""
+
+    def __init__(
+        self, *, clients: Handler, editors: Handler, notices: Handler, metrics: Handler, audit: Handler
+    ) -> None:
+        handlers: dict[Receiver, Handler] = {
+            "clients": clients,
+            "editors": editors,
+            "notices": notices,
+            "metrics": metrics,
+            "audit": audit,
+        }
+        self._handlers = {kind: tuple(handlers[one] for one in receivers) for kind, receivers in RECEIVERS.items()}
+
+    def publish(self, announced: Announced) -> None:
+        for handle in self._handlers[type(announced.event)]:
+            handle(announced)

@@ -1,0 +1,168 @@
+"""Every event has its receivers, and looks the same to clients whether it happens now or is read back from the history."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from msgspec import Raw
+from msgspec.structs import asdict
+
+from drawbridge.agents.base import AskedBy, Proposal
+from drawbridge.server import events
+from drawbridge.server.app.frames import frame, replayed
+from drawbridge.server.events import (
+    KINDS,
+    RECEIVERS,
+    TOPICS,
+    AgentLine,
+    Announced,
+    ApprovalRequested,
+    ApprovalResolved,
+    Bus,
+    DiskWarning,
+    Event,
+    ProjectCreated,
+    ProjectGone,
+    PromptAccepted,
+    Receiver,
+    Recorded,
+    RunContinued,
+    StateChanged,
+    Stored,
+)
+from drawbridge.server.protocol.messages import (
+    ChangedFile,
+    ExecutionKilled,
+    PermissionWithdrawn,
+    ProjectState,
+    RunFinished,
+    RunReverted,
+    RunStarted,
+    SessionChanged,
+    SessionReset,
+)
+from drawbridge.server.sessions.records import Memory
+from drawbridge.server.store.lines import compose
+from tests.server.door.rig import info
+
+PATH = Path("/home/ada/blog")
+NOON = datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC)
+
+RECORDED: list[Recorded] = [
+    AgentLine(b'{ "type":"assistant", "session_id":"s1", "odd": 1.0e3,  "text":"\xc3\xa9" }', "s1"),
+    AgentLine(b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s2","update":{}}}', "s2"),
+    AgentLine(b'{"type":"assistant"}'),
+    PromptAccepted("run_1", "Fix the typo", "phone", "typo-1", ("a.png",)),
+    PromptAccepted("run_1", "Fix it", "desk", uuid="u1"),
+    RunStarted("run_1", "s1", "claude"),
+    RunStarted("run_2", "s1", "claude", unprompted=True),
+    RunFinished(run_id="run_1", outcome="failed", duration_ms=5, cost_usd=0.25, error="no", code="EXECUTION_FAILED"),
+    RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),)),
+    ExecutionKilled("p1", "IDLE", "run_1"),
+    ApprovalRequested("appr_1", "run_1", "Bash", Raw(b'{"command": "ls"}'), Raw(b"[]")),
+    ApprovalRequested(
+        "appr_2",
+        "run_1",
+        "Write",
+        Raw(b"{}"),
+        Raw(b"[ ]"),
+        Proposal("/a", "x", "y"),
+        known_as="q",
+        link_targets={"/a": "/b"},
+        asked_by=AskedBy("a1"),
+        reason="why",
+    ),
+    ApprovalResolved("appr_1", "phone", "deny", "no", client_id="c1"),
+    ApprovalResolved("appr_1", "phone", "allow", updated_input=Raw(b'{"a":1}'), edited=True),
+    PermissionWithdrawn("appr_1", "the run was stopped"),
+    SessionChanged("s1"),
+    SessionChanged("", "s1", "claude"),
+    SessionReset("s1", "", "p1"),
+]
+
+INFO = info("p1", str(PATH))
+ANNOUNCED: list[Event] = [
+    StateChanged(ProjectState(**asdict(INFO))),
+    ProjectCreated(INFO),
+    ProjectGone("p1", str(PATH)),
+    DiskWarning("disk", 1, 2, "nearly full"),
+    RunContinued("run_1", "phone"),
+]
+
+
+def name(event: object) -> str:
+    return type(event).__name__
+
+
+def stored(event: Recorded, seq: int = 7) -> Stored:
+    """As ``SessionStore`` makes it."""
+    record = compose(seq, NOON, *events.written(event))
+    return Stored("p1", PATH, event, seq=seq, timestamp=record.timestamp, record=record.line)
+
+
+def test_every_event_has_declared_receivers() -> None:
+    assert set(RECEIVERS) == set(get_args(Event))
+    assert set(TOPICS) <= set(RECEIVERS)
+    assert {receiver for receivers in RECEIVERS.values() for receiver in receivers} == set(get_args(Receiver))
+
+
+def test_every_event_for_clients_has_a_name_on_the_wire() -> None:
+    for_clients = {kind for kind, receivers in RECEIVERS.items() if "clients" in receivers}
+    assert for_clients == {*KINDS, AgentLine, PromptAccepted}
+
+
+def test_every_event_is_tried_here() -> None:
+    assert {type(event) for event in RECORDED} == set(get_args(Recorded))
+    assert {type(event) for event in [*RECORDED, *ANNOUNCED]} == set(get_args(Event))
+
+
+def test_a_bus_without_one_of_its_receivers_can_not_be_made() -> None:
+    receivers = {receiver: (lambda announced: None) for receiver in get_args(Receiver)}
+    Bus(**receivers)
+    for forgotten in receivers:
+        with pytest.raises(TypeError, match=forgotten):
+            Bus(**{receiver: handle for receiver, handle in receivers.items() if receiver != forgotten})
+
+
+@pytest.mark.parametrize("event", [*RECORDED, *ANNOUNCED], ids=name)
+def test_an_event_reaches_its_receivers_in_their_order(event: Event) -> None:
+    reached: list[str] = []
+    bus = Bus(**{one: (lambda announced, one=one: reached.append(one)) for one in get_args(Receiver)})
+    bus.publish(Announced("p1", PATH, event))
+    assert tuple(reached) == RECEIVERS[type(event)]
+
+
+@pytest.mark.parametrize("event", RECORDED, ids=name)
+def test_clients_see_the_same_live_and_in_a_replay(event: Recorded) -> None:
+    happened = stored(event)
+    assert frame(happened) == replayed("p1", happened.record)
+
+
+@pytest.mark.parametrize("event", RECORDED, ids=name)
+def test_what_is_remembered_is_the_same_after_a_restart(event: Recorded) -> None:
+    live, read_back = (Memory(unfinished={"run_1": "phone"}, approvals={"appr_1": "run_1"}) for _ in range(2))
+    happened = stored(event)
+    live.apply(event, NOON, happened.seq)
+    seq, moment, found = events.read(happened.record)
+    read_back.apply(found, moment, seq)
+    assert read_back == live
+    assert live.seq == 7
+
+
+def test_records_of_older_versions_lack_fields() -> None:
+    finished = b'{"type":"system","subtype":"run_finished","message":{"run_id":"r","outcome":"completed","cost_usd":1}}'
+    found = events.read(compose(1, NOON, "server", finished).line).event
+    assert isinstance(found, RunFinished)
+    assert (found.run_id, found.cost_usd) == ("r", 1.0)
+
+
+@pytest.mark.parametrize("cost", ["-1", "1e300", '"1"'])
+def test_an_impossible_cost_is_not_remembered(cost: str) -> None:
+    fields = f'{{"run_id":"r","outcome":"completed","cost_usd":{cost}}}'
+    record = f'{{"type":"system","subtype":"run_finished","message":{fields}}}'.encode()
+    with pytest.raises(msgspec.ValidationError):
+        events.read(compose(1, NOON, "server", record).line)

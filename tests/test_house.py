@@ -213,11 +213,12 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the one helper itself
     # Not yet moved to core.tasks.
     "ide.review": {"create_task", "ensure_future"},
-    "server.agents.process": {"create_task"},
-    "server.app.client": {"call_soon", "create_task", "sleep(0)"},
+    "agents.process": {"create_task"},
+    "server.app.connection": {"call_soon", "create_task", "sleep(0)"},
     "server.app.joining": {"create_task"},
     "server.app.outbox": {"call_soon"},
     "server.serve": {"ensure_future", "sleep(0)"},
+    "server.sessions.checkpoints": {"create_task"},
     "server.sessions.git": {"ensure_future"},
     "server.sessions.memory": {"create_task"},
     "server.sessions.project": {"call_soon"},

@@ -1,4 +1,4 @@
-"""``make bench``: every number of docs/internals/benchmarks.md, measured here and now; ``make bench ARGS=server`` a part of them."""
+"""``make bench`` measures every number of docs/internals/benchmarks.md; ``make bench ARGS=server`` measures one part."""
 
 from __future__ import annotations
 

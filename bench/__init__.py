@@ -1,1 +1,1 @@
-"""Measurements: ratios of things run side by side, in one run. ``make bench`` prints them (docs/internals/benchmarks.md)."""
+"""Measurements: ratios within one run. ``make bench`` prints them; docs/internals/benchmarks.md has a copy."""

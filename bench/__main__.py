@@ -1,4 +1,4 @@
-"""``make bench`` and ``make bench ARGS=server``: the numbers of docs/internals/benchmarks.md, measured here and now."""
+"""``make bench`` measures every number of docs/internals/benchmarks.md; ``make bench ARGS=server`` measures one part."""
 
 from __future__ import annotations
 

@@ -94,7 +94,10 @@ class Twin:
         if command.project_id not in self.projects:
             raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
         self.subscribers[client.id] = client
-        return OK
+        made = msgspec.structs.asdict(self.projects[command.project_id])
+        return messages.updated(
+            "project_joined", messages.ProjectJoined(**made, run=None, queue=[], open_approvals=[]), command.project_id
+        )
 
     async def project_leave(self, command: say.ProjectLeave, client: Subscriber) -> Answer[Any]:
         self.subscribers.pop(client.id, None)

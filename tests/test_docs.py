@@ -9,6 +9,7 @@ import pytest
 
 import cli_reference
 from drawbridge import cli
+from drawbridge.agents import catalog
 from drawbridge.ide.tools import TOOLS, gemini
 from drawbridge.ide.tools.tool import Tool
 
@@ -38,3 +39,12 @@ def test_every_test_that_the_pages_name_is_there() -> None:
     assert named
     assert [path for path, _ in named if not (root / path).exists()] == []
     assert [name for path, name in named if name and f"def {name}(" not in (root / path).read_text()] == []
+
+
+@pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
+def test_the_page_of_agents_says_what_the_catalog_says(row: catalog.Row) -> None:
+    page = (cli_reference.PAGE.parent / "agents.md").read_text()
+    [line] = re.findall(rf"^\| `{row.name}` \| (.*)$", page, re.MULTILINE)
+    what, _, asks = line.split(" | ")[:3]
+    assert (row.title in what and f"`{row.program}" in what) or not row.program
+    assert asks.startswith("yes" if row.asks else "no")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from drawbridge import settings
+from drawbridge.agents import catalog
 from drawbridge.core.errors import BadSetting, DrawbridgeError
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -202,11 +203,11 @@ def _add_setup(commands: Commands) -> None:
     where = "for all you do (default), or in this directory"
     guarding.add_argument("--scope", choices=("user", "project"), default="user", help=where)
     settings.add_flags(guarding, tuple(setting for setting in settings.HOOK if setting.name != "agent"))
-    for name, title in {"claude": "Claude Code", "gemini": "Gemini CLI", "codex": "Codex"}.items():
-        what = f"guard your unsaved work from {title}"
-        target = targets.add_parser(name, parents=[common, guarding], help=what, description=_sentence(what) + more)
-        if name == "claude":
-            help = "make Claude Code ask before it writes: set permissions.defaultMode, and disableAutoMode so that it stays"
+    for row in (row for row in catalog.ROWS if row.hooks):
+        what = f"guard your unsaved work from {row.title}"
+        target = targets.add_parser(row.name, parents=[common, guarding], help=what, description=_sentence(what) + more)
+        if row.ask_mode:
+            help = f"make {row.title} ask before it writes: set permissions.defaultMode, and disableAutoMode so that it stays"
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=help)
     what = "install the plugin in Neovim without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=what, description=_sentence(what) + more)

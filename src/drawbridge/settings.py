@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from drawbridge.agents import catalog
 from drawbridge.core.errors import BadSetting
 from drawbridge.settings_serve import CLIENT_MODES as CLIENT_MODES
 from drawbridge.settings_serve import SERVE as SERVE
@@ -23,7 +24,8 @@ from drawbridge.settings_serve import SPEC_VARIABLES as SPEC_VARIABLES
 from drawbridge.settings_table import LEVELS as LEVELS
 from drawbridge.settings_table import Setting as Setting
 
-AGENTS: Final = ("claude", "gemini")
+AGENTS: Final = tuple(row.name for row in catalog.ROWS if row.bridge)
+"""Those that connect to an editor's bridge."""
 
 STARTING: Final = ("ide", "serve")
 """Commands that start a long-running process."""
@@ -62,7 +64,7 @@ IDE: Final = (
 )
 """What ``drawbridge ide`` can be told."""
 
-HOOK_AGENTS: Final = ("claude", "gemini", "codex")
+HOOK_AGENTS: Final = tuple(row.name for row in catalog.ROWS if row.hooks)
 
 HOOK: Final = (
     Setting("agent", "choice", "claude", "the agent whose hook this is", HOOK_AGENTS),

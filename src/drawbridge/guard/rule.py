@@ -1,7 +1,5 @@
 """The rule, and what editors said that it is about. Loaded as soon as there is an editor."""
 
-from __future__ import annotations
-
 from drawbridge.guard import ask
 
 TYPE_CHECKING = False
@@ -13,8 +11,8 @@ LISTS = ("unsaved", "open", "folders", "connected", "agents")
 
 
 def snapshot(
-    sockets: Iterable[tuple[str, str]], paths: list[str], settings: Mapping[str, Any], **more: Any
-) -> list[ask.Answer]:
+    sockets: "Iterable[tuple[str, str]]", paths: "list[str]", settings: "Mapping[str, Any]", **more: "Any"
+) -> "list[ask.Answer]":
     """What each editor says to ``snapshot``. Who says something of another shape has not answered."""
     answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
     for found in answers:
@@ -24,7 +22,7 @@ def snapshot(
     return answers
 
 
-def _is_snapshot(result: Any, count: int) -> bool:
+def _is_snapshot(result: "Any", count: int) -> bool:
     files = result.get("files") if isinstance(result, dict) else None
     return (
         isinstance(files, list)
@@ -34,22 +32,22 @@ def _is_snapshot(result: Any, count: int) -> bool:
     )
 
 
-def is_file(file: Any) -> bool:
+def is_file(file: "Any") -> bool:
     """Whether this is an entry for a file, as every list of files has them."""
     return isinstance(file, dict) and isinstance(file.get("name"), str)
 
 
-def files(found: ask.Answer) -> list[dict[str, Any]]:
+def files(found: "ask.Answer") -> "list[dict[str, Any]]":
     """Those of the paths asked for that the editor has open; none where it did not answer."""
     return [file for file in found.result["files"] if file] if found.result else []
 
 
-def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
+def unsaved_files(found: "ask.Answer") -> "list[dict[str, Any]]":
     """Every file with unsaved changes in one editor, where that was asked for; what is no such entry is passed over."""
     return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 
-def policy_for(tool: str, settings: Mapping[str, Any]) -> str:
+def policy_for(tool: str, settings: "Mapping[str, Any]") -> str:
     """ "current", "visible" or "any": the tool's own, else the general one."""
     for entry in settings["policy_for"]:
         name, _, policy = entry.partition("=")
@@ -58,6 +56,6 @@ def policy_for(tool: str, settings: Mapping[str, Any]) -> str:
     return str(settings["policy"])
 
 
-def is_kept(file: Mapping[str, Any], policy: str) -> bool:
+def is_kept(file: "Mapping[str, Any]", policy: str) -> bool:
     """The rule: in one and the same instance the file has unsaved changes *and* is where the policy looks."""
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drawbridge.agents import catalog
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.gemini_site import GeminiSessions
 from drawbridge.protocols.gate import Head, Refusal
@@ -11,16 +12,16 @@ NOT_SERVED = Refusal(404, "This agent is not served here.")
 
 
 class Agents:
-    """The site of both; one that the person does not want served is not ``served``."""
+    """The site of both. ``served``: the names of the agents that may connect."""
 
     def __init__(self, claude: ClaudeClients, gemini: GeminiSessions, served: tuple[str, ...]) -> None:
         self.claude = claude
         self.gemini = gemini
-        self._served = served
+        self._served = {catalog.AGENTS[name].bridge for name in served}
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
         refusal = self.claude.admit(head) if upgrade else self.gemini.admit(head)
-        if refusal is None and ("claude" if upgrade else "gemini") not in self._served:
+        if refusal is None and (catalog.WEBSOCKET if upgrade else catalog.HTTP) not in self._served:
             return NOT_SERVED
         return refusal
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents import catalog
+from drawbridge.agents import catalog, registry
 from drawbridge.core import errors
+from drawbridge.setup.agents import AGENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
@@ -39,8 +40,11 @@ PURE = (
 JOBS = ("ide", "guard", "server", "tui")
 FLOOR = ("agents", "core", "protocols", "text", "transport", "editors", "settings")
 SERVER_FLOORS = ("protocol", "store", "sessions", "auth", "terminal_sessions", "notifications", "app")
-AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
-EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "protocols.msgpack_rpc")
+AGENT_DIALECTS = (
+    *("ide.claude", "ide.gemini", "ide.tools", "ide.discovery"),
+    *(f"agents.{name}" for name in ("acp", "claude", "codex", "command", "demo", "gemini")),
+)
+EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "guard.neovim", "guard.vscode", "protocols.msgpack_rpc")
 SPEAKS = {"gemini": "acp", "demo": "claude"}
 """Agents that speak another one's protocol, and so know its folder: Gemini CLI is an ACP agent, the demo a script that
 writes Claude Code's stream."""
@@ -168,10 +172,15 @@ def test_agents_know_each_other_only_by_the_kernel(folder: str) -> None:
         assert [other for other in others if not belongs(other, may)] == [], name
 
 
-def test_each_row_of_the_catalog_has_the_folder_it_promises() -> None:
-    for row in catalog.ROWS:
-        promised = ["driver", *(("hook", "hook_settings") if row.hooks else ())]
-        assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == [], row.name
+@pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
+def test_each_row_of_the_catalog_has_the_folder_it_promises(row: catalog.Row) -> None:
+    promised = ["driver", *(("hook", "hook_settings") if row.hooks else ())]
+    assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == []
+    agent = registry.built_in(row.name, None)
+    assert (agent.name, agent.asks, agent.own_modes, agent.sees) == (row.name, row.asks, row.own_modes, row.sees)
+    if row.hooks:
+        assert AGENTS[row.name].name == row.name
+        assert (AGENTS[row.name].ask_mode is not None) == row.ask_mode
 
 
 def test_no_module_asks_which_agent_it_is() -> None:

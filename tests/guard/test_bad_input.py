@@ -45,7 +45,10 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "an empty path": (changed(tool_input={"file_path": ""}), "file_path is missing"),
     "a path of no text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
     "no command": (changed(tool_name="Bash", tool_input={}), "command is missing"),
-    "another agent's tool": (changed(tool_name="apply_patch", tool_input={"command": "x"}), 'unknown tool "apply_patch"'),
+    "another agent's tool": (
+        changed(tool_name="apply_patch", tool_input={"command": "x"}),
+        'unknown tool "apply_patch"',
+    ),
     "too much": (LARGE, "more than 8388608 bytes"),
     "nested": (b'{"a":' * 50_000, "not JSON: nested too deeply"),
     "no UTF-8": (b'{"hook_event_name": "\xff"}', "not JSON: 'utf-8' codec"),

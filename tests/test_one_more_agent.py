@@ -177,16 +177,19 @@ def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
 
 
 def test_info_tries_its_guard() -> None:
-    def guards() -> dict[str, Any]:
+    def info() -> tuple[dict[str, Any], list[str]]:
+        """The guard of the agent, and all problems."""
         command = [sys.executable, "-m", "drawbridge", "info", "--json"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
-        return {guard["agent"]: guard for guard in json.loads(said)["guard"]}
+        report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout)
+        [found] = [guard for guard in report["guard"] if guard["agent"] == "pelican"]
+        return found, report["problems"]
 
-    assert guards()["pelican"]["state"] == "absent"
+    assert info()[0]["state"] == "absent"
     drawbridge_("setup", "pelican", "--yes")
-    found = guards()["pelican"]
+    found, _ = info()
     assert (found["state"], found["problem"]) == ("works", "")
     assert found["events"] == ["about_to_act", "did_act"]
+    assert info()[1] == [], "the call above did not fail"
 
 
 def test_the_installed_guard_answers_it_in_its_own_words(home: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import cli_reference
 from drawbridge import cli
+from drawbridge.agents import catalog
 from drawbridge.ide.tools import TOOLS, gemini
 from drawbridge.ide.tools.tool import Tool
 
@@ -68,3 +69,12 @@ def test_every_setting_in_an_example_exists(page: Path) -> None:
         for command, settings in tomllib.loads(block).items():
             table = "\n".join(rows_of(command))
             assert [name for name in settings if f"| `{name}`, `DRAWBRIDGE_" not in table] == [], command
+
+
+@pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
+def test_the_page_of_agents_says_what_the_catalog_says(row: catalog.Row) -> None:
+    page = (cli_reference.PAGE.parent / "agents.md").read_text()
+    [line] = re.findall(rf"^\| `{row.name}` \| (.*)$", page, re.MULTILINE)
+    what, _, asks = line.split(" | ")[:3]
+    assert (row.title in what and f"`{row.program}" in what) or not row.program
+    assert asks.startswith("yes" if row.asks else "no")

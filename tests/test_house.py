@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents import catalog
+from drawbridge.agents import catalog, registry
 from drawbridge.core import errors
+from drawbridge.setup.agents import AGENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
+TYPES = {"collections.abc", "collections.abc.Mapping", "typing", "typing.Any"}
+"""What is imported for mypy alone."""
+
 PURE = (
     "protocols",
     "text",
@@ -39,8 +43,11 @@ PURE = (
 JOBS = ("ide", "guard", "server", "tui")
 FLOOR = ("agents", "core", "protocols", "text", "transport", "editors", "settings")
 SERVER_FLOORS = ("protocol", "events", "store", "sessions", "auth", "terminal_sessions", "notifications", "app")
-AGENT_DIALECTS = ("ide.claude", "ide.gemini", "ide.tools", "ide.discovery")
-EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "protocols.msgpack_rpc")
+AGENT_DIALECTS = (
+    *("ide.claude", "ide.gemini", "ide.tools", "ide.discovery"),
+    *(f"agents.{name}" for name in ("acp", "claude", "codex", "command", "demo", "gemini")),
+)
+EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "guard.neovim", "guard.vscode", "protocols.msgpack_rpc")
 SPEAKS = {"gemini": "acp", "demo": "claude"}
 """Agents that speak another one's protocol, and so know its folder: Gemini CLI is an ACP agent, the demo a script that
 writes Claude Code's stream."""
@@ -136,6 +143,18 @@ def test_the_lists_name_only_what_exists(name: str) -> None:
     assert [group for group in LISTS[name] if not those_in((group,))] == []
 
 
+@pytest.mark.parametrize("name", those_in(("guard",)))
+def test_the_guard_knows_nothing_that_setup_does_not_copy(name: str) -> None:
+    """What it loads by an agent's name, ``agents/NAME/hook.py``, imports nothing at all."""
+    copied = ("guard", "text", "agents.catalog", *(f"core.{part}" for part in ("errors", "privacy", "terminal_text")))
+    assert [other for other in reached(name) - {"agents"} if not belongs(other, copied)] == []
+
+
+@pytest.mark.parametrize("name", [f"agents.{row.name}.hook" for row in catalog.ROWS if row.hooks])
+def test_an_agents_half_of_the_guard_imports_nothing(name: str) -> None:
+    assert set(imports(modules()[name])) - TYPES <= {"__future__", "__future__.annotations"}
+
+
 def agent_folders() -> list[str]:
     return sorted({name.split(".")[1] for name in modules() if name.count(".") == 2 and name.startswith("agents.")})
 
@@ -160,6 +179,34 @@ def test_agents_know_each_other_only_by_the_kernel(folder: str) -> None:
     for name in those_in((f"agents.{folder}",)):
         others = [other for other in known(name) if belongs(other, ("agents",)) and other not in kernel()]
         assert [other for other in others if not belongs(other, may)] == [], name
+
+
+@pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
+def test_each_row_of_the_catalog_has_the_folder_it_promises(row: catalog.Row) -> None:
+    promised = ["driver", *(("hook", "hook_settings") if row.hooks else ())]
+    assert [name for name in promised if f"agents.{row.name}.{name}" not in modules()] == []
+    agent = registry.built_in(row.name, None)
+    assert (agent.name, agent.asks, agent.own_modes, agent.sees) == (row.name, row.asks, row.own_modes, row.sees)
+    if row.hooks:
+        assert AGENTS[row.name].name == row.name
+        assert (AGENTS[row.name].ask_mode is not None) == row.ask_mode
+
+
+def test_no_module_asks_which_agent_it_is() -> None:
+    """What differs is a property of the row or a function in the agent's folder. A record's direction is a wire name."""
+    folders = tuple(f"agents.{folder}" for folder in agent_folders())
+    for name, file in modules().items():
+        if not belongs(name, folders):
+            assert list(comparisons_with_an_agent(parsed(file))) == [], name
+
+
+def comparisons_with_an_agent(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            on_the_wire = any(isinstance(side, ast.Attribute) and side.attr == "direction" for side in sides)
+            if not on_the_wire and any(isinstance(s, ast.Constant) and s.value in catalog.AGENTS for s in sides):
+                yield ast.unparse(node)
 
 
 def words_of(file: Path) -> Iterator[str]:

@@ -39,13 +39,16 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "no tool": (changed(tool_name=None), "unknown tool (none)"),
     "another tool": (changed(tool_name="mcp__x__y"), 'unknown tool "mcp__x__y"'),
     "a tool of no text": (changed(tool_name=["Edit"]), "unknown tool (none)"),
-    "no input": (changed(tool_input=None), "tool_input is no object"),
-    "an input of another kind": (changed(tool_input=["/ws/a.py"]), "tool_input is no object"),
+    "no input": (changed(tool_input=None), "tool_input is not an object"),
+    "an input of another kind": (changed(tool_input=["/ws/a.py"]), "tool_input is not an object"),
     "no path": (changed(tool_input={}), "file_path is missing"),
     "an empty path": (changed(tool_input={"file_path": ""}), "file_path is missing"),
     "a path of no text": (changed(tool_input={"file_path": 17}), "file_path is missing"),
     "no command": (changed(tool_name="Bash", tool_input={}), "command is missing"),
-    "a patch of nothing": (changed(tool_name="apply_patch", tool_input={"command": "x"}), "a patch that names no file"),
+    "another agent's tool": (
+        changed(tool_name="apply_patch", tool_input={"command": "x"}),
+        'unknown tool "apply_patch"',
+    ),
     "too much": (LARGE, "more than 8388608 bytes"),
     "nested": (b'{"a":' * 50_000, "not JSON: nested too deeply"),
     "no UTF-8": (b'{"hook_event_name": "\xff"}', "not JSON: 'utf-8' codec"),
@@ -74,6 +77,13 @@ def test_bad_input_is_no_opinion_and_one_line_in_the_log(
     assert problem in line
     assert len(line) < 400
     assert neovim.asked == []
+
+
+def test_a_patch_of_nothing_is_no_opinion(guard: Guard) -> None:
+    guard.neovim({A: KEPT})
+    assert guard.say(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
+    [line] = guard.log
+    assert line.startswith("codex: failed (open): a patch that names no file")
 
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD.keys())

@@ -17,8 +17,9 @@ from . import editors, processes
 from .conftest import Guard, decision
 from .payloads import KEPT, A, Payload, all_recorded, bash, edit, edited, recorded
 
-STARTED = {"drawbridge", "drawbridge.guard", "__future__", "_json"}
-WITHOUT_EDITOR = STARTED | {f"drawbridge.guard.{name}" for name in ("agents", "find", "hook", "json_text")}
+STARTED = {"drawbridge", "drawbridge.guard", "drawbridge.agents", "_json"}
+WITHOUT_EDITOR = STARTED | {f"drawbridge.guard.{name}" for name in ("calls", "find", "hook", "json_text")}
+WITHOUT_EDITOR |= {"drawbridge.agents.claude", "drawbridge.agents.claude.hook"}
 WITH_EDITOR = WITHOUT_EDITOR | {"_socket", "select", "time"}
 WITH_EDITOR |= {f"drawbridge.guard.{name}" for name in ("ask", "neovim", "rule", "vscode")}
 HEAVY = {"asyncio", "re", "typing", "argparse", "os", "json", "socket", "enum", "dataclasses", "collections"}

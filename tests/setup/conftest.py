@@ -51,7 +51,7 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
     runs in a project."""
     (home / "project").mkdir()
     monkeypatch.chdir(home / "project")
-    notes.claude_version.cache_clear()
+    notes.version.cache_clear()
 
     def run(*words: str | Path, yes: bool = True) -> Said:
         capsys.readouterr()
@@ -93,7 +93,7 @@ def claude_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
         program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        notes.claude_version.cache_clear()
+        notes.version.cache_clear()
 
     return put
 

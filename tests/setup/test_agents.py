@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.guard.agents import ASKING_TOOLS, EVENTS, TOOLS
+from drawbridge.agents.gemini.hook_settings import OR_ONE
+from drawbridge.guard import calls
 from drawbridge.setup import installed
-from drawbridge.setup.agents import AGENTS, OR_ONE
+from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below, stub, without_backups
 
 pytestmark = pytest.mark.usefixtures("guard")
@@ -144,9 +145,9 @@ def test_the_guard_is_called_with_the_words_that_the_settings_hold(
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 def test_every_tool_and_event_that_is_hooked_is_one_that_the_guard_knows(agent: str) -> None:
-    assert set(AGENTS[agent].events) == set(EVENTS[agent])
+    assert set(AGENTS[agent].events) == set(calls.dialect(agent).EVENTS)
     tools = {tool for matcher in AGENTS[agent].events.values() for tool in (matcher or "").strip("^()$").split("|")}
-    assert tools - {""} <= {*TOOLS, *ASKING_TOOLS}
+    assert tools - {""} <= set(calls.dialect(agent).TOOLS)
 
 
 @pytest.mark.parametrize(("agent", "unit"), [("claude", 1), ("gemini", 1000), ("codex", 1)])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.setup import notes
+from drawbridge.agents.claude.hook_settings import ASK_MODE
 from drawbridge.setup.agents import AGENTS
 from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
@@ -207,7 +207,7 @@ def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: 
     user.write_text(text)
     said = setup("claude", "--yes")
     assert "defaultMode" not in user.read_text() or "plan" in user.read_text()
-    assert f"Note: {notes.NO_MODE}" in said.errors
+    assert f"Note: {ASK_MODE.unasked}" in said.errors
     said = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
     assert said.errors == ""
@@ -237,7 +237,7 @@ def test_a_mode_that_the_person_has_set_is_not_taken_away(setup: Setup, user: Pa
 def test_a_mode_that_the_cli_would_change_is_mentioned(where: str, setup: Setup, user: Path) -> None:
     """It was set by an earlier version, or by hand."""
     put(user, DEFAULT)
-    assert f"Note: {notes.NOT_KEPT}" in setup("claude").errors
+    assert f"Note: {ASK_MODE.not_kept}" in setup("claude").errors
     put(user, {"permissions": LASTING} if where == "permissions" else DEFAULT | {where: "disable"})
     assert setup("claude").errors == ""
 
@@ -257,7 +257,7 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
     place: str, setup: Setup, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed = tmp_path / "managed.json"
-    monkeypatch.setitem(notes.MANAGED, "claude", (str(managed), str(managed)))
+    monkeypatch.setitem(AGENTS, "claude", AGENTS["claude"]._replace(managed=(str(managed), str(managed))))
     project = Path.cwd() / ".claude"
     files = {"user": user, "project": project / "settings.json", "local": project / "settings.local.json"}
     path = put((files | {"managed": managed})[place], {"disableAllHooks": True, **DEFAULT})

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.agents.claude.hook_settings import ASK_MODE
 from drawbridge.setup import hooks
 from drawbridge.setup.jsonc import Document
 from tests.setup.test_jsonc import VALUES, written
@@ -32,17 +33,17 @@ def test_hooks_and_mode_in_and_out_again(settings: dict[str, Any], data: st.Data
     try:
         after = hooks.put(before, WANTED, "claude", ())
         if data.draw(st.booleans()):
-            for path, value in hooks.ASK.items():
+            for path, value in ASK_MODE.values.items():
                 after = hooks.put_value(after, path, value)
     except hooks.Unfit:
         return
     assert {event for event, _, _ in hooks._ours(after, "claude")} == {"Pre", "Post"}
     assert hooks.put(after, WANTED, "claude", ()).text == after.text
-    made = hooks.containers(after) - hooks.containers(before)
-    for path in reversed(list(hooks.ASK)):
-        if after.get(path) == hooks.ASK[path]:
+    made = hooks.containers(after, ASK_MODE.values) - hooks.containers(before, ASK_MODE.values)
+    for path in reversed(list(ASK_MODE.values)):
+        if after.get(path) == ASK_MODE.values[path]:
             former = before.source(path) if path in before else None
-            after = hooks.take_value(after, path, former, made)
+            after = hooks.take_value(after, path, ASK_MODE.values[path], former, made)
     assert hooks.take(after, "claude", made).text == before.text
 
 
@@ -77,7 +78,7 @@ def test_new_groups_come_last_so_that_the_others_keep_their_places() -> None:
 
 
 def test_a_mode_that_the_person_has_changed_since_is_theirs() -> None:
-    after = hooks.put_value(Document('{"permissions": {"defaultMode": "plan"}}'), hooks.MODE, hooks.ASKING)
-    changed = after.replace(hooks.MODE, "acceptEdits")
-    assert hooks.take_value(changed, hooks.MODE, '"plan"', set()).text == changed.text
-    assert hooks.take_value(after, hooks.MODE, '"plan"', set()).get(hooks.MODE) == "plan"
+    after = hooks.put_value(Document('{"permissions": {"defaultMode": "plan"}}'), ASK_MODE.mode, ASK_MODE.asking)
+    changed = after.replace(ASK_MODE.mode, "acceptEdits")
+    assert hooks.take_value(changed, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).text == changed.text
+    assert hooks.take_value(after, ASK_MODE.mode, ASK_MODE.asking, '"plan"', set()).get(ASK_MODE.mode) == "plan"

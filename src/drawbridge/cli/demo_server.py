@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from websockets.sync.client import connect
 
+from drawbridge.agents import catalog
 from drawbridge.core.errors import NoProgram
 from drawbridge.core.terminal_text import Terminal
 
@@ -108,7 +109,7 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
                 return answer
 
         project: str = ask("project_create", path=str(directory), agent=agent)["project_id"]
-        if agent == "demo":  # a real one costs money: the person starts it
+        if not catalog.AGENTS[agent].program:  # a real one costs money: the person starts it
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})
         return project
 
@@ -125,7 +126,7 @@ def _show(address: str, directory: Path, agent: str) -> None:
     waits = (
         "A scripted agent (no account, no model) waits there for your first decision: accept its\n"
         "change, edit it first, or reject it with a reason. Then send it a prompt; /help lists what it understands."
-        if agent == "demo"
+        if not catalog.AGENTS[agent].program
         else f"{agent} runs there with your own account: send it a prompt, and decide what it may do."
     )
     terminal.write(

@@ -6,6 +6,7 @@ import argparse
 from typing import Final
 
 from drawbridge import settings
+from drawbridge.agents import catalog
 from drawbridge.cli import sentence
 from drawbridge.settings.hook import HookSettings
 
@@ -13,7 +14,7 @@ SUMMARY: Final = "connect Drawbridge to an agent or editor, or undo that"
 
 MORE: Final = " Shows the changes and asks first; without a terminal, nothing is changed unless --yes is given."
 
-AGENTS: Final = {"claude": "Claude Code", "gemini": "Gemini CLI", "codex": "Codex"}
+AGENTS: Final = tuple(row for row in catalog.ROWS if row.hooks)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = "in your user settings (default), or in those of the current directory"
     guarding.add_argument("--scope", choices=("user", "project"), default="user", help=where)
     settings.add_flags(guarding, tuple(setting for setting in settings.of(HookSettings) if setting.name != "agent"))
-    for name, title in AGENTS.items():
-        text = f"protect your unsaved changes from {title}"
-        target = targets.add_parser(name, parents=[common, guarding], help=text, description=sentence(text) + MORE)
-        if name == "claude":
-            text = "make Claude Code ask before it writes: set permissions.defaultMode and permissions.disableAutoMode"
+    for row in AGENTS:
+        text = f"protect your unsaved changes from {row.title}"
+        target = targets.add_parser(row.name, parents=[common, guarding], help=text, description=sentence(text) + MORE)
+        if row.ask_mode:
+            text = f"make {row.title} ask before it writes: set permissions.defaultMode and permissions.disableAutoMode"
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "install the plugin in Neovim without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=text, description=sentence(text) + MORE)
@@ -51,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
     from drawbridge.setup import command
 
     guard = None
-    if chosen.target in AGENTS and not chosen.remove:
+    if chosen.target in [row.name for row in AGENTS] and not chosen.remove:
         guard = settings.load("hook", HookSettings, {**vars(chosen), "agent": chosen.target})
     return command.run(
         command.SetupSettings(

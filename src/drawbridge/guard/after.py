@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import time
 
-from drawbridge.guard import agents, ask, rule, state
+from drawbridge.agents.catalog import title
+from drawbridge.guard import ask, calls, rule, state
 from drawbridge.guard.kept import Kept, base_names, entries, notify, once, privacy
 
 TYPE_CHECKING = False
@@ -27,26 +28,26 @@ MOST_DIAGNOSTICS = 40
 MOST_ANCESTORS = 6
 
 
-def answer(call: agents.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
     """What an edit has written is read anew; else whatever open file has changed on disk, which is told only once."""
     copies = _copies(environ)
     backups = {"backups": copies} if copies else {}
     left: list[Kept] = []
     replaced = False
-    for where in [{"file_path": path} for path in call.paths] if call.kind == agents.EDIT else [{}]:
+    for where in [{"file_path": path} for path in call.paths] if call.kind == calls.EDIT else [{}]:
         answers = ask.ask(sockets, "refresh_buffer", where | backups, settings["deadline"], REFRESH_PATIENCE)
         replaced = replaced or any(entries(found, "reloaded") for found in answers)
         left += [Kept(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
         # Who is hung costs the deadline once.
         sockets = [(found.path, found.kind) for found in answers if found.result is not None]
     texts = list(_about_kept(call, once(left), settings, environ))
-    if settings["diagnostics"] and call.event == agents.AFTER and call.kind == agents.EDIT:
+    if settings["diagnostics"] and call.event == calls.AFTER and call.kind == calls.EDIT:
         texts += _about_diagnostics(call, sockets, settings)
     if replaced and copies:
         from drawbridge.guard.copies import prune
 
         prune(copies)
-    return agents.tell(call, "\n\n".join(texts))
+    return calls.tell(call, "\n\n".join(texts))
 
 
 def _copies(environ: Mapping[bytes, bytes]) -> str:
@@ -57,16 +58,16 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 
 
 def _about_kept(
-    call: agents.Call, left: list[Kept], settings: Settings, environ: Mapping[bytes, bytes]
+    call: calls.Call, left: list[Kept], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
     """Of files whose buffers could not be read anew: the person is told, and of unsaved changes the agent too."""
     if not left:
         return
-    edited = call.kind == agents.EDIT and call.event == agents.AFTER
+    edited = call.kind == calls.EDIT and call.event == calls.AFTER
     if merges := edited and settings["answer"] == "merge":
         from drawbridge.guard import merging
-    agent = agents.NAMES[call.agent]
-    who = "" if call.event == agents.CHANGED else f" ({agent})"
+    agent = title(call.agent)
+    who = "" if call.event == calls.CHANGED else f" ({agent})"
     hidden = privacy(settings)
     for one in left:
         name, problem = base_names([one.name]), one.file.get("reason")
@@ -107,7 +108,7 @@ def _difference(one: Kept, settings: Settings, why: str) -> str:
     return f"\n\n{shown}" if shown else ""
 
 
-def _about_diagnostics(call: agents.Call, sockets: Sockets, settings: Settings) -> list[str]:
+def _about_diagnostics(call: calls.Call, sockets: Sockets, settings: Settings) -> list[str]:
     until = time.monotonic() + DIAGNOSTICS_SECONDS
     lines: list[str] = []
     for path in call.paths:

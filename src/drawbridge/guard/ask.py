@@ -1,7 +1,5 @@
 """Asks all editors the same question at the same time, within one deadline: sockets that never block, and a poll."""
 
-from __future__ import annotations
-
 import posix
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from select import POLLERR, POLLHUP, POLLIN, POLLOUT, poll
@@ -41,7 +39,9 @@ class Answer:
 class _Connection:
     __slots__ = ("answer", "has_asked_again", "latest", "out", "received", "socket", "talk", "until")
 
-    def __init__(self, connected: socket, answer: Answer, talk: Any, out: bytes, until: float, latest: float) -> None:
+    def __init__(
+        self, connected: "socket", answer: "Answer", talk: "Any", out: bytes, until: float, latest: float
+    ) -> None:
         self.socket = connected
         self.answer = answer
         self.talk = talk
@@ -53,8 +53,8 @@ class _Connection:
 
 
 def ask(
-    sockets: Iterable[tuple[str, str]], method: str, params: dict[str, Any], milliseconds: int, patience: int = 0
-) -> list[Answer]:
+    sockets: "Iterable[tuple[str, str]]", method: str, params: "dict[str, Any]", milliseconds: int, patience: int = 0
+) -> "list[Answer]":
     """What each editor that is there answers; a socket where nobody listens is left out (and removed, if it was ours).
 
     All together have so many ``milliseconds``. With ``patience`` one that is at work on the answer has that many; a
@@ -93,7 +93,7 @@ class _Question:
 
     __slots__ = ("_made", "_method", "_parts", "_text")
 
-    def __init__(self, method: str, params: dict[str, Any]) -> None:
+    def __init__(self, method: str, params: "dict[str, Any]") -> None:
         self._method = method
         self._text = json_text.dump(params)
         selection = ("selection",) if "selection" in params.get("want", ()) else ()
@@ -122,7 +122,7 @@ def _read(name: str) -> str:
         return file.read()
 
 
-def _connect(path: str, answer: Answer) -> socket | None:
+def _connect(path: str, answer: "Answer") -> "socket | None":
     connected = socket(AF_UNIX, SOCK_STREAM)
     connected.setblocking(False)
     try:
@@ -153,7 +153,7 @@ def _sweep(path: str) -> None:
             pass
 
 
-def _go_on(found: _Connection, event: int, poller: poll, question: _Question) -> bool:
+def _go_on(found: "_Connection", event: int, poller: "poll", question: "_Question") -> bool:
     """Sends and receives what is possible now; whether the talk is over."""
     try:
         if event & POLLOUT and found.out:
@@ -190,6 +190,6 @@ def _go_on(found: _Connection, event: int, poller: poll, question: _Question) ->
     return False
 
 
-def _close(waiting: dict[int, _Connection], poller: poll, number: int) -> None:
+def _close(waiting: "dict[int, _Connection]", poller: "poll", number: int) -> None:
     poller.unregister(number)
     waiting.pop(number).socket.close()

@@ -1,4 +1,4 @@
-"""A plain ``claude`` tells the agent server of this machine what it does, and a question of its waits there for an answer.
+"""An agent that a person started reports to the agent server of this machine, and its question waits there for an answer.
 
 Only where a server listens. What is reported is sent and forgotten. While a question of the main agent waits, the CLI's own
 dialog stays usable and the first answer decides; while one of a subagent waits, the terminal shows no dialog, so that wait is
@@ -6,14 +6,12 @@ bounded (both measured on 2.1.329). A question outlives its server: it is sent a
 The lines are those of ``protocols.local_ipc``.
 """
 
-from __future__ import annotations
-
 import posix
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from select import POLLIN, poll
 from time import monotonic
 
-from drawbridge.guard import agents, find, json_text
+from drawbridge.guard import calls, find, json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,14 +44,15 @@ STANDARD_OUTPUT = 1
 
 
 def report(
-    call: agents.Call, servers: Iterable[str], settings: Settings, environ: Mapping[bytes, bytes]
-) -> bytes | None:
+    call: "calls.Call", servers: "Iterable[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
+) -> "bytes | None":
     """The answer of a client to a question. None: there is none, and the guard goes on. Never raises."""
-    if MARK in environ or not _attended(environ):
+    process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
+    if process is None:
         return None
     try:
         connected = _connect(servers)
-        decision = _told(connected, call, environ) if connected is not None else None
+        decision = _told(connected, call, process, environ) if connected is not None else None
     except TimeoutError:
         return None  # it hangs
     except Exception as error:
@@ -61,12 +60,14 @@ def report(
 
         state.log(settings, environ, f"{call.event_name}: the agent server: {type(error).__name__}: {error}")
         return None
-    return agents.decide(call, decision) if isinstance(decision, dict) else None
+    return calls.decide(call, decision) if isinstance(decision, dict) else None
 
 
-def _told(connected: socket, call: agents.Call, environ: Mapping[bytes, bytes]) -> Any:
+def _told(
+    connected: "socket", call: "calls.Call", process: "Mapping[str, Any]", environ: "Mapping[bytes, bytes]"
+) -> "Any":
     """The decision. None: there is none."""
-    line, waits = _line(call, environ), call.event == agents.ASKS
+    line, waits = _line(call, process), call.event == calls.ASKS
     parent, pause = posix.getppid(), FIRST_PAUSE
     until = monotonic() + SUBAGENT_SECONDS if call.input.get("agent_id") else None
     heard = _talk(connected, line, until, waits=waits)
@@ -83,7 +84,7 @@ def _told(connected: socket, call: agents.Call, environ: Mapping[bytes, bytes]) 
     return answer.get("decision") if isinstance(answer, dict) else None
 
 
-def _talk(connected: socket, line: bytes, until: float | None, *, waits: bool) -> bytes | None:
+def _talk(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
     """The server's answer. ``b""``: the server has ended. None: there is nothing to wait for, the agent has gone, or it is
     later than ``until``."""
     try:
@@ -93,22 +94,7 @@ def _talk(connected: socket, line: bytes, until: float | None, *, waits: bool) -
         connected.close()
 
 
-def _attended(environ: Mapping[bytes, bytes]) -> bool:
-    """Whether a person can answer in its own dialog. ``claude -p`` would wait for an answer that it never waited for before.
-
-    The CLI marks a background session (``claude --bg``, the left arrow) as unattended, but it waits for a person all the same.
-    """
-    if environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk"):
-        return False
-    return environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") != b"0" or _in_background(environ)
-
-
-def _in_background(environ: Mapping[bytes, bytes]) -> bool:
-    """Whether the CLI's daemon hosts the session (2.1.329). What it starts in a terminal inherits only the second."""
-    return environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0" and bool(environ.get(b"CLAUDE_JOB_DIR"))
-
-
-def _connect(servers: Iterable[str]) -> socket | None:
+def _connect(servers: "Iterable[str]") -> "socket | None":
     for path in servers:
         connected = socket(AF_UNIX, SOCK_STREAM)
         connected.settimeout(PATIENCE)
@@ -121,19 +107,15 @@ def _connect(servers: Iterable[str]) -> socket | None:
     return None
 
 
-def _line(call: agents.Call, environ: Mapping[bytes, bytes]) -> bytes:
-    process = environ.get(b"CLAUDE_PID", b"")
-    pid = int(process) if process.isdigit() else posix.getppid()
+def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
     payload = {name: value for name, value in call.input.items() if name not in LEFT_OUT}
-    said = {"type": "hook", "pid": pid, "payload": payload}
-    if _in_background(environ):
-        said["background"] = True
-    if call.event == agents.ASKS:
+    said = {"type": "hook", "pid": posix.getppid(), **process, "payload": payload}
+    if call.event == calls.ASKS:
         said["question"] = posix.urandom(16).hex()
     return json_text.dump(said).encode() + b"\n"
 
 
-def _wait(connected: socket, until: float | None) -> bytes | None:
+def _wait(connected: "socket", until: "float | None") -> "bytes | None":
     """Reads a line, without a limit or until ``until``; see ``_talk``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)

@@ -2,9 +2,7 @@
 session starts.
 """
 
-from __future__ import annotations
-
-from drawbridge.guard import agents, rule
+from drawbridge.guard import calls, rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,40 +13,42 @@ if TYPE_CHECKING:
     Sockets = list[tuple[str, str]]
 
 
-def answer(call: agents.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+def answer(call: "calls.Call", sockets: "Sockets", settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """The JSON text for the agent; ``sockets`` are the editors there may be."""
-    if call.event == agents.BEFORE:
-        if call.kind == agents.READ:
+    if call.event == calls.BEFORE:
+        if call.kind == calls.READ:
             return _before_read(call, sockets, settings)
         return _before_shell(call, sockets, settings, environ)
-    if call.event in (agents.AFTER, agents.FAILED, agents.CHANGED):
-        if call.kind == agents.READ:
-            return agents.NO_OPINION
+    if call.event in (calls.AFTER, calls.FAILED, calls.CHANGED):
+        if call.kind == calls.READ:
+            return calls.NO_OPINION
         from drawbridge.guard import after
 
         return after.answer(call, sockets, settings, environ)
     from drawbridge.guard import prompt
 
-    if call.event == agents.PROMPT:
+    if call.event == calls.PROMPT:
         return prompt.answer(call, sockets, settings)
     return prompt.start(call, sockets, settings)
 
 
-def _before_read(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
+def _before_read(call: "calls.Call", sockets: "Sockets", settings: "Settings") -> bytes:
     for found in rule.snapshot(sockets, call.paths, settings):
         for file in rule.files(found):
             if file.get("modified"):
                 from drawbridge.guard.kept import editor_name
 
-                return agents.tell(
+                return calls.tell(
                     call,
                     f"{file['name']} has unsaved changes in {editor_name(found)}. What was read is the file on disk, "
                     "which is older.",
                 )
-    return agents.NO_OPINION
+    return calls.NO_OPINION
 
 
-def _before_shell(call: agents.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+def _before_shell(
+    call: "calls.Call", sockets: "Sockets", settings: "Settings", environ: "Mapping[bytes, bytes]"
+) -> bytes:
     answers = rule.snapshot(sockets, [], settings, want=["unsaved"])
     if any(found.result is None for found in answers):
         from drawbridge.guard import verdict
@@ -58,16 +58,16 @@ def _before_shell(call: agents.Call, sockets: Sockets, settings: Settings, envir
     policy = rule.policy_for(call.tool, settings)
     unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.is_kept(file, policy)]
     if not unsaved:
-        return agents.NO_OPINION
+        return calls.NO_OPINION
     from drawbridge.guard import refusal, shell, state, verdict
     from drawbridge.guard.kept import Kept, once
 
     names = shell.named(call.command, call.cwd, [file["name"] for _, file in unsaved])
     if not names:
-        return agents.NO_OPINION
+        return calls.NO_OPINION
     kept = once(Kept(found, file) for found, file in unsaved if file["name"] in names)
     state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; asked")
-    asked = call.agent != "codex"
+    asked = call.dialect.ASKS
     who_shows_them = rule.snapshot(sockets, [one.name for one in kept], settings)
     verdict.tell_editors(who_shows_them, kept, refusal.notice(call, kept, asked=asked))
-    return agents.ask(call, refusal.reason(call, kept, ""))
+    return calls.ask(call, refusal.reason(call, kept, ""))

@@ -4,7 +4,8 @@ line in the log; of a fault of ours the person hears at once.
 
 from __future__ import annotations
 
-from drawbridge.guard import agents, json_text, state
+from drawbridge.agents import catalog
+from drawbridge.guard import calls, json_text, state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,22 +24,22 @@ NOTICE = "Drawbridge's guard has failed: see `drawbridge info`"
 
 def answer(
     data: bytes,
-    call: agents.Call | None,
+    call: calls.Call | None,
     error: Exception,
     settings: Settings,
     environ: Mapping[bytes, bytes],
 ) -> bytes:
     """``call`` is None where the input could not be read."""
-    unusable = isinstance(error, agents.Unusable)
+    unusable = isinstance(error, calls.Unusable)
     what = str(error) if unusable else f"{type(error).__name__}: {error}"
     begin = data[:80].decode(errors="backslashreplace")
     state.log(settings, environ, f"failed ({settings['fail']}): {what}; input begins {begin!r}")
     if not unusable:
         _tell_editors(settings, environ)
     if settings["fail"] != "closed":
-        return agents.NO_OPINION
+        return calls.NO_OPINION
     reason = CLOSED.format(what if unusable else "an error of its own")
-    return agents.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else agents.NO_OPINION
+    return calls.deny(call or _unread(settings["agent"]), reason) if _may_deny(call, data) else calls.NO_OPINION
 
 
 def _tell_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
@@ -52,20 +53,21 @@ def _tell_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
         state.log(settings, environ, f"nobody could be told: {type(error).__name__}: {error}")
 
 
-def _may_deny(call: agents.Call | None, data: bytes) -> bool:
+def _may_deny(call: calls.Call | None, data: bytes) -> bool:
     """Whether this is, or could be, the moment before a tool; a denial of a prompt would be another thing."""
     if call is not None:
-        return call.event == agents.BEFORE
+        return call.event == calls.BEFORE
+    known = [calls.dialect(row.name).EVENTS for row in catalog.ROWS if row.hooks]
     try:
         name = json_text.parse(data)["hook_event_name"]
     except (ValueError, TypeError, LookupError):
         name = None
     if isinstance(name, str):
-        return any(names.get(name) == agents.BEFORE for names in agents.EVENTS.values())
-    later = (name for names in agents.EVENTS.values() for name, event in names.items() if event != agents.BEFORE)
+        return any(events.get(name) == calls.BEFORE for events in known)
+    later = (name for events in known for name, event in events.items() if event != calls.BEFORE)
     return not any(f'"{name}"'.encode() in data[:4096] for name in later)
 
 
-def _unread(agent: str) -> agents.Call:
-    before = next(name for name, event in agents.EVENTS[agent].items() if event == agents.BEFORE)
-    return agents.Call(agent, agents.BEFORE, {"hook_event_name": before})
+def _unread(agent: str) -> calls.Call:
+    before = next(name for name, event in calls.dialect(agent).EVENTS.items() if event == calls.BEFORE)
+    return calls.Call(agent, calls.BEFORE, {"hook_event_name": before})

@@ -15,8 +15,6 @@ in the specification::
 The agent server's private socket is another thing, see ``servers``.
 """
 
-from __future__ import annotations
-
 import posix
 
 TYPE_CHECKING = False
@@ -33,7 +31,7 @@ DIRECTORY = 0o040000
 FILE_TYPE = 0o170000
 
 
-def sockets(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
+def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") -> "list[tuple[str, str]]":
     """Path and kind (``NEOVIM`` or ``VSCODE``) of each socket of ours; ``places`` replaces the usual directories."""
     me = posix.geteuid()
     found = {}
@@ -43,7 +41,7 @@ def sockets(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes]) -> l
     return list(found.items())
 
 
-def servers(environ: Mapping[bytes, bytes]) -> list[str]:
+def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
     """Sockets of this user's agent servers, the newest first (``private_socket`` says how they are named).
 
     Nobody else's: the directory has to be this user's alone.
@@ -84,7 +82,7 @@ def pid_in(name: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0  # it has to fit pid_t
 
 
-def _candidates(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes], me: int) -> Iterator[str]:
+def _candidates(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]", me: int) -> "Iterator[str]":
     neovim = _text(environ, b"NVIM")
     if neovim.startswith("/"):
         yield neovim
@@ -102,11 +100,11 @@ def _candidates(places: tuple[str, ...] | None, environ: Mapping[bytes, bytes], 
                 yield f"{place}/{name}/0"
 
 
-def _text(environ: Mapping[bytes, bytes], name: bytes) -> str:
+def _text(environ: "Mapping[bytes, bytes]", name: bytes) -> str:
     return environ.get(name, b"").decode(errors="surrogateescape")
 
 
-def _in_user_directory(place: str) -> Iterator[str]:
+def _in_user_directory(place: str) -> "Iterator[str]":
     for inner in _names(place):
         for name in _names(f"{place}/{inner}"):
             if _is_runtime_name(name):
@@ -135,7 +133,7 @@ def _program(pid: str) -> bytes:
         posix.close(file)
 
 
-def _names(place: str) -> list[str]:
+def _names(place: str) -> "list[str]":
     try:
         return posix.listdir(place)
     except (OSError, ValueError):

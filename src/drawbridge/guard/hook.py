@@ -3,14 +3,13 @@ caught.
 
 Whatever happens the agent gets JSON and exit code 0: ``{}``, no opinion, or with ``fail = "closed"`` a denial where
 there is something to deny. What is loaded before the verdict is what costs every tool call of an agent; the rest is
-imported where it is needed.
+imported where it is needed. The modules that are loaded first write their annotations as texts: ``from __future__ import
+annotations`` would load a module, 0.2 ms of each call.
 """
-
-from __future__ import annotations
 
 import posix
 
-from drawbridge.guard import agents, find
+from drawbridge.guard import calls, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,20 +31,20 @@ UNCHECKED = (
 BAD_PATH = "The path contains a line break, a NUL byte or half a character. Nothing was written; use a path without it."
 
 
-def run(settings: Settings) -> NoReturn:
-    """Answers the call on stdin, and ends the process without the interpreter's clean-up, which would take a millisecond."""
+def run(settings: "Settings") -> "NoReturn":
+    """Answers what stands at standard input, and ends the process without its tidying up, which would cost a millisecond."""
     try:
         _say(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
         posix._exit(130)  # as a shell has it; the agent was interrupted too, and wants no traceback
 
 
-def refuse_settings(problem: str, settings: Settings) -> NoReturn:
-    """Answers where the settings can't be used, which must not stop the agent: ``settings`` are used instead."""
-    _say(_failed(_read(), None, agents.Unusable(problem), settings, posix.environ))
+def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
+    """For settings that can't be used, which is no reason to stop the agent: ``settings`` are those to go on with."""
+    _say(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 
-def _say(data: bytes) -> NoReturn:
+def _say(data: bytes) -> "NoReturn":
     data += b"\n"
     try:
         while data:
@@ -68,16 +67,16 @@ def _read() -> bytes:
     return b"".join(portions)
 
 
-def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
     if not data and settings["fail"] != "closed":  # no agent does this: a person or a script has tried the hook
         return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
-            raise agents.Unusable(f"more than {LARGEST_INPUT} bytes")
-        call = agents.parse(data, settings["agent"])
-        if call.event in agents.FOR_SERVER and call.agent == "claude" and (servers := find.servers(environ)):
+            raise calls.Unusable(f"more than {LARGEST_INPUT} bytes")
+        call = calls.parse(data, settings["agent"])
+        if call.dialect.session and call.event in calls.FOR_SERVER and (servers := find.servers(environ)):
             from drawbridge.guard import desk
 
             if decision := desk.report(call, servers, settings, environ):
@@ -87,29 +86,29 @@ def answer(data: bytes, settings: Settings, environ: Mapping[bytes, bytes]) -> b
         return _failed(data, call, error, settings, environ)
 
 
-def _not_called(settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """Logs a start without input, which is not a failure of the guard."""
     try:
         from drawbridge.guard import state
 
         state.log(settings, environ, "started without input: nothing was checked")
     except Exception:
-        return agents.NO_OPINION  # the log can't be written, and there is nothing to report in it
-    return agents.NO_OPINION
+        return calls.NO_OPINION  # the log can't be written, and there is nothing to report in it
+    return calls.NO_OPINION
 
 
-def _answer(call: agents.Call, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
+def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     for path in call.paths:
         if "\0" in path or "\n" in path or not _can_be_a_name(path):
-            if call.event == agents.BEFORE and call.kind == agents.EDIT:
-                return agents.deny(call, BAD_PATH)
-            return agents.NO_OPINION
-    if call.event in agents.FOR_SERVER[:4] or call.kind == agents.OTHER:
-        return agents.NO_OPINION
+            if call.event == calls.BEFORE and call.kind == calls.EDIT:
+                return calls.deny(call, BAD_PATH)
+            return calls.NO_OPINION
+    if call.event in calls.FOR_SERVER[:4] or call.kind == calls.OTHER:
+        return calls.NO_OPINION
     sockets = find.sockets(settings["socket_dir"], environ)
     if not sockets:
-        return agents.NO_OPINION
-    if call.event == agents.BEFORE and call.kind == agents.EDIT:
+        return calls.NO_OPINION
+    if call.event == calls.BEFORE and call.kind == calls.EDIT:
         return _before_edit(call, sockets, settings, environ)
     from drawbridge.guard import events
 
@@ -126,7 +125,7 @@ def _can_be_a_name(path: str) -> bool:
 
 
 def _before_edit(
-    call: agents.Call, sockets: list[tuple[str, str]], settings: Settings, environ: Mapping[bytes, bytes]
+    call: "calls.Call", sockets: "list[tuple[str, str]]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> bytes:
     from drawbridge.guard import rule  # who has no editor open pays nothing for asking
 
@@ -137,7 +136,7 @@ def _before_edit(
         if found.result is None or any(rule.is_kept(file, policy) for file in rule.files(found)):
             break
     else:
-        return agents.NO_OPINION
+        return calls.NO_OPINION
     try:
         from drawbridge.guard import verdict
 
@@ -146,17 +145,17 @@ def _before_edit(
         if not any(rule.is_kept(file, policy) for found in answers for file in rule.files(found)):
             raise
         _failed(b"", call, error, settings, environ)
-        return agents.deny(call, KEPT)  # what is known to be unsaved is kept, whatever else of ours fails
+        return calls.deny(call, KEPT)  # what is known to be unsaved is kept, whatever else of ours fails
 
 
 def _failed(
-    data: bytes, call: agents.Call | None, error: Exception, settings: Settings, environ: Mapping[bytes, bytes]
+    data: bytes, call: "calls.Call | None", error: "Exception", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> bytes:
     try:
         from drawbridge.guard import failure
 
         return failure.answer(data, call, error, settings, environ)
     except Exception:  # the log can't be written either: an answer is still owed
-        if call is not None and call.event == agents.BEFORE and settings["fail"] == "closed":
-            return agents.deny(call, UNCHECKED)
-        return agents.NO_OPINION
+        if call is not None and call.event == calls.BEFORE and settings["fail"] == "closed":
+            return calls.deny(call, UNCHECKED)
+        return calls.NO_OPINION

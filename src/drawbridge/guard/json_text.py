@@ -2,8 +2,6 @@
 (measured).
 """
 
-from __future__ import annotations
-
 from _json import encode_basestring_ascii, make_scanner
 
 TYPE_CHECKING = False
@@ -19,7 +17,7 @@ class _Options:
     parse_int = int
 
     @staticmethod
-    def parse_constant(name: str) -> Any:
+    def parse_constant(name: str) -> "Any":
         raise ValueError(f"{name} is no JSON")
 
 
@@ -28,7 +26,7 @@ _scan = make_scanner(_Options)  # type: ignore[arg-type]  # typeshed takes the c
 WHITESPACE = " \t\r\n"
 
 
-def parse(data: bytes) -> Any:
+def parse(data: bytes) -> "Any":
     """The value of one JSON text in UTF-8. ``ValueError`` for anything else, also where it is nested too deeply."""
     text = data.decode().strip(WHITESPACE)
     try:
@@ -42,7 +40,7 @@ def parse(data: bytes) -> Any:
     return value
 
 
-def dump(value: Any) -> str:
+def dump(value: "Any") -> str:
     """ASCII only, so that no pipe's encoding can spoil it. Takes what ``parse`` gives but infinite numbers, and tuples."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)

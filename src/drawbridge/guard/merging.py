@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from drawbridge.guard.agents import Call
+    from drawbridge.guard.calls import Call
     from drawbridge.guard.kept import Kept
 
 MERGE_DEADLINE = 1_000

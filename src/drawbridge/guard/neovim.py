@@ -4,8 +4,6 @@
 it answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md has the methods.
 """
 
-from __future__ import annotations
-
 from drawbridge.guard import json_text
 
 TYPE_CHECKING = False
@@ -81,7 +79,7 @@ class Talk:
             self._data = self._data[at:]
             return False
 
-    def _take(self, message: list[Any]) -> bool:
+    def _take(self, message: "list[Any]") -> bool:
         if message[0] != RESPONSE:
             return False  # a notification to everybody
         if len(message) != 4:
@@ -99,7 +97,7 @@ class Talk:
         return True
 
 
-def decode(data: bytes, at: int, depth: int = 0) -> tuple[Any, int]:
+def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
     """One msgpack value and where it ends. ``IndexError``: there is more to come. ``ValueError``: it is none."""
     kind = data[at]
     at += 1
@@ -153,11 +151,11 @@ def _bytes(data: bytes, at: int, count: int) -> bytes:
     return data[at : at + count]
 
 
-def _text(data: bytes, at: int, count: int) -> tuple[str, int]:
+def _text(data: bytes, at: int, count: int) -> "tuple[str, int]":
     return _bytes(data, at, count).decode(errors="surrogateescape"), at + count
 
 
-def _array(data: bytes, at: int, count: int, depth: int) -> tuple[list[Any], int]:
+def _array(data: bytes, at: int, count: int, depth: int) -> "tuple[list[Any], int]":
     if depth > DEEPEST:
         raise ValueError("nested too deeply")
     items = []
@@ -167,7 +165,7 @@ def _array(data: bytes, at: int, count: int, depth: int) -> tuple[list[Any], int
     return items, at
 
 
-def _map(data: bytes, at: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
+def _map(data: bytes, at: int, count: int, depth: int) -> "tuple[dict[Any, Any], int]":
     items, at = _array(data, at, 2 * count, depth)
     try:
         return dict(zip(items[::2], items[1::2], strict=True)), at

@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import re
 
-from drawbridge.guard import agents, ask, rule
+from drawbridge.agents.catalog import title
+from drawbridge.guard import ask, calls, rule
 from drawbridge.guard.after import connected_to
 from drawbridge.guard.kept import editor_name, privacy
 
@@ -27,31 +28,31 @@ MOST_FILES = 20
 MOST_WATCHED = 100
 
 
-def answer(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
+def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
     """The selection and the files with unsaved changes, as context of the prompt."""
     want = ["unsaved", "open", "connected", *(["selection"] if settings["selection"] else [])]
     answers = _snapshots(call, sockets, want, settings)
     texts = [*_selections(call, answers, settings), *_unsaved(call, answers, settings)]
-    return agents.tell(call, "\n\n".join(texts))
+    return calls.tell(call, "\n\n".join(texts))
 
 
-def start(call: agents.Call, sockets: Sockets, settings: Settings) -> bytes:
+def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
     """The files with unsaved changes, and all that are open, for the agent to watch."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))
     watch = [name for name in dict.fromkeys(opened) if _inside(name, project) and not hidden.hides(name)]
-    texts = _unsaved(call, answers, settings) if call.event == agents.START else ()
-    return agents.tell(call, "\n\n".join(texts), watch[:MOST_WATCHED])
+    texts = _unsaved(call, answers, settings) if call.event == calls.START else ()
+    return calls.tell(call, "\n\n".join(texts), watch[:MOST_WATCHED])
 
 
-def _snapshots(call: agents.Call, sockets: Sockets, want: list[str], settings: Settings) -> list[ask.Answer]:
+def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Settings) -> list[ask.Answer]:
     mode = rule.permission_mode(call)
     answers = rule.snapshot(sockets, [], settings, want=want, session=call.session, **mode)
     return [found for found in answers if found.result is not None]
 
 
-def _project(call: agents.Call) -> str:
+def _project(call: calls.Call) -> str:
     """The directory whose editors and files concern this session: that of the repository, where there is one."""
     directory = os.path.realpath(call.cwd)
     above = directory
@@ -70,7 +71,7 @@ def _names(found: ask.Answer, key: str) -> list[str]:
     return [name for name in found.result.get(key, ()) if isinstance(name, str)]
 
 
-def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
+def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
     project, hidden = _project(call), privacy(settings)
     places: dict[str, list[str]] = {}
     for found in answers:
@@ -87,12 +88,12 @@ def _unsaved(call: agents.Call, answers: list[ask.Answer], settings: Settings) -
         )
 
 
-def _selections(call: agents.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
+def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
     """Of editors that work in this project; an agent that is connected to one as an IDE has its selection from there."""
     project, hidden = _project(call), privacy(settings)
     told = connected_to(answers)
-    if call.agent == "gemini":  # it does not tell its process; where one is connected, this one is
-        told = [found for found in answers if agents.NAMES["gemini"] in _names(found, "agents")]
+    if not call.dialect.CALLED_BY_CLIENT:  # so where one is connected it counts as this one
+        told = [found for found in answers if title(call.agent) in _names(found, "agents")]
     for found in answers:
         selection = found.result.get("selection")
         if found in told or not isinstance(selection, dict) or not isinstance(selection.get("content"), str):

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from time import monotonic
 
-from drawbridge.guard.agents import BEFORE, NAMES, SHELL
+from drawbridge.agents.catalog import title
+from drawbridge.guard.calls import BEFORE, SHELL
 from drawbridge.guard.kept import base_names, buffer_text, disk_text, privacy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drawbridge.guard.agents import Call
+    from drawbridge.guard.calls import Call
     from drawbridge.guard.kept import Kept
     from drawbridge.guard.settings import Settings
 
@@ -66,16 +67,16 @@ def notice(call: Call, kept: Sequence[Kept], *, asked: bool) -> str:
     """For the editor: one line, which a terminal of 80 columns has room for (Neovim shows 67 of them)."""
     what = base_names(one.name for one in kept)
     if asked:
-        return f"{NAMES[call.agent]} asks to change {what}, which has unsaved changes"
-    return f"{NAMES[call.agent]} was kept from changing {what} until you save it"
+        return f"{title(call.agent)} asks to change {what}, which has unsaved changes"
+    return f"{title(call.agent)} was kept from changing {what} until you save it"
 
 
 def notice_of_unknown(call: Call, *, asked: bool) -> str:
     """For those editors that do answer: why the agent stands still."""
     what = base_names(call.paths)
     if asked:
-        return f"{NAMES[call.agent]} asks to change {what}: another editor does not answer"
-    return f"{NAMES[call.agent]} may not change {what}: another editor does not answer"
+        return f"{title(call.agent)} asks to change {what}: another editor does not answer"
+    return f"{title(call.agent)} may not change {what}: another editor does not answer"
 
 
 def shown_difference(kept: Sequence[Kept], settings: Settings) -> str:

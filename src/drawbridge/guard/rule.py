@@ -1,7 +1,5 @@
 """The rule, and what editors said that it is about. Loaded as soon as there is an editor."""
 
-from __future__ import annotations
-
 import posix
 
 from drawbridge.guard import ask
@@ -11,13 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from drawbridge.guard import agents
+    from drawbridge.guard import calls
     from drawbridge.guard.settings import Settings
 
 LISTS = ("unsaved", "open", "folders", "connected", "agents")
 
 
-def snapshot(sockets: Iterable[tuple[str, str]], paths: list[str], settings: Settings, **more: Any) -> list[ask.Answer]:
+def snapshot(
+    sockets: "Iterable[tuple[str, str]]", paths: "list[str]", settings: "Settings", **more: "Any"
+) -> "list[ask.Answer]":
     """What each editor says to ``snapshot``. Who says something of another shape has not answered."""
     answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
     for found in answers:
@@ -27,7 +27,7 @@ def snapshot(sockets: Iterable[tuple[str, str]], paths: list[str], settings: Set
     return answers
 
 
-def permission_mode(call: agents.Call) -> dict[str, Any]:
+def permission_mode(call: "calls.Call") -> "dict[str, Any]":
     """For ``snapshot``: the permission mode that the agent reports, and the process that has called the hook; empty where
     it reports none. An editor whose bridge serves that agent shows it.
     """
@@ -35,7 +35,7 @@ def permission_mode(call: agents.Call) -> dict[str, Any]:
     return {"mode": mode[:40], "process": posix.getppid()} if isinstance(mode, str) and mode else {}
 
 
-def _is_snapshot(result: Any, count: int) -> bool:
+def _is_snapshot(result: "Any", count: int) -> bool:
     files = result.get("files") if isinstance(result, dict) else None
     return (
         isinstance(files, list)
@@ -45,22 +45,22 @@ def _is_snapshot(result: Any, count: int) -> bool:
     )
 
 
-def is_file(file: Any) -> bool:
+def is_file(file: "Any") -> bool:
     """Whether this is an entry for a file, as every list of files has them."""
     return isinstance(file, dict) and isinstance(file.get("name"), str)
 
 
-def files(found: ask.Answer) -> list[dict[str, Any]]:
+def files(found: "ask.Answer") -> "list[dict[str, Any]]":
     """Those of the paths asked for that the editor has open; none where it did not answer."""
     return [file for file in found.result["files"] if file] if found.result else []
 
 
-def unsaved_files(found: ask.Answer) -> list[dict[str, Any]]:
+def unsaved_files(found: "ask.Answer") -> "list[dict[str, Any]]":
     """Every file with unsaved changes in one editor, where that was asked for; what is no such entry is passed over."""
     return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 
-def policy_for(tool: str, settings: Settings) -> str:
+def policy_for(tool: str, settings: "Settings") -> str:
     """ "current", "visible" or "any": the tool's own, else the general one."""
     for entry in settings["policy_for"]:
         name, _, policy = entry.partition("=")
@@ -69,6 +69,6 @@ def policy_for(tool: str, settings: Settings) -> str:
     return str(settings["policy"])
 
 
-def is_kept(file: Mapping[str, Any], policy: str) -> bool:
+def is_kept(file: "Mapping[str, Any]", policy: str) -> bool:
     """The rule: in one and the same instance the file has unsaved changes *and* is where the policy looks."""
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))

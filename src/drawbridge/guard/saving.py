@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import time
 
+from drawbridge.agents.catalog import title
 from drawbridge.guard import ask, rule
-from drawbridge.guard.agents import NAMES
 from drawbridge.guard.kept import base_names, kept_by, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drawbridge.guard.agents import Call
+    from drawbridge.guard.calls import Call
     from drawbridge.guard.kept import Kept
     from drawbridge.guard.settings import Settings
 
@@ -45,7 +45,7 @@ def _save(kept: list[Kept]) -> tuple[str, str]:
 
 def _wait(call: Call, kept: list[Kept], settings: Settings) -> tuple[str, str]:
     seconds = settings["wait"]
-    notice = f"{NAMES[call.agent]} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
+    notice = f"{title(call.agent)} waits {seconds} s for you to save {base_names(one.name for one in kept)}"
     sockets, names = list(dict.fromkeys(one.socket for one in kept)), list(dict.fromkeys(one.name for one in kept))
     before = {name: _stamp(name) for name in names}
     notify(sockets, notice)

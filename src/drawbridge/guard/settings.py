@@ -12,7 +12,7 @@ from typing import Literal, TypedDict
 class Settings(TypedDict):
     """Seconds in ``wait``, milliseconds in ``deadline``; paths are absolute in the installed guard."""
 
-    agent: Literal["claude", "gemini", "codex"]
+    agent: str
     policy: Literal["current", "visible", "any"]
     policy_for: tuple[str, ...]
     answer: Literal["deny", "ask", "wait", "save", "merge"]

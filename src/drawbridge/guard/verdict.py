@@ -4,7 +4,7 @@ Off the hot path.
 
 from __future__ import annotations
 
-from drawbridge.guard import agents, ask, refusal, rule, state
+from drawbridge.guard import ask, calls, refusal, rule, state
 from drawbridge.guard.kept import Kept, kept_by, notify, process
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def give(
-    call: agents.Call,
+    call: calls.Call,
     answers: list[ask.Answer],
     policy: str,
     settings: Settings,
@@ -30,15 +30,15 @@ def give(
         if unknown == "allow" or not goes_on:
             return answer
     if unknown == "allow":
-        return agents.NO_OPINION
-    asked = unknown == "ask" and call.agent != "codex"
+        return calls.NO_OPINION
+    asked = unknown == "ask" and call.dialect.ASKS
     shows_it = {process(found): (found.path, found.kind) for found in answers if rule.files(found)}
     notify(shows_it.values(), refusal.notice_of_unknown(call, asked=asked))
-    return (agents.ask if asked else agents.deny)(call, refusal.unknown(call, silent))
+    return (calls.ask if asked else calls.deny)(call, refusal.unknown(call, silent))
 
 
 def _keep(
-    call: agents.Call,
+    call: calls.Call,
     answers: list[ask.Answer],
     kept: list[Kept],
     settings: Settings,
@@ -50,11 +50,11 @@ def _keep(
         from drawbridge.guard import merging
 
         if merging.begin(call, kept, environ):
-            return agents.NO_OPINION, True
+            return calls.NO_OPINION, True
         # What can't be merged is kept as without merging: where the policy looks, and nowhere else.
         kept = kept_by(answers, rule.policy_for(call.tool, settings))
         if not kept:
-            return agents.NO_OPINION, True
+            return calls.NO_OPINION, True
         why = "A merge afterwards is not possible here."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
@@ -66,17 +66,17 @@ def _keep(
             answers = rule.snapshot(heard, call.paths, settings)
             kept = kept_by(answers, rule.policy_for(call.tool, settings))
             if not kept:
-                return agents.tell(call, saved), True
+                return calls.tell(call, saved), True
             why = "This was typed after a save."
     state.log(settings, environ, f"{call.tool}: kept {', '.join(one.name for one in kept)} ({settings['answer']})")
-    asked = settings["answer"] == "ask" and call.agent != "codex"
+    asked = settings["answer"] == "ask" and call.dialect.ASKS
     tell_editors(answers, kept, refusal.notice(call, kept, asked=asked))
     reason = refusal.reason(call, kept, refusal.shown_difference(kept, settings), why)
-    return (agents.ask(call, reason) if asked else agents.deny(call, reason)), False
+    return (calls.ask(call, reason) if asked else calls.deny(call, reason)), False
 
 
 def log_silent(
-    call: agents.Call,
+    call: calls.Call,
     answers: list[ask.Answer],
     then: str,
     settings: Settings,

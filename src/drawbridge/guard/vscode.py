@@ -1,7 +1,5 @@
 """One question to one VS Code, as bytes: a JSON object a line, as docs/internals/protocols/guard.md has it. Pure."""
 
-from __future__ import annotations
-
 from drawbridge.guard import json_text
 
 TYPE_CHECKING = False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from drawbridge.agents import catalog
 from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.gemini_http import GeminiSessions
 from drawbridge.protocols.gate import Head, Refusal
@@ -10,18 +13,18 @@ NOT_SERVED = Refusal(404, "This agent is not served here.")
 
 
 class BridgeApp:
-    """``served``: the agents that the person wants served; others are refused, with the right token too."""
+    """``served``: the names of the agents that may connect; others are refused, with the right token too."""
 
-    def __init__(self, claude: ClaudeClients, gemini: GeminiSessions, served: tuple[str, ...]) -> None:
+    def __init__(self, claude: ClaudeClients, gemini: GeminiSessions, served: Iterable[str]) -> None:
         self._claude = claude
         self._gemini = gemini
-        self._served = served
+        self._served = {catalog.AGENTS[name].bridge for name in served}
         self.subprotocol = claude.subprotocol
         self.opened = claude.opened
         self.requested = gemini.requested
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
         refusal = self._claude.admit(head) if upgrade else self._gemini.admit(head)
-        if refusal is None and ("claude" if upgrade else "gemini") not in self._served:
+        if refusal is None and (catalog.WEBSOCKET if upgrade else catalog.HTTP) not in self._served:
             return NOT_SERVED
         return refusal

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from drawbridge.agents import catalog
 from drawbridge.core.errors import BadSetting, NoPort, NotPrivate
 from drawbridge.ide.discovery import (
     DiscoveryFile,
@@ -44,9 +45,10 @@ class Launched:
         self.listener = listen(settings.port)
         self.port: int = self.listener.getsockname()[1]
         self.files: dict[str, DiscoveryFile] = {}
-        if "claude" in settings.agent:
+        ways = {catalog.AGENTS[name].bridge for name in settings.agent}
+        if catalog.WEBSOCKET in ways:
             self.files["lock_file"] = LockFile(lock_directory(), self.port, self.token)
-        if "gemini" in settings.agent:
+        if catalog.HTTP in ways:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:

@@ -12,9 +12,9 @@ import sys
 from dataclasses import asdict, dataclass
 
 from drawbridge import settings
+from drawbridge.agents.catalog import title
 from drawbridge.core import launcher
 from drawbridge.core.errors import BadSetting
-from drawbridge.guard.agents import NAMES
 from drawbridge.info import bridges, editors, failures, guards
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
@@ -84,7 +84,7 @@ def report(directory: str | None, *, sweep: bool) -> Report:
 def _guard_problems(installed: list[Guard]) -> list[str]:
     problems = []
     for guard in installed:
-        name = NAMES[guard.agent]
+        name = title(guard.agent)
         anew = f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` installs it anew."
         if guard.state == "broken":
             problems.append(f"The guard for {name} is off: {guard.problem}. {anew}")

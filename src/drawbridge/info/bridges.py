@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from drawbridge.agents import catalog
 from drawbridge.core.private_files import port_open, process_alive
 from drawbridge.ide.discovery import GEMINI_NAME, LOCK_NAME, gemini_directory, lock_directory
 from drawbridge.ide.discovery import sweep as sweep_directory
@@ -33,6 +34,13 @@ class Bridge:
     files: dict[str, str]
 
 
+PLACES: Final = {
+    catalog.WEBSOCKET: (lock_directory, LOCK_NAME),
+    catalog.HTTP: (gemini_directory, GEMINI_NAME),
+}
+"""How an agent connects to a bridge → where it finds one, and the names of the files there."""
+
+
 def look(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
     """Those that live first."""
     by_port: dict[int, list[tuple[str, str, dict[str, Any] | None]]] = {}
@@ -49,20 +57,22 @@ def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 def _discovery_files(environ: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
     """Agent, path and port of each."""
-    places = (("claude", lock_directory(environ), LOCK_NAME), ("gemini", gemini_directory(environ), GEMINI_NAME))
-    for agent, directory, pattern in places:
+    for row in (row for row in catalog.ROWS if row.bridge):
+        place, pattern = PLACES[row.bridge]
+        directory = place(environ)
         try:
             names = sorted(os.listdir(directory))
         except OSError:
             continue
         for name in names:
             if (found := pattern.fullmatch(name)) and _is_mine(path := os.path.join(directory, name)):
-                yield agent, path, int(found[1])
+                yield row.name, path, int(found[1])
 
 
 def _bridge(port: int, files: list[tuple[str, str, dict[str, Any] | None]]) -> Bridge:
     contents = {agent: content for agent, _, content in files if content is not None}
-    claude, gemini = contents.get("claude", {}), contents.get("gemini", {})
+    by_way = {catalog.AGENTS[agent].bridge: content for agent, content in contents.items()}
+    claude, gemini = by_way.get(catalog.WEBSOCKET, {}), by_way.get(catalog.HTTP, {})
     pid, ours = _number(claude, "pid"), _number(claude, "drawbridgePid") or _number(gemini, "drawbridgePid")
     names = claude.get("workspaceFolders") or str(gemini.get("workspacePath") or "").split(os.pathsep)
     shown = gemini.get("ideInfo")

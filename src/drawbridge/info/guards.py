@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shlex
 import subprocess
-import sys
 import time
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from drawbridge.agents.hook_settings import AgentHooks, Scope, value_at
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.setup import hooks, installed
-from drawbridge.setup.agents import AGENTS, OR_ONE, Agent
+from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.jsonc import Document
-from drawbridge.setup.notes import MANAGED
 
-Scope: TypeAlias = Literal["user", "project", "managed"]
 State: TypeAlias = Literal["works", "broken", "off", "absent", "unreadable"]
 
 RUN_SECONDS: Final = 5.0
-
-SAMPLES: Final = {
-    "claude": ("PreToolUse", "Edit", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
-    "gemini": ("BeforeTool", "replace", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
-    "codex": ("PreToolUse", "apply_patch", {"command": "*** Update File: /nonexistent/drawbridge"}),
-}
-"""Edits of a file that nobody can have open: event, tool, its input."""
 
 COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILINE)
 """In a stub: which copy of the guard it runs."""
@@ -75,11 +64,16 @@ def look(directory: str) -> list[Guard]:
     return found
 
 
+ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if agent.ask_mode}
+"""Agents that can start in a mode without questions."""
+
+
 def permissions(directory: str) -> Permissions:
-    """Which mode a ``claude`` in the directory starts in, as far as its settings say; the last file that has it counts."""
-    for file in reversed(_settings_files(AGENTS["claude"], directory)):
-        if isinstance(mode := _get(file.content, *hooks.MODE), str):
-            return Permissions(mode, str(file.path), mode == hooks.ASKING)
+    """Which mode such an agent starts in in the directory, as far as its settings say; the last file that has it counts."""
+    for name, mode in ASK_MODE.items():
+        for file in reversed(_settings_files(AGENTS[name], directory)):
+            if isinstance(found := value_at(file.content, *mode.mode), str):
+                return Permissions(found, str(file.path), found == mode.asking)
     return Permissions("", "", asks=False)
 
 
@@ -91,43 +85,23 @@ class _File(NamedTuple):
     content: Any
 
 
-def _settings_files(agent: Agent, directory: str) -> list[_File]:
+def _settings_files(agent: AgentHooks, directory: str) -> list[_File]:
     """Those that count in the directory, the weakest first, the person's own at the beginning."""
-    project = Path(directory)
-    places: dict[Path, Scope] = {agent.settings_file(None): "user"}
-    if agent.name == "claude":
-        places.setdefault(project / ".claude" / "settings.json", "project")
-    places.setdefault(agent.settings_file(project), "project")
-    if agent.name in MANAGED:
-        places[Path(MANAGED[agent.name][sys.platform == "darwin"])] = "managed"
+    places = agent.settings_files(Path(directory))
     return [_File(scope, path, _read(path, agent)) for path, scope in places.items()]
 
 
-def _switches(agent: Agent, files: Iterable[_File]) -> Iterator[str]:
-    """What in the settings switches all hooks off, wherever it stands."""
+def _switches(agent: AgentHooks, files: Iterable[_File]) -> Iterator[str]:
+    """What in the settings switches all hooks off, in whichever file it is."""
     for file in files:
-        if agent.name == "claude" and _get(file.content, "disableAllHooks") is True:
-            yield f"disableAllHooks in {file.path}"
-        if agent.name == "claude" and _get(file.content, "allowManagedHooksOnly") is True:
-            yield f"allowManagedHooksOnly in {file.path}"
-        if agent.name == "gemini" and _get(file.content, "hooksConfig", "enabled") is False:
-            yield f"hooksConfig.enabled in {file.path}"
-        disabled = _get(file.content, "hooksConfig", "disabled") if agent.name == "gemini" else None
-        if isinstance(disabled, list) and "drawbridge" in disabled:
-            yield f"hooksConfig.disabled in {file.path}"
-        if agent.name == "codex":
-            path = file.path.with_name("config.toml")
-            with contextlib.suppress(OSError, ValueError):
-                features = tomllib.loads(path.read_text("utf-8")).get("features")
-                if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
-                    yield f"features.hooks in {path}"
+        yield from (f"{switch.name} in {switch.path}" for switch in agent.switches(file.path, file.content))
 
 
-def _guard(agent: Agent, file: _File, off: str, directory: str) -> Guard:
+def _guard(agent: AgentHooks, file: _File, off: str, directory: str) -> Guard:
     def guard(state: State, words: list[str], problem: str = "", milliseconds: float = 0) -> Guard:
         return Guard(agent.name, file.scope, str(file.path), state, words, events, problem, milliseconds)
 
-    handlers = [] if isinstance(file.content, str) else list(_handlers(file.content, agent.name))
+    handlers = [] if isinstance(file.content, str) else list(_handlers(file.content, agent))
     events = sorted({event for event, _ in handlers})
     if isinstance(file.content, str):
         return guard("unreadable", [], file.content)
@@ -136,14 +110,14 @@ def _guard(agent: Agent, file: _File, off: str, directory: str) -> Guard:
     if off:
         return guard("off", handlers[0][1], f"{off} switches all hooks off")
     for words in {tuple(words): words for _, words in handlers}.values():
-        problem, milliseconds = _tried(agent.name, words, directory if file.scope == "project" else None)
+        problem, milliseconds = _tried(agent, words, directory if file.scope == "project" else None)
         if problem:
             return guard("broken", words, problem)
     lacking = [event for event in agent.events if event not in events]
     return guard("works", words, f"it is not called for {', '.join(lacking)}" if lacking else "", milliseconds)
 
 
-def _read(path: Path, agent: Agent) -> Any:
+def _read(path: Path, agent: AgentHooks) -> Any:
     """The settings; {} where there is no file; a text that says what is wrong with it."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -159,35 +133,26 @@ def _read(path: Path, agent: Agent) -> Any:
         return (error.strerror or "it can't be read").lower()
 
 
-def _get(content: Any, *keys: str) -> Any:
-    for key in keys:
-        content = content.get(key) if isinstance(content, dict) else None
-    return content
-
-
-def _handlers(content: Any, agent: str) -> Iterator[tuple[str, list[str]]]:
+def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]]:
     """Event and words of every handler of ours. What has not the shape of hooks is passed over."""
-    events = _get(content, "hooks")
+    events = value_at(content, "hooks")
     for event, groups in events.items() if isinstance(events, dict) else ():
         for group in groups if isinstance(groups, list) else ():
-            handlers = _get(group, "hooks")
+            handlers = value_at(group, "hooks")
             for handler in handlers if isinstance(handlers, list) else ():
-                if hooks.is_ours(handler, agent):
+                if hooks.is_ours(handler, agent.name):
                     command, arguments = handler["command"], handler.get("args")
-                    yield event, [command, *arguments] if isinstance(arguments, list) else _words(command)
+                    by_shell = not isinstance(arguments, list)
+                    yield event, shlex.split(command.removesuffix(agent.or_else)) if by_shell else [command, *arguments]
 
 
-def _words(line: str) -> list[str]:
-    return shlex.split(line.removesuffix(OR_ONE))
-
-
-def _tried(agent: str, words: list[str], project: str | None) -> tuple[str, float]:
+def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[str, float]:
     """What is wrong with the command ("" for nothing), and the milliseconds that it took to answer."""
     if missing := _missing(words):
         return missing, 0
-    if project is not None and not _is_setups_own(agent, words, project):
+    if project is not None and not _is_setups_own(agent.name, words, project):
         return "", 0  # the project's words, which need not be what they seem: they are not run here
-    event, tool, given = SAMPLES[agent]
+    event, tool, given = agent.sample
     call = {"session_id": "drawbridge-info", "transcript_path": "", "cwd": "/", "hook_event_name": event}
     began = time.monotonic()
     try:

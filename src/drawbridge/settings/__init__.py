@@ -46,6 +46,8 @@ class Spec(NamedTuple):
     """A regular expression for the text, or for each item of a list; ``metavar`` describes it to people."""
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
+    choices: tuple[str, ...] = ()
+    """The texts that are allowed, where the type is not a ``Literal`` of them: those of the catalog of agents."""
     bare: str = ""
     """A variable without prefix, which is read only with ``spec_env``: every web project's shell sets PORT."""
 
@@ -84,9 +86,9 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
         value = get_args(value)[0]
     if get_origin(value) is tuple:
         item = get_args(value)[0]
-        return Setting(name, "list", default, get_args(item), spec)
-    if get_origin(value) is Literal:
-        return Setting(name, "choice", default, get_args(value), spec)
+        return Setting(name, "list", default, get_args(item) or spec.choices, spec)
+    if choices := spec.choices or (get_args(value) if get_origin(value) is Literal else ()):
+        return Setting(name, "choice", default, choices, spec)
     kinds: dict[type, Kind] = {bool: "switch", int: "number", float: "amount", str: "text"}
     return Setting(name, kinds[value], default, (), spec)
 

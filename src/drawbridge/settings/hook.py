@@ -2,15 +2,18 @@
 
 # No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
+from drawbridge.agents import catalog
 from drawbridge.settings import Spec
+
+AGENTS: Final = tuple(row.name for row in catalog.ROWS if row.hooks)
 
 
 class HookSettings(NamedTuple):
     """One guard. ``guard.settings.Settings`` has the same keys and types for the guard itself, which imports nothing."""
 
-    agent: Annotated[Literal["claude", "gemini", "codex"], Spec("the agent that runs the hook")] = "claude"
+    agent: Annotated[str, Spec("the agent that runs the hook", choices=AGENTS)] = AGENTS[0]
     policy: Annotated[
         Literal["current", "visible", "any"],
         Spec(

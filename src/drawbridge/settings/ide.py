@@ -2,11 +2,14 @@
 
 # No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
 
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
+from drawbridge.agents import catalog
 from drawbridge.settings import Level, Spec
 
-Agent: TypeAlias = Literal["claude", "gemini"]
+AGENTS: Final = tuple(row.name for row in catalog.ROWS if row.bridge)
+"""The agents that connect to an editor's bridge."""
+
 Mention: TypeAlias = Literal["recent", "all"]
 Reject: TypeAlias = Literal["upgrade", "1008"]
 Decide: TypeAlias = Literal["accept", "reject"]
@@ -29,7 +32,7 @@ class IdeSettings(NamedTuple):
         int | None,
         Spec("the port to listen on, or the next free one if it is taken", metavar="N", range=(1, 65_535)),
     ] = None
-    agent: Annotated[tuple[Agent, ...], Spec("an agent to serve (default: all)")] = ("claude", "gemini")
+    agent: Annotated[tuple[str, ...], Spec("an agent to serve (default: all)", choices=AGENTS)] = AGENTS
     host: Annotated[
         tuple[str, ...],
         Spec("another host name that agents use for this machine, such as host.docker.internal", metavar="NAME"),

@@ -100,18 +100,23 @@ def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
     """The plan that the person chooses, and whether to carry it out."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
-    of_claude = chosen.target == "claude" and not chosen.remove
-    if of_claude and chosen.ask_mode is None and not notes.asks(project):
+    agent = AGENTS.get(chosen.target)
+    mode = agent.ask_mode if agent and not chosen.remove else None
+    if agent and mode and chosen.ask_mode is None and not notes.asks(agent, project):
         _say("")
-        _say_wrapped(notes.NO_MODE)
-        _say('  a  do this, and make Claude Code ask (permissions.defaultMode = "default", no auto mode)')
+        _say_wrapped(mode.unasked)
+        _say(
+            f'  a  do this, and make {agent.title} ask ({".".join(map(str, mode.mode))} = "{mode.asking}", no auto mode)'
+        )
         more.insert(0, "a")
     hint = "  (d shows every line)" if "d" in more else ""
     while (answer := _answer(f"Do this? [{'/'.join(['y', *more, 'N'])}]{hint} ")) == "d":
         _show(plan)
     if answer == "a" and "a" in more:
         return _plan(chosen._replace(ask_mode=True)), True
-    told = dataclasses.replace(plan, notes=[note for note in plan.notes if not note.startswith(notes.NO_MODE)])
+    told = dataclasses.replace(
+        plan, notes=[note for note in plan.notes if not (mode and note.startswith(mode.unasked))]
+    )
     return told, answer in ("y", "yes")
 
 

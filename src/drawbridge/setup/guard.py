@@ -1,4 +1,4 @@
-"""The guard in an agent's settings: ``drawbridge setup claude|gemini|codex``."""
+"""The guard in an agent's settings: ``drawbridge setup AGENT``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from drawbridge.agents.hook_settings import AgentHooks
 from drawbridge.core.errors import UnusableFile
 from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import files, hooks, installed, jsonc, notes, record
-from drawbridge.setup.agents import AGENTS, Agent
+from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.jsonc import Document
 from drawbridge.setup.plan import Plan
@@ -51,7 +52,7 @@ class Loaded:
         return self.prefix + document.text.encode()
 
 
-def load(agent: Agent, path: Path) -> Loaded:
+def load(agent: AgentHooks, path: Path) -> Loaded:
     """Raises ``UnusableFile`` with line and column."""
     content = files.read(path)
     prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
@@ -72,24 +73,23 @@ def load(agent: Agent, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """``ask_mode``: whether Claude Code is to ask before it writes (None: as it is)."""
+    """``ask_mode``: whether the agent is to ask before it writes (None: as it is)."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)
     command = installed.fast_command(name, project)
-    groups = agent.groups(
-        command, settings, can_block=name == "claude" and notes.claude_version() >= notes.BLOCKING_SINCE
-    )
-    former = _former(made)
+    can_block = bool(agent.blocks_since) and notes.version(agent.program) >= agent.blocks_since
+    groups = agent.groups(command, settings, can_block=can_block)
+    former = _former(agent, made)
     try:
         document = hooks.put(loaded.document, groups, name, made.containers if made else ())
-        if ask_mode:
-            for path, value in hooks.ASK.items():
+        if ask_mode and agent.ask_mode:
+            for path, value in agent.ask_mode.values.items():
                 if document.get(path) != value:
                     former[path] = (document.source(path),) if path in document else ()
                     document = hooks.put_value(document, path, value)
         elif ask_mode is False and made:
-            document, former = _without_ask_mode(document, made), _former(None)
+            document, former = _without_ask_mode(agent, document, made), _former(agent, None)
     except hooks.Unfit as error:
         raise _unfit(loaded.path, str(error)) from None
     change = Change(loaded.path, loaded.content, loaded.with_(document))
@@ -99,7 +99,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
     steps += [step for step in (stub_change, change) if step.before != step.after]
     if change in steps:
         change.check()
-    new = _record(name, loaded, document, made, former)
+    new = _record(agent, loaded, document, made, former)
 
     def finish() -> None:
         installed.install_copy()  # its bytecode, where the interpreter is another than before
@@ -113,7 +113,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
         notes=list(notes.of(agent, project, settings, document)),
         about={
             loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)}); nothing else in it changes"
-            + ("; Claude Code asks before it writes" if ask_mode else ""),
+            + (f"; {agent.title} asks before it writes" if ask_mode else ""),
             stub: "the program that the hooks start, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
         },
@@ -129,7 +129,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
     made = record.load(loaded.path)
     document, after = loaded.document, loaded.content
     if made:
-        document = _without_ask_mode(document, made)
+        document = _without_ask_mode(agent, document, made)
     document = hooks.take(document, name, made.containers if made else None)
     if loaded.content is not None:
         after = loaded.with_(document)
@@ -164,31 +164,35 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
 
 Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
-"""The source texts that setup has replaced by those of ``hooks.ASK``: as in ``Record``."""
+"""The source texts that setup has replaced by those of the agent's ``AskMode``: as in ``Record``."""
 
 
-def _former(made: Record | None) -> Former:
-    return {hooks.MODE: made.mode if made else None, hooks.NO_AUTO: made.auto if made else None}
+def _former(agent: AgentHooks, made: Record | None) -> Former:
+    if agent.ask_mode is None:
+        return {}
+    return {agent.ask_mode.mode: made.mode if made else None, agent.ask_mode.lasting: made.auto if made else None}
 
 
-def _without_ask_mode(document: Document, made: Record) -> Document:
-    for path, former in reversed(_former(made).items()):
+def _without_ask_mode(agent: AgentHooks, document: Document, made: Record) -> Document:
+    values = agent.ask_mode.values if agent.ask_mode else {}
+    for path, former in reversed(_former(agent, made).items()):
         if former is not None:
-            document = hooks.take_value(document, path, next(iter(former), None), made.containers)
+            document = hooks.take_value(document, path, values[path], next(iter(former), None), made.containers)
     return document
 
 
-def _record(name: str, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
-    there = hooks.containers(loaded.document)
+def _record(agent: AgentHooks, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
+    there = hooks.containers(loaded.document, former)
     # Of hooks whose record is lost, what they are in counts as ours too, once nothing else is in it.
-    known = made.containers if made else frozenset(there if hooks.has_ours(loaded.document, name) else ())
-    containers = frozenset((hooks.containers(document) - there) | (known & there))
+    known = made.containers if made else frozenset(there if hooks.has_ours(loaded.document, agent.name) else ())
+    containers = frozenset((hooks.containers(document, former) - there) | (known & there))
     if made and loaded.content is not None:
         created, blank, directories = made.created, made.blank, made.directories
     else:
         created, blank = loaded.content is None, loaded.blank
         directories = tuple(map(str, files.missing_directories(loaded.path)))
-    return Record(created, blank, containers, directories, mode=former[hooks.MODE], auto=former[hooks.NO_AUTO])
+    mode, auto = former.values() or (None, None)
+    return Record(created, blank, containers, directories, mode=mode, auto=auto)
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:

@@ -7,7 +7,7 @@ end of a list, so that the person's keep their places: Codex remembers by them w
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -16,14 +16,6 @@ from drawbridge.setup.jsonc import Document, Path
 Group: TypeAlias = Mapping[str, Any]
 
 HOOKS = ("hooks",)
-MODE = ("permissions", "defaultMode")
-ASKING = "default"
-"""The mode of Claude Code in which it asks before it writes."""
-
-NO_AUTO = ("permissions", "disableAutoMode")
-ASK: Mapping[Path, str] = {MODE: ASKING, NO_AUTO: "disable"}
-"""What makes Claude Code ask, and continue to: without the second it asks at its next start whether to make auto mode the
-default, with Yes chosen, and Enter replaces the first (2.1.329)."""
 
 
 class Unfit(Exception):
@@ -91,7 +83,7 @@ def take(document: Document, agent: str, made: Collection[Path] | None, only: st
 
 
 def put_value(document: Document, path: Path, value: str) -> Document:
-    """With a value of ``ASK``. Raises ``Unfit``."""
+    """With a text at ``path``. Raises ``Unfit``."""
     container = path[:-1]
     if not isinstance(document.get(container, {}), dict):
         raise Unfit(f"{container[0]} is {_kind(document.get(container))}, not an object")
@@ -102,10 +94,11 @@ def put_value(document: Document, path: Path, value: str) -> Document:
     return document.insert(container, {path[-1]: value})
 
 
-def take_value(document: Document, path: Path, former: str | None, made: Collection[Path]) -> Document:
-    """With a value of ``ASK`` as it was before ``put_value``: its source text, or none. A changed value stays."""
+def take_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
+    """As it was before ``put_value(document, path, value)``. ``former``: the source text that was there, None if there was
+    nothing. A value that was changed since stays."""
     container = path[:-1]
-    if document.get(path) != ASK[path]:
+    if document.get(path) != value:
         return document
     if former is not None:
         return document.replace_source(path, former)
@@ -117,10 +110,11 @@ def has_ours(document: Document, agent: str) -> bool:
     return any(True for _ in _ours(document, agent))
 
 
-def containers(document: Document) -> set[Path]:
-    """Those that setup may have to make."""
+def containers(document: Document, values: Iterable[Path] = ()) -> set[Path]:
+    """Those that setup may have to make, for hooks and for ``values``."""
     events = document.get(HOOKS, {})
-    paths = {HOOKS, MODE[:1], *((*HOOKS, event) for event in (events if isinstance(events, dict) else ()))}
+    lists = ((*HOOKS, event) for event in (events if isinstance(events, dict) else ()))
+    paths = {HOOKS, *(value[:-1] for value in values), *lists}
     return {path for path in paths if path in document}
 
 

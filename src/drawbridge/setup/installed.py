@@ -22,16 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import drawbridge
+from drawbridge.agents import catalog
 from drawbridge.core.errors import WorldError
 from drawbridge.core.private_files import write_private
-from drawbridge.guard.agents import BEFORE, EVENTS, NAMES
+from drawbridge.guard import calls
 from drawbridge.settings import of as settings_of
 from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import copies
 from drawbridge.setup.interpreter import Interpreter, choose
 
 CORE = tuple(f"core/{name}.py" for name in ("__init__", "errors", "privacy", "terminal_text"))
-PARTS = ("__init__.py", *CORE, "guard", "text")
+DIALECTS = tuple(f"agents/{row.name}/{name}.py" for row in catalog.ROWS if row.hooks for name in ("__init__", "hook"))
+PARTS = ("__init__.py", "agents/__init__.py", "agents/catalog.py", *DIALECTS, *CORE, "guard", "text")
 """What of the package the guard is made of. It imports nothing else but the standard library."""
 
 TRY = """\
@@ -40,9 +42,12 @@ sys.path.insert(0, sys.argv[1])
 import compileall, importlib, os, py_compile
 unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
 compileall.compile_dir(sys.argv[1], quiet=1, invalidation_mode=unchecked)
-for name in os.listdir(os.path.join(sys.argv[1], "drawbridge", "guard")):
-    if name.endswith(".py"):
-        importlib.import_module("drawbridge.guard." + name[:-3])
+for place in ("guard", "agents"):
+    for folder, _, names in os.walk(os.path.join(sys.argv[1], "drawbridge", place)):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.relpath(os.path.join(folder, name[:-3]), sys.argv[1])
+                importlib.import_module(path.replace(os.sep, ".").removesuffix(".__init__"))
 from drawbridge.guard.hook import run
 """
 """Makes the bytecode, which is taken as it is later (a copy never changes), and loads all that a call may ever load."""
@@ -150,13 +155,13 @@ def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
     lines = "".join(f"    {name!r}: {value!r},\n" for name, value in settings._asdict().items())
     damaged = DAMAGED.format(
         agent=agent,
-        before=next(name for name, event in EVENTS[agent].items() if event == BEFORE),
+        before=next(name for name, event in calls.dialect(agent).EVENTS.items() if event == calls.BEFORE),
         fail=settings.fail,
         closed=settings.fail == "closed",
         log_file=settings.log_file,
     )
     return STUB.format(
-        title=NAMES[agent], agent=agent, copy=str(copy), damaged=damaged, settings=f"{{\n{lines}}}"
+        title=catalog.title(agent), agent=agent, copy=str(copy), damaged=damaged, settings=f"{{\n{lines}}}"
     ).encode()
 
 

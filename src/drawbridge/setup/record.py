@@ -16,7 +16,7 @@ from drawbridge.setup import copies, jsonc
 
 class Record(msgspec.Struct, frozen=True):
     """``blank``: what was in the file where that was no value at all. ``containers``: lists and objects that setup made.
-    ``mode``, ``auto``: the former source texts of ``hooks.MODE`` and ``hooks.NO_AUTO`` where setup has set them, each in a
+    ``mode``, ``auto``: the former source texts of ``AskMode.mode`` and ``AskMode.lasting`` where setup has set them, each in a
     list that is empty where there was none. ``link``: where the plugin's
     link leads, in the record of Neovim's package directory."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from drawbridge.agents import catalog
 from drawbridge.core.terminal_text import harmless
 
 TAB: Final = 4
@@ -26,7 +27,6 @@ TITLES: Final = {
     "execute": "wants to run a command",
     "fetch": "wants to read a web page",
 }
-AGENTS: Final = {"claude": "Claude", "gemini": "Gemini", "codex": "Codex"}
 MODES: Final = {
     "default": "Ask before changes",
     "acceptEdits": "Accept edits",
@@ -85,7 +85,8 @@ def shown_path(path: str, root: str) -> str:
 
 
 def agent_title(agent: str) -> str:
-    return AGENTS.get(agent, f"The {agent} agent")
+    row = catalog.AGENTS.get(agent)
+    return row.label if row is not None else f"The {agent} agent"
 
 
 def money(dollars: float) -> str:

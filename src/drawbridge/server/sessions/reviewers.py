@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import with_text
 from drawbridge.protocols import local_ipc as wire
@@ -24,8 +25,6 @@ from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions.questions import Asked
 
 logger = logging.getLogger("drawbridge.server")
-
-NAMES = {"claude": "Claude Code", "gemini": "Gemini CLI"}
 
 Answering: TypeAlias = Callable[[str, Decision, Subscriber], object]
 
@@ -140,7 +139,7 @@ class Reviewers:
             return
         if any(_inside(proposal.path, folder) for folder in about.folders):
             offered.editors.append(editor)
-            agent = NAMES.get(offered.agent, offered.agent)
+            agent = catalog.title(offered.agent)
             editor.send(wire.Offer(offered.asked.approval.id, agent, proposal.path, proposal.new_text))
 
     def _forget(self, offered: _Offered, editor: Editor) -> None:

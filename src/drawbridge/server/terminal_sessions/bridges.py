@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
+from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision, Proposal, Question
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
@@ -30,7 +31,7 @@ from drawbridge.server.terminal_sessions.session import DeskSession
 
 logger = logging.getLogger("drawbridge.server")
 
-AGENTS = {"Gemini CLI": "gemini"}
+AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
 """Agents whose question is the bridge's proposal: their name for people, and in the list of projects."""
 
 NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")

@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.guard import agents, json_text
+from drawbridge.agents import catalog
+from drawbridge.agents.claude import hook as claude
+from drawbridge.agents.codex import hook as codex
+from drawbridge.agents.gemini import hook as gemini
+from drawbridge.guard import calls, json_text
 
 from .conftest import Guard
 from .payloads import KEPT, A, Payload, all_recorded, bash, edit, recorded
 
-B, E, R, S = agents.BEFORE, agents.EDIT, agents.READ, agents.SHELL
+AGENTS = [row.name for row in catalog.ROWS if row.hooks]
+B, E, R, S = calls.BEFORE, calls.EDIT, calls.READ, calls.SHELL
 PATCHED = ["/ws/a.py", "/ws/sub/new.py", "/ws/b.py", "/ws/c.py", "/ws/sub/d.py"]
 NOTEBOOK = ["/ws/n.ipynb"]
 NEW = ["/ws/new.py"]
@@ -39,7 +44,7 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
     ("claude", "FileChanged", None): ("changed", "", [A], ""),
     ("claude", "PermissionRequest", "Bash"): ("asks", "", [], ""),
     ("claude", "PermissionRequest", "AskUserQuestion"): ("asks", "", [], ""),
-    ("claude", "PostToolUse", "AskUserQuestion"): ("after", agents.OTHER, [], ""),
+    ("claude", "PostToolUse", "AskUserQuestion"): ("after", calls.OTHER, [], ""),
     ("claude", "Notification", None): ("notice", "", [], ""),
     ("claude", "Stop", None): ("stop", "", [], ""),
     ("claude", "StopFailure", None): ("stop", "", [], ""),
@@ -64,8 +69,23 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
 }
 
 
-def parse(payload: Payload, agent: str = "claude") -> agents.Call:
-    return agents.parse(json_text.dump(payload).encode(), agent)
+def dialects() -> list[calls.Dialect]:
+    """Checked by mypy: each module has all that a dialect needs."""
+    return [claude, gemini, codex]
+
+
+def test_a_dialect_has_the_guards_own_words() -> None:
+    """They are written as texts there, so that no import costs a call its time."""
+    events = {calls.BEFORE, calls.AFTER, calls.FAILED, calls.PROMPT, calls.START, calls.MOVED, calls.CHANGED}
+    events |= set(calls.FOR_SERVER)
+    for one in dialects():
+        assert set(one.EVENTS.values()) <= events
+        assert set(one.UNTOLD) <= events
+        assert {does for does, _ in one.TOOLS.values()} <= {calls.EDIT, calls.READ, calls.SHELL, calls.OTHER}
+
+
+def parse(payload: Payload, agent: str = "claude") -> calls.Call:
+    return calls.parse(json_text.dump(payload).encode(), agent)
 
 
 @pytest.mark.parametrize(("kind", "expected"), RECORDED.items(), ids=lambda value: " ".join(map(str, value))[:50])
@@ -88,8 +108,9 @@ def test_every_recorded_payload_is_in_the_table_and_parsed() -> None:
 
 
 def test_every_event_was_recorded() -> None:
-    for agent, events in agents.EVENTS.items():
-        assert {event for recorded_of, event, _ in RECORDED if recorded_of == agent} == set(events)
+    for agent in AGENTS:
+        seen = {event for recorded_of, event, _ in RECORDED if recorded_of == agent}
+        assert seen == set(calls.dialect(agent).EVENTS)
 
 
 def test_the_directory_of_a_command_is_where_it_runs() -> None:
@@ -102,25 +123,28 @@ def test_the_directory_of_a_command_is_where_it_runs() -> None:
     assert parse(elsewhere, "gemini").cwd == "/elsewhere"
 
 
-# What no agent here sends any more, or does not yet: tool → its input, and what the guard takes from it.
-OTHERS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "MultiEdit": ({"file_path": A, "edits": []}, E, A),
-    "NotebookEdit": ({"file_path": A}, E, A),
-    "read_file": ({"absolute_path": A}, R, A),
-    "shell": ({"command": ["bash", "-lc", "rm a.py"]}, S, "bash -lc rm a.py"),
-    "apply_patch": ({"input": "*** Delete File: a.py"}, E, A),
+# What no agent here sends any more, or does not yet: agent and tool → its input, and what the guard takes from it.
+OTHERS: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
+    ("claude", "MultiEdit"): ({"file_path": A, "edits": []}, E, A),
+    ("claude", "NotebookEdit"): ({"file_path": A}, E, A),
+    ("gemini", "read_file"): ({"absolute_path": A}, R, A),
+    ("codex", "shell"): ({"command": ["bash", "-lc", "rm a.py"]}, S, "bash -lc rm a.py"),
+    ("codex", "apply_patch"): ({"input": "*** Delete File: a.py"}, E, A),
 }
 
 
-@pytest.mark.parametrize("tool", OTHERS)
-def test_other_forms_of_the_tools_are_understood(tool: str) -> None:
-    given_input, kind, taken = OTHERS[tool]
-    call = parse(edit() | {"tool_name": tool, "tool_input": given_input})
+@pytest.mark.parametrize(("agent", "tool"), OTHERS)
+def test_other_forms_of_the_tools_are_understood(agent: str, tool: str) -> None:
+    given_input, kind, taken = OTHERS[agent, tool]
+    before = next(name for name, event in calls.dialect(agent).EVENTS.items() if event == B)
+    call = parse(edit() | {"hook_event_name": before, "tool_name": tool, "tool_input": given_input}, agent)
     assert (call.kind, call.command or call.paths[0]) == (kind, taken)
 
 
 def test_every_tool_is_tried_here() -> None:
-    assert {tool for _, _, tool in RECORDED if tool} | set(OTHERS) >= set(agents.TOOLS)
+    tried = {(agent, tool) for agent, _, tool in RECORDED} | set(OTHERS)
+    tools = {(agent, tool): does for agent in AGENTS for tool, (does, _) in calls.dialect(agent).TOOLS.items()}
+    assert {key for key, does in tools.items() if does != calls.OTHER} <= tried
 
 
 @pytest.mark.parametrize(
@@ -204,13 +228,14 @@ def test_a_patch_touches_the_files_that_it_names(
         lines += [blank + mark + path + blank, *body]
         paths.append(path)
     text = eol.join([*lines, "*** End Patch", ""])
-    assert agents.patched(text) == list(dict.fromkeys(paths))
+    assert codex.paths(text) == list(dict.fromkeys(paths))
 
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch\n*** End Patch\n", "*** Update File: \n", "+*** Add File: a.py"])
 def test_a_patch_that_names_none_is_none(text: str) -> None:
-    with pytest.raises(agents.Unusable, match="names no file"):
-        agents.patched(text)
+    with pytest.raises(calls.Unusable, match=r"names no file|is missing"):
+        parse(recorded("codex", "PreToolUse", "apply_patch", command=text), "codex")
+    assert codex.paths(text) == []
 
 
 # What an answer may hold, by agent and event: Codex' schemas (0.169.0) forbid any other key, Claude Code and Gemini
@@ -238,7 +263,7 @@ SELECTION = {"file_path": A, "start_line": 1, "end_line": 1, "content": "one"}
 
 
 @pytest.mark.parametrize("answer", ["deny", "ask", "merge"])
-@pytest.mark.parametrize("agent", agents.NAMES)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_every_answer_has_the_form_that_its_agent_takes(guard: Guard, agent: str, answer: str) -> None:
     """Every recorded payload, to an editor that has something to say about all of it."""
     files = dict.fromkeys([*PATCHED, *NOTEBOOK, *NEW], KEPT)

@@ -1,0 +1,73 @@
+"""Claude Code's hooks: what they send, and how they are answered. Loaded at every call of the guard, so without imports.
+
+Source: its hooks reference, and what 2.1.329 was seen to send and obey.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+EVENTS = {
+    "PreToolUse": "before",
+    "PostToolUse": "after",
+    "PostToolUseFailure": "failed",
+    "UserPromptSubmit": "prompt",
+    "SessionStart": "start",
+    "CwdChanged": "moved",
+    "FileChanged": "changed",
+    "PermissionRequest": "asks",
+    "Notification": "notice",
+    "Stop": "stop",
+    "StopFailure": "stop",
+    "SubagentStop": "stop",
+    "SessionEnd": "end",
+}
+
+TOOLS = {
+    "Edit": ("edit", ("file_path",)),
+    "Write": ("edit", ("file_path",)),
+    "MultiEdit": ("edit", ("file_path",)),
+    "NotebookEdit": ("edit", ("notebook_path", "file_path")),
+    "Read": ("read", ("file_path",)),
+    "Bash": ("shell", ("command",)),
+    "AskUserQuestion": ("other", ()),
+    "ExitPlanMode": ("other", ()),
+    "WebFetch": ("other", ()),
+}
+"""The last three ask a person first; what they did shows that the question is settled."""
+
+ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
+UNTOLD = ("moved", "changed")
+
+
+def paths(value: str) -> "list[str]":
+    return [value]
+
+
+def deny(event: str, reason: str) -> "dict[str, Any]":
+    return _decision(event, "deny", reason)
+
+
+def ask(event: str, reason: str) -> "dict[str, Any]":
+    return _decision(event, "ask", reason)
+
+
+def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
+    specific = {"hookEventName": event, "permissionDecision": decision, "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": specific}
+
+
+def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
+    """None if no person can answer in its own dialog: ``claude -p`` would wait for an answer that it never waited for before.
+
+    The CLI marks a background session (``claude --bg``, the left arrow) as unattended, but it waits for a person all the same.
+    Only its daemon sets both variables (2.1.329); what that starts in a terminal inherits only the second.
+    """
+    unattended = environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0"
+    background = unattended and bool(environ.get(b"CLAUDE_JOB_DIR"))
+    if environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk") or (unattended and not background):
+        return None
+    process = environ.get(b"CLAUDE_PID", b"")
+    said: dict[str, Any] = {"pid": int(process)} if process.isdigit() else {}
+    return said | {"background": True} if background else said

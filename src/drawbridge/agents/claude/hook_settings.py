@@ -1,0 +1,80 @@
+"""Claude Code's hooks in its settings.
+
+Sources: its hooks reference, and 2.1.329 itself (a settings file with a comment in it is not loaded at all; a byte order
+mark or an empty file is fine; FileChanged without a matcher takes every path that ``watchPaths`` named).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from drawbridge.agents.hook_settings import AgentHooks, AskMode, Switch, value_at
+
+EDITS = "Edit|Write|MultiEdit|NotebookEdit"
+QUESTIONS = "AskUserQuestion|ExitPlanMode|WebFetch"
+
+ASK_MODE = AskMode(
+    mode=("permissions", "defaultMode"),
+    asking="default",
+    lasting=("permissions", "disableAutoMode"),
+    disabled="disable",
+    also_lasting=("disableAutoMode",),
+    unasked="Claude Code starts in auto mode and writes without asking, so you never see a change first.",
+    not_kept='At its next start Claude Code asks whether to make auto mode the default, with "Yes" chosen, and stops asking '
+    "before it writes if you press Enter. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
+    '"disable".',
+)
+"""Without the second setting it asks at its next start whether to make auto mode the default, with Yes chosen, and Enter
+replaces the first (2.1.329, which reads both places)."""
+
+
+def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
+    """Without a shell between."""
+    return {"type": "command", "command": command[0], "args": list(command[1:]), "timeout": timeout}
+
+
+def switches(path: Path, content: Any) -> Iterator[Switch]:
+    if value_at(content, "disableAllHooks") is True:
+        note = f"{path} has disableAllHooks: no hook runs, and nothing is guarded, until that is gone."
+        yield Switch(path, "disableAllHooks", note)
+    if value_at(content, "allowManagedHooksOnly") is True:
+        note = f"{path} has allowManagedHooksOnly: only hooks of your administrator run, so nothing is guarded."
+        yield Switch(path, "allowManagedHooksOnly", note)
+
+
+SETTINGS = AgentHooks(
+    name="claude",
+    home=("CLAUDE_CONFIG_DIR", "~/.claude"),
+    user_file="settings.json",
+    project_file=".claude/settings.local.json",
+    shared_file=".claude/settings.json",
+    managed=(
+        "/etc/claude-code/managed-settings.json",
+        "/Library/Application Support/ClaudeCode/managed-settings.json",
+    ),
+    events={
+        "PreToolUse": f"{EDITS}|Read|Bash",
+        "PostToolUse": f"{EDITS}|Bash|{QUESTIONS}",
+        "PostToolUseFailure": f"Bash|{EDITS}|{QUESTIONS}",
+        "UserPromptSubmit": None,
+        "SessionStart": None,
+        "CwdChanged": None,
+        "FileChanged": None,
+        "PermissionRequest": None,
+        "Notification": None,
+        "Stop": None,
+        "StopFailure": None,
+        "SubagentStop": None,
+        "SessionEnd": None,
+    },
+    sample=("PreToolUse", "Edit", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
+    handler=handler,
+    switches=switches,
+    takes_effect="Sessions that run notice it by themselves.",
+    byte_order_mark=True,
+    asks_person=("PermissionRequest",),
+    blocks_since=(2, 1, 295),
+    ask_mode=ASK_MODE,
+)

@@ -1,0 +1,44 @@
+"""Codex' hooks in its settings (0.169.0: strict JSON, no key beyond those below)."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from drawbridge.agents.hook_settings import AgentHooks, Switch
+
+
+def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
+    return {"type": "command", "command": shlex.join(command), "timeout": timeout}
+
+
+def switches(path: Path, content: Any) -> Iterator[Switch]:
+    """In the file beside the hooks, which has everything else."""
+    path = path.with_name("config.toml")
+    with contextlib.suppress(OSError, ValueError):
+        features = tomllib.loads(path.read_text("utf-8")).get("features")
+        if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
+            note = f"{path} has [features] hooks = false: no hook runs, and nothing is guarded, until that is gone."
+            yield Switch(path, "features.hooks", note)
+
+
+SETTINGS = AgentHooks(
+    name="codex",
+    home=("CODEX_HOME", "~/.codex"),
+    user_file="hooks.json",
+    project_file=".codex/hooks.json",
+    events={
+        "PreToolUse": "apply_patch|Bash",
+        "PostToolUse": "apply_patch|Bash",
+        "UserPromptSubmit": None,
+        "SessionStart": None,
+    },
+    sample=("PreToolUse", "apply_patch", {"command": "*** Update File: /nonexistent/drawbridge"}),
+    handler=handler,
+    switches=switches,
+    takes_effect="Codex runs a hook only once you have trusted it: start `codex` and say so there (or type /hooks).",
+)

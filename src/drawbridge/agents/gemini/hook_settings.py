@@ -1,0 +1,55 @@
+"""Gemini CLI's hooks in its settings.
+
+Sources: 0.61.0 and its ``docs/hooks`` (comments are fine, a byte order mark is not; matchers are regular expressions that hit
+anywhere; milliseconds).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from drawbridge.agents.hook_settings import AgentHooks, Switch, value_at
+
+OR_ONE = "|| exit 1"
+"""Any other code than 0 and 1 is a denial, also the shell's 127 where the interpreter is gone (0.61.0)."""
+
+
+def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
+    line = shlex.join(command)
+    line = line if holds else f"{line} {OR_ONE}"
+    return {"type": "command", "command": line, "timeout": timeout, "name": "drawbridge"}
+
+
+def switches(path: Path, content: Any) -> Iterator[Switch]:
+    if value_at(content, "hooksConfig", "enabled") is False:
+        note = f"{path} has hooksConfig.enabled = false: no hook runs, and nothing is guarded, until that is gone."
+        yield Switch(path, "hooksConfig.enabled", note)
+    disabled = value_at(content, "hooksConfig", "disabled")
+    if isinstance(disabled, list) and "drawbridge" in disabled:
+        note = f"{path} has drawbridge in hooksConfig.disabled: type /hooks enable drawbridge in Gemini CLI."
+        yield Switch(path, "hooksConfig.disabled", note)
+
+
+SETTINGS = AgentHooks(
+    name="gemini",
+    home=("GEMINI_CLI_HOME", "~"),
+    user_file=".gemini/settings.json",
+    project_file=".gemini/settings.json",
+    managed=("/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json"),
+    events={
+        "BeforeTool": "^(replace|write_file|read_file|run_shell_command)$",
+        "AfterTool": "^(replace|write_file|run_shell_command)$",
+        "BeforeAgent": None,
+        "SessionStart": None,
+    },
+    sample=("BeforeTool", "replace", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
+    handler=handler,
+    switches=switches,
+    takes_effect="Gemini CLI reads it when it starts; it runs hooks only in folders that you trust.",
+    or_else=OR_ONE,
+    comments=True,
+    milliseconds=True,
+)

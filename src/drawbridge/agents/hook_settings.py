@@ -1,0 +1,132 @@
+"""Where an agent keeps its hooks, and how they are written there: the terms in which each agent's folder describes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from drawbridge.agents import catalog
+from drawbridge.settings.hook import HookSettings
+
+SECONDS = 5
+"""That a hook may take before its agent goes on without it, beside what the settings let it wait; far more than it needs."""
+
+PERSON_SECONDS = 24 * 60 * 60
+"""The longest wait of a hook for a person elsewhere. The agent's own dialog stays usable, except for subagents, whose
+questions wait far less (``guard.desk.SUBAGENT_SECONDS``)."""
+
+Scope: TypeAlias = Literal["user", "project", "managed"]
+Keys: TypeAlias = tuple[str | int, ...]
+"""The names that lead to a value in a settings file."""
+
+
+class Switch(NamedTuple):
+    """A setting that keeps the guard from being called. ``note``: that, and what to do, as one sentence."""
+
+    path: Path
+    name: str
+    note: str
+
+
+class AskMode(NamedTuple):
+    """The settings that make an agent ask before it writes, where it can start in a mode without questions.
+
+    ``mode`` with the value ``asking`` chooses the mode. ``lasting`` with ``disabled``, which the agent also reads at
+    ``also_lasting``, keeps it from offering another one. ``unasked``, ``not_kept``: what happens without each of them.
+    """
+
+    mode: Keys
+    asking: str
+    lasting: Keys
+    disabled: str
+    also_lasting: Keys
+    unasked: str
+    not_kept: str
+
+    @property
+    def values(self) -> dict[Keys, str]:
+        return {self.mode: self.asking, self.lasting: self.disabled}
+
+
+class AgentHooks(NamedTuple):
+    """Of one agent. ``home``: the variable that names its directory, and the directory without it. ``events``: event →
+    matcher; the first is the one that may hold an edit back."""
+
+    name: str
+    home: tuple[str, str]
+    user_file: str
+    project_file: str
+    events: Mapping[str, str | None]
+    sample: tuple[str, str, Mapping[str, str]]
+    """An edit of a file that nobody can have open: event, tool, its input."""
+    handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
+    """A hook in the settings, from the words of its command, its timeout in the agent's unit, and whether the agent must not
+    continue if the command can't be run."""
+    switches: Callable[[Path, Any], Iterator[Switch]]
+    """Those in a settings file, from its path and its value."""
+    takes_effect: str
+    or_else: str = ""
+    """What may follow the words of a command, for a shell."""
+    shared_file: str = ""
+    """The project's settings file that is under version control, if ``project_file`` is the person's own."""
+    managed: tuple[str, str] | None = None
+    """An administrator's settings file: elsewhere, and on macOS."""
+    comments: bool = False
+    byte_order_mark: bool = False
+    milliseconds: bool = False
+    asks_person: tuple[str, ...] = ()
+    """Events whose hook waits for a person."""
+    blocks_since: tuple[int, ...] = ()
+    """The first version that takes ``onFailure``. Empty: none does."""
+    ask_mode: AskMode | None = None
+
+    @property
+    def title(self) -> str:
+        return catalog.title(self.name)
+
+    @property
+    def program(self) -> str:
+        return catalog.AGENTS[self.name].program
+
+    def settings_file(self, project: Path | None) -> Path:
+        """Where setup writes: for all that the person does, or in a project."""
+        if project is not None:
+            return project / self.project_file
+        variable, usual = self.home
+        return Path(os.environ.get(variable) or usual).expanduser().absolute() / self.user_file
+
+    def settings_files(self, directory: Path) -> dict[Path, Scope]:
+        """All that count in a directory, whether they exist or not, the weakest first."""
+        files: dict[Path, Scope] = {self.settings_file(None): "user"}
+        if self.shared_file:
+            files.setdefault(directory / self.shared_file, "project")
+        files.setdefault(self.settings_file(directory), "project")
+        if self.managed is not None:
+            files[Path(self.managed[sys.platform == "darwin"])] = "managed"
+        return files
+
+    def groups(
+        self, command: Sequence[str], settings: HookSettings, *, can_block: bool
+    ) -> dict[str, Mapping[str, Any]]:
+        """What goes into its settings: event → one group with one handler. ``settings`` are those of the hook."""
+        groups: dict[str, Mapping[str, Any]] = {}
+        for number, (event, matcher) in enumerate(self.events.items()):
+            waits = number == 0 and settings.answer == "wait"
+            patience = settings.deadline // 1000 + (settings.wait if waits else 0)
+            seconds = PERSON_SECONDS if event in self.asks_person else SECONDS + patience
+            holds = number == 0 and settings.fail == "closed"
+            handler = self.handler(command, seconds * (1000 if self.milliseconds else 1), holds)
+            if holds and can_block:
+                handler["onFailure"] = "block"
+            groups[event] = {**({} if matcher is None else {"matcher": matcher}), "hooks": [handler]}
+        return groups
+
+
+def value_at(content: Any, *keys: str | int) -> Any:
+    """What is at ``keys`` in a settings file's value; None if there is nothing, or something else on the way."""
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content

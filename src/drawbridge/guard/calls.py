@@ -1,0 +1,238 @@
+"""A call of an agent's hook: read from the agent's own form, and answered in it. Pure.
+
+What differs from agent to agent is in ``agents/NAME/hook.py``, its *dialect*.
+"""
+
+import posix
+
+from drawbridge.guard import json_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Protocol
+
+    class Dialect(Protocol):
+        """The module ``agents/NAME/hook.py``. Its words for events and tools are those below."""
+
+        @property
+        def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module, as all that follow
+            """The agent's event → what the hook is called for."""
+
+        @property
+        def TOOLS(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:  # noqa: N802
+            """Tool → what it does, and the names that its path (of a shell: its command) may have in its input."""
+
+        @property
+        def ASKS(self) -> bool:  # noqa: N802
+            """Whether an answer can make the agent ask the person in its own dialog."""
+
+        @property
+        def WATCHES(self) -> bool:  # noqa: N802
+            """Whether an answer can name files for the agent to watch."""
+
+        @property
+        def RESOLVES_DOTS(self) -> bool:  # noqa: N802
+            """Whether the agent removes ".." from a path before it opens it, whatever links are in it."""
+
+        @property
+        def CALLED_BY_CLIENT(self) -> bool:  # noqa: N802
+            """Whether the process that calls the hook is the one that is connected to an editor's bridge."""
+
+        @property
+        def UNTOLD(self) -> tuple[str, ...]:  # noqa: N802
+            """What it may be called for with an answer that has no place for context."""
+
+        @property
+        def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
+            """From the environment: what an agent server is told of the process that calls ("pid", "background"). None, or a
+            function that returns None: nothing is reported to a server."""
+
+        def paths(self, value: str) -> list[str]:
+            """The files that an edit touches, from the value in its input; empty where it names none."""
+
+        def deny(self, event: str, reason: str) -> dict[str, Any]: ...
+
+        def ask(self, event: str, reason: str) -> dict[str, Any]:
+            """Where it can't ask: a denial."""
+
+
+# What a hook is called for.
+BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
+    "before",
+    "after",
+    "failed",
+    "prompt",
+    "start",
+    "moved",
+    "changed",
+)
+ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
+
+FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
+"""What an agent server wants to know; of the first four the guard itself thinks nothing."""
+
+# What a tool does.
+EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
+
+
+class Unusable(Exception):
+    """The input is none that this agent sends; the text says why."""
+
+
+class Call:
+    """One call of the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload."""
+
+    __slots__ = (
+        "agent",
+        "command",
+        "cwd",
+        "dialect",
+        "event",
+        "event_name",
+        "input",
+        "kind",
+        "paths",
+        "session",
+        "tool",
+    )
+
+    def __init__(self, agent: str, event: str, payload: "dict[str, Any]") -> None:
+        self.agent = agent
+        self.dialect = dialect(agent)
+        self.event = event
+        self.event_name: str = payload["hook_event_name"]
+        self.input = payload
+        self.cwd = _directory(payload.get("cwd"))
+        self.session = _text(payload.get("session_id"))
+        self.kind = self.tool = self.command = ""
+        self.paths: list[str] = []
+
+
+def dialect(agent: str) -> "Dialect":
+    """Of an agent that has hooks. Only this one is loaded: each costs."""
+    found: Dialect = __import__(f"drawbridge.agents.{agent}.hook", None, None, ("EVENTS",))
+    return found
+
+
+def parse(data: bytes, agent: str) -> "Call":
+    """Raises ``Unusable``, with what is wrong."""
+    try:
+        payload = json_text.parse(data)
+    except ValueError as error:
+        raise Unusable(f"not JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise Unusable("not a JSON object")
+    name, events = payload.get("hook_event_name"), dialect(agent).EVENTS
+    if not isinstance(name, str) or name not in events:
+        raise Unusable(f"unknown event {_shown(name)}")
+    call = Call(agent, events[name], payload)
+    if call.event in (BEFORE, AFTER, FAILED):
+        _read_tool(call)
+    elif call.event == CHANGED:
+        call.paths = [_absolute(_required(payload, ("file_path",)), call.cwd)]
+    return call
+
+
+def _read_tool(call: "Call") -> None:
+    tool, given, known = call.input.get("tool_name"), call.input.get("tool_input"), call.dialect.TOOLS
+    if not isinstance(tool, str) or tool not in known or (call.event == BEFORE and known[tool][0] == OTHER):
+        raise Unusable(f"unknown tool {_shown(tool)}")
+    call.tool = tool
+    call.kind, keys = known[tool]
+    if call.kind == OTHER:
+        return
+    if not isinstance(given, dict):
+        raise Unusable("tool_input is not an object")
+    if call.kind == SHELL:
+        words = given.get("command")
+        call.command = " ".join(map(str, words)) if isinstance(words, list) else _required(given, keys)
+        call.cwd = _directory(given.get("dir_path") or given.get("workdir"), call.cwd)
+        return
+    named = call.dialect.paths(_required(given, keys))
+    if not named:
+        raise Unusable("a patch that names no file")
+    call.paths = [_absolute(path, call.cwd) for path in named]
+    if call.dialect.RESOLVES_DOTS:
+        call.paths = [_struck_out(path) if "/.." in path else path for path in call.paths]
+
+
+def _required(given: "dict[str, Any]", keys: "tuple[str, ...]") -> str:
+    for key in keys:
+        value = given.get(key)
+        if isinstance(value, str) and value:
+            return value
+    raise Unusable(f"{keys[0]} is missing")
+
+
+def _text(value: "Any") -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: "Any") -> str:
+    return json_text.dump(value)[:60] if isinstance(value, str) else "(none)"
+
+
+def _directory(value: "Any", base: str = "") -> str:
+    """An absolute directory: ``value``, seen from ``base``; without a value ``base``, and that without one the process's."""
+    directory = _text(value)
+    if directory.startswith("/"):
+        return directory
+    base = base or posix.getcwd()
+    return _absolute(directory, base) if directory else base
+
+
+def _absolute(path: str, directory: str) -> str:
+    return path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+
+
+def _struck_out(path: str) -> str:
+    """Without "..": each removes the name before it, also that of a link, as Node.js resolves a path before it opens it.
+
+    So do Claude Code (its payload comes without them, measured on 2.1.329) and Gemini CLI (`path.resolve` in its source);
+    Codex opens the path that it is given.
+    """
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in ("", "."):
+            steps.append(step)
+    return "/" + "/".join(steps)
+
+
+def deny(call: "Call", reason: str) -> bytes:
+    """The agent is told ``reason``; only before a tool is there something to deny."""
+    return _bytes(call.dialect.deny(call.event_name, _whole(reason)))
+
+
+def ask(call: "Call", reason: str) -> bytes:
+    """The person is asked in the agent's own dialog; where it has none this is a denial."""
+    return _bytes(call.dialect.ask(call.event_name, _whole(reason)))
+
+
+def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
+    """A person's answer to a question: ``{"behavior": "allow" | "deny", …}`` in Claude Code's own words."""
+    return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, as bytes that are no UTF-8 are read. Codex takes no answer with one, nor its denial."""
+    return text.encode(errors="replace").decode()
+
+
+def tell(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
+    """No opinion, but something that the agent should know, and files that it should watch, where it can."""
+    specific: dict[str, Any] = {"hookEventName": call.event_name}
+    if context and call.event not in call.dialect.UNTOLD:
+        specific["additionalContext"] = _whole(context)
+    if watch is not None and call.dialect.WATCHES:
+        specific["watchPaths"] = watch
+    return _bytes({"hookSpecificOutput": specific}) if len(specific) > 1 else NO_OPINION
+
+
+NO_OPINION = b"{}"
+
+
+def _bytes(answer: "dict[str, Any]") -> bytes:
+    return json_text.dump(answer).encode()

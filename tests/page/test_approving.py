@@ -29,6 +29,12 @@ IN_SIGHT = (
     " const box = document.querySelector('.scroller').getBoundingClientRect();"
     " return card.top >= box.top - 1 && card.bottom <= box.bottom + 1 })()"
 )
+FREEZE = "(() => { const at = performance.now(); performance.now = () => at; })()"
+"""The page's clock stops: what has not been in sight for a moment never will be."""
+
+LATER = "(() => { const now = performance.now.bind(performance); performance.now = () => now() + 2000; })()"
+"""The page's clock is two seconds ahead: what is in sight has been for a moment."""
+
 HEAD_AT_TOP = (
     "Math.abs(document.querySelector('.approval.current').getBoundingClientRect().top"
     " - document.querySelector('.scroller').getBoundingClientRect().top) < 20"
@@ -149,8 +155,10 @@ def test_a_second_key_does_not_answer_the_next_one(browser: Browser, address: st
     with browser.person(address) as person:
         asks(person, *(edit(directory / "notes.md", "up", word) for word in ("down", "away")))
         person.readies_keys()
+        person.runs(FREEZE)
         person("type", text="aa")
         person.until(OPEN.format(1))
+        person.presses("a")
         stays(person, 1)
 
 
@@ -191,6 +199,7 @@ def test_a_long_approval_is_shown_from_its_start(browser: Browser, address: str,
         person.sees(f"{CURRENT} .line.added")
         person.until(HEAD_AT_TOP)
         person.presses("Escape")
+        person.runs(LATER)
         person.presses("a")
         stays(person, 1)
         step = "document.querySelector('.scroller').scrollBy(0, 300)"

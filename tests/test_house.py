@@ -259,7 +259,7 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
 LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the one helper itself
     # Not yet moved to core.tasks.
-    "ide.review": {"create_task", "ensure_future"},
+    "ide.review": {"ensure_future"},
     "agents.process": {"create_task"},
     "server.app.connection": {"call_soon", "create_task", "sleep(0)"},
     "server.app.joining": {"create_task"},
@@ -343,8 +343,8 @@ ASSIGNED_FROM_OUTSIDE = {
     # What a client reports after it has connected, and what it is let in as.
     "server.app.dispatch: client.name": "hello may name the client",
     "server.app.site: client.certificate": "known to the site alone",
-    "server.app.site: client.name": "auth may name the client",
-    "server.app.site: client.nonce": "of one challenge",
+    "server.app.server_commands: client.name": "auth may name the client",
+    "server.app.server_commands: client.nonce": "of one challenge",
     # The table of commands needs the core and the site needs the table: the commands' slice ends this.
     "server.serve: site.dispatch": "see above",
     "server.serve: site.dispatch.ending": "see above",

@@ -166,7 +166,7 @@ def test_its_program_can_be_named() -> None:
 
 
 def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
-    assert "Guard your unsaved work from Pelican Code." in drawbridge_("setup", "pelican", "--help")
+    assert "Protect your unsaved changes from Pelican Code." in drawbridge_("setup", "pelican", "--help")
     planned = json.loads(drawbridge_("setup", "pelican", "--json", "--dry-run"))
     assert str(home / ".pelican" / "hooks.json") in [step["path"] for step in planned["files"]]
     assert "Done: Pelican Code now calls the guard." in drawbridge_("setup", "pelican", "--yes")

@@ -212,6 +212,8 @@ def test_only_the_chosen_command_is_imported(command: str) -> None:
     ended = subprocess.run([sys.executable, "-c", look, command], capture_output=True, text=True, check=True)
     assert set(ended.stdout.split()) == {
         "drawbridge",
+        "drawbridge.agents",
+        "drawbridge.agents.catalog",
         "drawbridge.core",
         "drawbridge.core.errors",
         "drawbridge.cli",

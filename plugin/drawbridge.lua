@@ -14,17 +14,17 @@ local function command(name, method, description)
   end, { desc = description })
 end
 
-command('', 'show_status', 'Show how things stand, as :DrawbridgeStatus does')
+command('', 'show_status', 'Show the status, as :DrawbridgeStatus does')
 command('Install', 'install', 'Install the Python half of the plugin, after a question')
 command('Start', 'start', 'Start the bridge between this Neovim and coding agents')
 command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')
 command('Status', 'show_status', 'Show where the bridge listens and who is connected')
-command('Log', 'log', 'Show the last lines of the bridge')
+command('Log', 'log', 'Show the end of the bridge log')
 command('Accept', 'accept', 'Accept the proposal as it is on the screen')
 command('Reject', 'reject', 'Reject the proposal')
-command('RejectHunk', 'reject_hunk', 'Put the hunk under the cursor back')
-command('Review', 'review', 'Show the proposal that waits')
+command('RejectHunk', 'reject_hunk', 'Revert the hunk under the cursor')
+command('Review', 'review', 'Show the waiting proposal')
 
 vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   if given.range == 0 then

@@ -1,9 +1,9 @@
---- `:GeminiStatus`, `:GeminiRestart` and `:GeminiStop`: other names for commands of ours, where nobody else uses them.
+--- `:GeminiStatus`, `:GeminiRestart` and `:GeminiStop`: other names for Drawbridge commands, unless another plugin uses them.
 local M = {}
 
 local NAMES = { 'Status', 'Restart', 'Stop' }
 
---- Makes them, or takes them away. A command of that name that is not ours is left alone.
+--- Creates or deletes them. A command of that name that belongs to another plugin is not touched.
 ---@param wanted boolean
 function M.set(wanted)
   local commands = vim.api.nvim_get_commands({})

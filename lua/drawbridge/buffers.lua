@@ -14,7 +14,7 @@ local function canonical(path)
   return real_folder and (real_folder == '/' and '' or real_folder) .. '/' .. name or path
 end
 
---- Whether the buffer is one of a real file: no terminal, no help, no URL, no view of ours.
+--- Whether the buffer belongs to a real file: not a terminal, help, a URL or a view of a proposal.
 ---@param buffer integer
 function M.is_file(buffer)
   local name = vim.api.nvim_buf_get_name(buffer)

@@ -16,7 +16,7 @@ local function note(buffer)
   stamps[buffer] = stamp(vim.api.nvim_buf_get_name(buffer))
 end
 
---- Starts to remember how files are when they are read and written: Neovim does not tell.
+--- Starts to remember the state of files when they are read and written: Neovim does not report it.
 function M.start()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) then
@@ -73,7 +73,7 @@ local WRITE = [[
   endtry
 ]]
 
---- Saves the buffer of a file. Errors say why not.
+--- Saves the buffer of a file. Raises an error with the reason where that fails.
 ---@param params {path: string}
 function M.save(params)
   local buffer = buffers.find(params.path)

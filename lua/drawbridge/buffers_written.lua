@@ -58,7 +58,7 @@ local function in_all_windows(buffer, run)
   end
 end
 
---- Reads the file anew, undoably, as 'autoread' would; cursors stay where they are.
+--- Reads the file again, as 'autoread' would, but with undo; cursors stay where they are.
 local function read_again(buffer, existed)
   local views = {}
   in_all_windows(buffer, function(window)

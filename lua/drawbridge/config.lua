@@ -1,4 +1,4 @@
---- The options of `require('drawbridge').setup{}`: one table says what there is, its default and what it must be.
+--- The options of `require('drawbridge').setup{}`: one table with each option, its default and its type.
 local M = {}
 
 ---@class drawbridge.Kind
@@ -79,7 +79,7 @@ local size = {
 }
 local level = one_of('debug', 'info', 'warn', 'error')
 
--- name, kind, default. What lies in `server` has none: what is not set is up to the bridge and its own settings file.
+-- name, kind, default. Options in `server` have no default: without a value the bridge uses its own settings file.
 local OPTIONS = {
   { 'auto_start', boolean, true },
   { 'debounce_ms', whole(0, 10000), 50 },

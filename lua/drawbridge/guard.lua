@@ -1,4 +1,4 @@
---- Whether the guard stands that keeps agents from unsaved work: what `drawbridge info` finds. The guard needs no plugin.
+--- The state of the guard that protects unsaved work, as `drawbridge info` finds it. The guard works without the plugin.
 local M = {}
 
 local NAMES = { claude = 'Claude Code', gemini = 'Gemini CLI', codex = 'Codex' }

@@ -3,7 +3,7 @@ local config = require('drawbridge.config')
 
 local M = {}
 
--- ms for each program that is asked; Gemini CLI takes 2 s to say its version, and of each guard a sample is asked.
+-- ms for each program; Gemini CLI takes 2 s to print its version, and each guard is called once as a test.
 local WAIT, WAIT_FOR_GEMINI, WAIT_FOR_GUARD = 2000, 8000, 5000
 local OLDEST_GEMINI = 31 -- 0.31 is the first that looks at more than its own parents for an editor
 local INSTALL_GEMINI = require('drawbridge.cli').agents.gemini.install
@@ -72,7 +72,7 @@ local function check_program()
     ok(('Python side: %s (%s)'):format(name, version))
   else
     fault(('Python side: %s: %s'):format(name, reason), {
-      ('Run `%s` in a shell to see what it says.'):format(table.concat(words, ' ')),
+      ('Run `%s` in a shell to see its error.'):format(table.concat(words, ' ')),
     })
   end
   return version ~= nil
@@ -142,7 +142,7 @@ end
 local function check_bridge()
   local now = require('drawbridge.status').get()
   if now.problem then
-    return fault('The bridge does not run: ' .. now.problem, { 'Mend that, then :DrawbridgeStart.' })
+    return fault('The bridge does not run: ' .. now.problem, { 'Correct that, then run :DrawbridgeStart.' })
   elseif not now.port then
     return warn(('The bridge is %s'):format(now.state), { ':DrawbridgeStart, or setup{} with auto_start.' })
   end
@@ -178,7 +178,7 @@ end
 local function check_guard()
   local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
   if not found then
-    return warn('Whether the guard stands is not known: ' .. problem, { 'Run `drawbridge info` in a shell.' })
+    return warn('The state of the guard is not known: ' .. problem, { 'Run `drawbridge info` in a shell.' })
   end
   for _, guard in ipairs(found.guards) do
     check_guard_of(guard)
@@ -231,7 +231,7 @@ local function check_proxies()
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
-    ok('No proxy stands between the agent and the bridge')
+    ok('There is no proxy between the agent and the bridge')
   end
 end
 

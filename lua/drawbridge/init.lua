@@ -63,7 +63,7 @@ function M.start()
   local server = require('drawbridge.server')
   local phase = server.status().phase
   if phase == 'ready' or phase == 'starting' then
-    return say((':DrawbridgeStart: the bridge runs already (%s)'):format(require('drawbridge.status').word()))
+    return say((':DrawbridgeStart: the bridge is already running (%s)'):format(require('drawbridge.status').word()))
   end
   start_and_say(':DrawbridgeStart')
 end

@@ -25,7 +25,7 @@ local function is_there()
     or lazy_has_it()
 end
 
---- The person's own copy wins, and their `setup{}`. Only where there is none does ours join, with what `setup{}` does.
+--- The person's own copy of the plugin and `setup{}` come first. Without one the bundled copy is added and set up.
 ---@param runtime string The folder of our copy.
 ---@param python string The interpreter that our Python side runs on, so that both halves are of one version.
 local function join(runtime, python)

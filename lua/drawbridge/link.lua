@@ -1,7 +1,7 @@
---- The talk with the bridge: one dispatcher for what it asks, one notification for what it is told, and what is known of it.
+--- The connection with the bridge: one dispatcher for its calls, one notification for its events, and its state.
 local M = {}
 
---- Of what the two halves say to each other; the same number stands in `editors/neovim.py`. Raise it when that changes.
+--- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
 M.REVISION = 3
 
 local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
@@ -44,7 +44,7 @@ function M.fire(name, data)
   end
 end
 
---- Tells the bridge something; does nothing without one.
+--- Sends an event to the bridge; does nothing without one.
 ---@param event string
 ---@param payload table
 function M.send(event, payload)
@@ -162,7 +162,7 @@ function handlers.attach(params)
   if bridge and bridge.channel ~= params.channel and is_open(bridge.channel) then
     error({
       code = 'REFUSED',
-      message = 'Another Drawbridge bridge serves this Neovim already. Nothing was started; :DrawbridgeStop ends that one.',
+      message = 'Another Drawbridge bridge is already connected to this Neovim. :DrawbridgeStop ends that one.',
     })
   end
   M.detach()
@@ -261,7 +261,7 @@ end
 function M.handle(method, params)
   local handler = handlers[method]
   if not handler or (not bridge and method ~= 'attach') then
-    return { ok = false, code = 'INTERNAL', message = ('Neovim can not answer %s now.'):format(method) }
+    return { ok = false, code = 'INTERNAL', message = ('Neovim cannot answer %s now.'):format(method) }
   end
   local ok, value = pcall(handler, params)
   if ok then

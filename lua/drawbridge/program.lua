@@ -1,4 +1,4 @@
---- Which program the bridge is, and what it is told.
+--- The program of the bridge, and its arguments.
 local config = require('drawbridge.config')
 
 local M = {}
@@ -53,7 +53,7 @@ local SWITCHES = {
   { 'context', '--no-context', false },
 }
 
---- What `drawbridge ide` is told. Only what the person has set: the rest may be in the bridge's own settings file.
+--- The arguments of `drawbridge ide`: only what the person has set. The rest may be in the bridge's own settings file.
 ---@param options table As from `config.get()`.
 ---@param last {port: integer?, token: string?} Of the former bridge of this Neovim.
 ---@return string[] arguments

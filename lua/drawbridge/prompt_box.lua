@@ -1,4 +1,4 @@
---- The prompt box of a `claude` in a terminal of ours: what stands in it, and a prompt that somebody elsewhere sends.
+--- The prompt box of a `claude` in a terminal of this Neovim: its text, and a prompt that is sent from another device.
 ---
 --- As Claude Code 2.1.329 draws it: between the last two rules of the screen, ❯ before its first line. What the person has typed
 --- has the cursor's blank behind it; what the CLI suggests there has none, and goes with the first key. A paste of some lines
@@ -7,7 +7,7 @@ local M = {}
 
 local PASTE, PASTED = '\27[200~', '\27[201~'
 local ENTER, UNDO = '\r', '\31'
--- Older ones keep no blanks at the ends of a terminal's lines: what stands there may be the person's, so it counts as that.
+-- Older ones drop blanks at the ends of a terminal's lines. A text there may be the person's, so it is treated as theirs.
 local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- lines of a screen, at most
 
@@ -123,7 +123,7 @@ function M.paste(params)
       'The agent does not accept a prompt at the moment: its terminal shows something else. Nothing was typed. Try again later.'
     )
   elseif typed then
-    refuse('Somebody has begun to type a prompt there. Nothing was typed. Try again later.')
+    refuse('Someone has begun to type a prompt there. Nothing was typed. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -1,4 +1,4 @@
---- One line to the person. Longer lines would end in "Press ENTER": they are cut, and `:DrawbridgeLog` has the whole.
+--- One line for the person. A longer one would cause "Press ENTER": it is cut, and `:DrawbridgeLog` shows all of it.
 local log = require('drawbridge.log')
 
 local M = {}

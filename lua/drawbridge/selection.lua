@@ -237,7 +237,7 @@ function M.current()
   return M.active_buffer() and (now() or reported)
 end
 
---- Tells agents to look at a file.
+--- Mentions a file to agents.
 ---@param path string
 ---@param first integer? The first line, from 0; nil for the whole file.
 ---@param last_line integer?

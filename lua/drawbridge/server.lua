@@ -36,7 +36,7 @@ local function answer_waiting(bridge, problem)
   end
 end
 
---- Where the bridge listens and what it asks of those who come; nil until both are known.
+--- The port and the token of the bridge; nil until both are known.
 ---@return drawbridge.Bridge?
 local function known_bridge()
   if state.phase == 'ready' and kept.token then
@@ -53,7 +53,7 @@ local function enter(phase)
   end)
 end
 
---- Gives up and says so, once: to whoever waits for the bridge, else to the person, with `what` before the reason.
+--- Gives up, and reports that once: to the caller that waits for the bridge, else to the person after the words `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -117,7 +117,7 @@ local function pause_then_launch(code)
   if #state.restarts >= RESTARTS then
     return fail('the bridge keeps ending: ', reason)
   end
-  say.notice('the bridge is started again: ' .. reason, 'info')
+  say.notice('the bridge restarts: ' .. reason, 'info')
   table.insert(state.restarts, now)
   enter('pausing')
   vim.defer_fn(function()
@@ -205,7 +205,7 @@ function launch()
   enter('starting')
 end
 
---- Starts the bridge unless it runs or is about to. Says so where that can't be.
+--- Starts the bridge unless it runs or is about to. Reports a failure to the person.
 function M.start()
   if state.phase == 'stopping' then
     state.launch_again = true

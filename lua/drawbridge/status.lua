@@ -7,7 +7,7 @@ local function loaded(name)
   return type(module) == 'table' and module or nil
 end
 
---- The names of the connected agents as the bridge told them.
+--- The names of the connected agents as the bridge has reported them.
 ---@return string[]
 function M.agents()
   local link = loaded('link')

@@ -8,7 +8,7 @@ local M = {}
 local sessions = {} ---@type table<string, {buffer: integer, job: integer, pid: integer}> By agent.
 local opening = {} ---@type table<string, boolean>
 
---- Tells the bridge in which terminals a `claude` can be sent a prompt, each by the process that was started in it.
+--- Reports to the bridge which terminals accept prompts, each by the process that was started in it.
 function M.report()
   local claude = sessions.claude
   require('drawbridge.link').send('terminals', { pids = claude and { claude.pid } or {} })
@@ -161,7 +161,7 @@ local function run(agent, words, bridge)
   enter()
 end
 
---- Whether the CLI is there; says what to install where it is not.
+--- Whether the CLI is installed; reports how to install it otherwise.
 local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true
@@ -181,7 +181,7 @@ function M.open(agent, arguments)
   if session and vim.api.nvim_buf_is_valid(session.buffer) then
     focus(session.buffer)
     if #arguments > 0 then
-      say.answer(('%s: it runs already; end it to use other arguments'):format(command), 'warn')
+      say.answer(('%s: it is already running; end it to use other arguments'):format(command), 'warn')
     end
     return
   end

@@ -159,8 +159,8 @@ class TestWhatAPersonReads:
             await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
         await rig.accept("0")
         await rig.accept("1")
-        assert "2 more wait behind it." in rig.terminal.screen
-        assert "1 more waits behind it." in rig.terminal.screen
+        assert "2 more wait after it." in rig.terminal.screen
+        assert "1 more waits after it." in rig.terminal.screen
 
     async def test_notices_come_above_an_open_question(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
@@ -180,7 +180,7 @@ class TestWhatAPersonReads:
                 f"Agents in {tmp_path} can connect (port 4711).",
                 "Claude Code is connected.",
                 "Gemini CLI is connected.",
-                "Claude Code left.",
+                "Claude Code disconnected.",
             ]
 
     async def test_where_an_agent_points_at_is_said_with_the_line(self, tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ class TestWhatAPersonReads:
             await at.editor.open_file(OpenRequest(str(path), focus=False))
             await at.editor.written(str(path), OLD, "1")
             lines = at.log.getvalue().splitlines()
-            assert lines[0] == "An agent points at file.txt:2"
-            assert lines[3:] == ["Claude Code points at file.txt", "file.txt is written."]
+            assert lines[0] == "An agent shows you file.txt:2"
+            assert lines[3:] == ["Claude Code shows you file.txt", "file.txt is written."]
 
     async def test_a_file_that_is_none_is_not_pointed_at(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"") as at:
@@ -310,7 +310,7 @@ class TestWhatCountsAsAnAnswer:
         rig.terminal.type("y")
         await rig.editor.withdraw("first")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the second question")
-        assert "Withdrawn: it needs no answer here any more." in rig.terminal.screen
+        assert "Withdrawn: it was decided elsewhere or is not needed any more." in rig.terminal.screen
         rig.terminal.type("\n")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 3, "the second question again")
         assert rig.decisions == []
@@ -333,7 +333,9 @@ class TestWhatCountsAsAnAnswer:
         async with piped(tmp_path, b"y\n") as at:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Rejected()]
-            assert at.log.getvalue().count("No answer can be read: the input has ended. So the answer is no.") == 2
+            assert (
+                at.log.getvalue().count("The input has ended, so no answer can be read. The proposal is rejected.") == 2
+            )
 
     @pytest.mark.parametrize(
         ("kind", "decision"),
@@ -371,7 +373,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge ends. The proposal is left undecided.")
+        await rig.terminal.shows("The bridge is ending. The proposal was not decided.")
         assert rig.events == []
 
 
@@ -424,7 +426,7 @@ class TestEditing:
         ("script", "reason"),
         [
             ("echo changed > $1; exit 3", "ended with status 3"),
-            ("rm $1", "The file is gone"),
+            ("rm $1", "The edited file was removed"),
             (r"printf 'a\000b' > $1", "is binary"),
             (r"printf 'caf\351' > $1", "is not UTF-8"),
         ],

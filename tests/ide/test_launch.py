@@ -198,13 +198,13 @@ async def test_its_own_end_is_not_reported_as_an_agents(folder: Path) -> None:
         async with running.dial() as leaving:
             await introduce(leaving)
             await until(lambda: running.errors.count("Claude Code is connected.") == 1)
-        await until(lambda: "Claude Code left." in running.errors)
+        await until(lambda: "Claude Code disconnected." in running.errors)
         async with running.dial() as staying:
             await introduce(staying)
             await until(lambda: running.errors.count("Claude Code is connected.") == 2)
             code, errors = await running.end(signal.SIGINT)
         assert code == 0
-        assert errors.count("Claude Code left.") == 1
+        assert errors.count("Claude Code disconnected.") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

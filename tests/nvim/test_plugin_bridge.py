@@ -49,7 +49,7 @@ class TestStarting:
         start(editor)
         start(editor)
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the bridge runs already (listening)")
+        editor.says(":DrawbridgeStart: the bridge is already running (listening)")
         assert [bridge["argv"][:3] for bridge in starts()] == [["ide", "--nvim", "stdio"]]
 
     def test_setup_in_the_configuration_starts_it_once_neovim_has_started(self) -> None:

@@ -208,7 +208,7 @@ class TestGuard:
     def test_where_nobody_can_say_it_is_not_known(self, editor: Neovim) -> None:
         say_info(guard="nonsense")
         start(editor)
-        assert "Whether the guard stands is not known: `drawbridge info` ended with code 0" in health(editor)
+        assert "The state of the guard is not known: `drawbridge info` ended with code 0" in health(editor)
 
     def test_the_real_command_is_understood(self, editor: Neovim) -> None:
         report = health(editor)
@@ -288,7 +288,7 @@ def test_a_proxy_in_between_is_named(environment: dict[str, str], warned: bool) 
     with neovim(programs.nvim(), environment=environment) as editor:
         report = health(editor)
     assert ("no_proxy does not name 127.0.0.1" in report) is warned
-    assert ("No proxy stands between" in report) is not warned
+    assert ("There is no proxy between" in report) is not warned
 
 
 class TestPermissionMode:

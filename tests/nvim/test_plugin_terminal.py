@@ -252,7 +252,7 @@ class TestBoth:
         editor.keys("leave 0<CR>")
         editor.wait("return #vim.api.nvim_list_wins() == 2")
         editor.command("DrawbridgeClaude --continue")
-        editor.says(":DrawbridgeClaude: it runs already")
+        editor.says(":DrawbridgeClaude: it is already running")
 
 
 class TestWindow:
@@ -289,7 +289,7 @@ class TestWindow:
         editor.keys("<C-Bslash><C-N><C-w>p")
         editor.wait("return vim.bo.buftype == ''")
         editor.command("DrawbridgeClaude --continue")
-        editor.says(":DrawbridgeClaude: it runs already")
+        editor.says(":DrawbridgeClaude: it is already running")
         assert editor.lua("return vim.bo.buftype") == "terminal"
         assert not record_of("claude").exists(), "a second one was started"
 

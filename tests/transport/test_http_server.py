@@ -152,7 +152,7 @@ async def test_an_open_websocket_is_not_timed(house: House) -> None:
 
 
 async def test_strangers_never_keep_others_out(house: House) -> None:
-    house.door.terms = ServerOptions(connections=4)
+    house.door.options = ServerOptions(connections=4)
     friend = await house.websocket()
     strangers = [await house.raw(b"GET / HT") for _ in range(20)]
     await until(lambda: len(house.door.connections) == 4)
@@ -165,7 +165,7 @@ async def test_strangers_never_keep_others_out(house: House) -> None:
 
 
 async def test_who_was_answered_and_lingers_gives_way_too(house: House) -> None:
-    house.door.terms = ServerOptions(connections=3)
+    house.door.options = ServerOptions(connections=3)
     busy = await house.raw(plain("/later"))
     await until(lambda: house.site.exchanges)
     for _ in range(5):
@@ -177,7 +177,7 @@ async def test_who_was_answered_and_lingers_gives_way_too(house: House) -> None:
 
 
 async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(house: House) -> None:
-    house.door.terms = ServerOptions(connections=2)
+    house.door.options = ServerOptions(connections=2)
     friends = [await house.websocket() for _ in range(2)]
     refused = await house.raw(handshake())
     assert await refused.rest() == b""
@@ -190,7 +190,7 @@ async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(hou
 
 
 async def test_a_half_sent_body_gives_way(house: House) -> None:
-    house.door.terms = ServerOptions(connections=4)
+    house.door.options = ServerOptions(connections=4)
     halves = [await house.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
     await until(lambda: house.site.asked == 20)
     newcomer = await house.websocket()
@@ -201,7 +201,7 @@ async def test_a_half_sent_body_gives_way(house: House) -> None:
 
 
 async def test_strangers_give_way_before_a_half_sent_body(house: House) -> None:
-    house.door.terms = ServerOptions(connections=4)
+    house.door.options = ServerOptions(connections=4)
     uploading = await house.raw(plain("/echo", b"half")[:-2])
     await until(lambda: house.site.asked)
     for _ in range(20):
@@ -211,7 +211,7 @@ async def test_strangers_give_way_before_a_half_sent_body(house: House) -> None:
 
 
 async def test_a_crowd_at_one_address_cuts_off_its_own(house: House) -> None:
-    house.door.terms = ServerOptions(connections=4)
+    house.door.options = ServerOptions(connections=4)
     first = await house.raw(handshake()[:-1], source="127.0.0.2")
     for _ in range(20):
         await house.raw(b"GET / HT")
@@ -222,7 +222,7 @@ async def test_a_crowd_at_one_address_cuts_off_its_own(house: House) -> None:
 async def test_a_connection_that_does_not_end_gives_way(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused request, whose peer does not close its half; a WebSocket, whose peer does not answer the close."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
-    house.door.terms = ServerOptions(connections=2)
+    house.door.options = ServerOptions(connections=2)
     closing = [await house.websocket(), await house.websocket()]
     for peer in house.site.peers:
         peer.websocket.close()
@@ -232,7 +232,7 @@ async def test_a_connection_that_does_not_end_gives_way(house: House, monkeypatc
 
 async def test_few_may_wait_although_many_are_let_in(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
-    house.door.terms = ServerOptions(connections=100, waiting=4)
+    house.door.options = ServerOptions(connections=100, waiting=4)
     friends = [await house.websocket() for _ in range(10)]
     for _ in range(20):
         await house.raw(b"GET / HT")
@@ -242,7 +242,7 @@ async def test_few_may_wait_although_many_are_let_in(house: House, monkeypatch: 
 
 
 async def test_clients_that_come_in_one_moment_are_not_a_crowd(house: House) -> None:
-    house.door.terms = ServerOptions(connections=100, waiting=4)
+    house.door.options = ServerOptions(connections=100, waiting=4)
     clients = await asyncio.gather(*(house.raw(handshake()) for _ in range(60)))
     for client in clients:
         assert (await client.head()).startswith(b"HTTP/1.1 101 ")

@@ -37,7 +37,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
             card = await person.is_asked("Something")
             await person.presses("e", *"Mine ")
             await first.end(signal.SIGKILL)
-            await person.sees("No connection to the server. Trying again… What you write is kept.")
+            await person.sees("Not connected to the server. Retrying… What you write is kept.")
             await person.presses("ctrl+s")
             await person.prompts("/quick meanwhile")
             await person.sees("Waits for the server  /quick meanwhile")
@@ -103,5 +103,5 @@ async def test_a_token_that_is_taken_back_is_said_and_what_was_typed_stays(tmp_p
             socket = person.app.client.connection._socket
             assert socket is not None
             socket.transport.abort()
-            await person.sees("The server does not take the token any more: ", "half a thought")
+            await person.sees("The server does not accept the token any more: ", "half a thought")
             assert person.app.client.connection.state == "refused"

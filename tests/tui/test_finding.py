@@ -82,12 +82,12 @@ async def test_the_page_s_address_is_as_good_and_a_fingerprint_is_enough(secured
 
 
 async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server, tmp_path: Path) -> None:
-    with pytest.raises(NoServer, match="can't prove that it is the right one: its fingerprint is") as refusal:
+    with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
         await connects(Finder(secured.url, fingerprint="AB:" * 31 + "CD"))
     assert secured.ready["fingerprint"] in str(refusal.value)
     assert "The token was not sent" in str(refusal.value)
     async with serving(tmp_path / "other", "--allow", tmp_path / "work") as other:
-        with pytest.raises(NoServer, match="can't prove that it is the right one"):
+        with pytest.raises(NoServer, match="could not be verified"):
             await connects(Finder(other.url, ca=str(secured.data / "tls" / "cert.pem")))
     assert "auth" not in secured.errors
 
@@ -135,15 +135,15 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"url": "ftp://x"}, "is no address of a server"),
-        ({"url": "wss://host:99999"}, "is no address of a server"),
+        ({"url": "ftp://x"}, "is not the address of a server"),
+        ({"url": "wss://host:99999"}, "is not the address of a server"),
         ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network as it is"),
         ({"url": "wss://example.net:1"}, "its token is needed"),
         ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
         ({"fingerprint": "AB" * 32, "ca": "x"}, "exclude each other"),
         ({"token_file": "/nowhere/token"}, "There is no file /nowhere/token"),
         ({"token_file": "/"}, "The token can't be read from /"),
-        ({"ca": "/nowhere.pem"}, "/nowhere.pem holds no certificate"),
+        ({"ca": "/nowhere.pem"}, "/nowhere.pem contains no PEM certificate"),
     ],
 )
 def test_flags_that_can_t_be_right_are_said_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
@@ -169,7 +169,7 @@ async def test_where_nothing_or_something_else_listens_one_line_says_so() -> Non
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as web:
         port = web.sockets[0].getsockname()[1]
-        with pytest.raises(NoServer, match="is no server of Drawbridge"):
+        with pytest.raises(NoServer, match="is not a Drawbridge server"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 
@@ -180,7 +180,7 @@ async def test_a_websocket_of_another_kind_is_no_server_of_ours(words: str) -> N
 
     async with serve(answer, "127.0.0.1", 0) as other:
         port = next(iter(other.sockets)).getsockname()[1]
-        with pytest.raises(NoServer, match="is no server of Drawbridge"):
+        with pytest.raises(NoServer, match="is not a Drawbridge server"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 

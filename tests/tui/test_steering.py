@@ -50,10 +50,10 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
         await person.hears(f"lifted at {lifted:%H:%M}.")
-        await person.sees(f"Goes on at {lifted:%H:%M} (s: not)")
+        await person.sees(f"Resumes at {lifted:%H:%M} (s: not)")
         await person.presses("escape", "s")
         await person.sees("The last run failed")
-        await person.loses("Goes on at")
+        await person.loses("Resumes at")
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
@@ -160,5 +160,5 @@ async def test_a_project_that_somebody_removes_is_said_and_the_list_is_shown(ser
     async with server.client() as owner, attached(server, directory) as person:
         project = (await owner.ask("project_list"))["data"]["projects"][0]["id"]
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"
-        await person.sees("This project is not there any more", "No project yet")
+        await person.sees("This project does not exist any more", "No project yet")
         assert not person.in_project

@@ -1,8 +1,8 @@
-"""The editor where there is none: a directory, and a terminal in which a person reads and answers.
+"""The editor without an editor: a directory, and a terminal in which a person reads and answers.
 
 Proposals are drawn as a diff one after another, each with the question y, n or e; "e" opens the proposed text in the
-person's own $VISUAL or $EDITOR, and what they made of it is drawn and asked again. Nothing is taken for a yes that was
-typed before the question could be read.
+person's own $VISUAL or $EDITOR, and the edited text is drawn and asked again. Keys that were typed before the question
+could be read never count as an answer.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ QUESTIONS: Final = {
 logger = logging.getLogger("drawbridge.folder")
 
 
-class _TakenBack(Exception):
-    """The proposal that is being asked was withdrawn."""
+class _Withdrawn(Exception):
+    """The proposal whose question is shown was withdrawn."""
 
 
 class Folder:
@@ -66,7 +66,7 @@ class Folder:
         input: TextIO | None = None,
         output: TextIO | None = None,
     ) -> None:
-        """``decide``: answer every proposal so, without a person. ``input``: stdin by default; ``output``: stderr."""
+        """``decide``: the answer to every proposal, without a person. ``input``: stdin by default; ``output``: stderr."""
         self._directory = str(Path(directory).absolute())
         self._decide_all = decide
         self._lines = Lines(input or sys.stdin)
@@ -77,7 +77,7 @@ class Folder:
         self._waiting: dict[str, Proposal] = {}
         self._more = asyncio.Event()
         self._asked: Proposal | None = None
-        self._taken_back = asyncio.Event()
+        self._withdrawn = asyncio.Event()
         self._prompt = ""
         self._held: list[str] | None = None
         self._agents: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge ends. The proposal is left undecided.", "warn")
+            self._say("The bridge is ending. The proposal was not decided.", "warn")
         self._asked = None
         self._waiting.clear()
 
@@ -109,7 +109,7 @@ class Folder:
                 self._say(f"{agent} is connected.", "dim")
         for agent in self._agents:
             if agent not in state.agents:
-                self._say(f"{agent} left.", "dim")
+                self._say(f"{agent} disconnected.", "dim")
         self._agents = state.agents
 
     async def folders(self) -> tuple[str, ...]:
@@ -131,10 +131,10 @@ class Folder:
         return None
 
     async def save(self, path: str) -> None:
-        raise Refused(f"{path} is not open in an editor here. Nothing was saved; what is on disk is what there is.")
+        raise Refused(f"{path} is not open in an editor here. Nothing was saved.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Says where to look; ``UnusableFile`` where there is nothing that could be looked at."""
+        """Prints where to look. Raises ``UnusableFile`` where there is no file, or not a text."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"There is no file {request.path}. Nothing was opened.")
@@ -142,7 +142,7 @@ class Folder:
         if request.focus:
             line = f":{content.count(chr(10), 0, at) + 1}" if request.start_text and at >= 0 else ""
             agent = self._agents[0] if len(self._agents) == 1 else "An agent"
-            self._say(f"{agent} points at {self._shown(request.path)}{line}")
+            self._say(f"{agent} shows you {self._shown(request.path)}{line}")
         line_count = max(len(text.split(content)[0]), 1)
         return OpenedFile(request.path, files.language(request.path), line_count, at >= 0)
 
@@ -157,7 +157,7 @@ class Folder:
     async def withdraw(self, proposal_id: str) -> None:
         self._waiting.pop(proposal_id, None)
         if self._asked and proposal_id == self._asked.id:
-            self._taken_back.set()
+            self._withdrawn.set()
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         self._say(f"{self._shown(path)} is written.", "dim")
@@ -166,15 +166,15 @@ class Folder:
         return None
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        raise Refused("There is no terminal here in which an agent runs. Nothing was typed.")
+        raise Refused("No agent runs in a terminal here. Nothing was typed.")
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)
 
     def _failed(self, error: Exception) -> None:
-        """Without the task that asks no proposal would ever be answered: the bridge has to end."""
-        self._say("Drawbridge failed. Nothing more can be asked here; its log says why.", "warn")
+        """No proposal can be answered without the task that asks, so the bridge ends."""
+        self._say("Drawbridge failed and cannot ask here any more. Its log says why.", "warn")
         if self._listener is not None:
             self._listener(Gone())
 
@@ -185,12 +185,12 @@ class Folder:
                 await self._more.wait()
             proposal = self._waiting.pop(next(iter(self._waiting)))
             self._asked = proposal
-            self._taken_back.clear()
+            self._withdrawn.clear()
             try:
                 decision = await self._decide(proposal)
-            except _TakenBack:
+            except _Withdrawn:
                 self._end_prompt()
-                self._say("Withdrawn: it needs no answer here any more.", "warn")
+                self._say("Withdrawn: it was decided elsewhere or is not needed any more.", "warn")
                 decision = None
             self._asked = None
             if decision is not None and self._listener is not None:
@@ -219,16 +219,16 @@ class Folder:
         self._canvas.write(self._prompt)
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(self._lines.read())
-            withdrawal = group.create_task(self._taken_back.wait())
+            withdrawal = group.create_task(self._withdrawn.wait())
             await asyncio.wait({reading, withdrawal}, return_when=asyncio.FIRST_COMPLETED)
             reading.cancel()
             withdrawal.cancel()
-        if self._taken_back.is_set():
-            raise _TakenBack
+        if self._withdrawn.is_set():
+            raise _Withdrawn
         answer = reading.result()
         if answer is None:
             self._end_prompt()
-            self._say("No answer can be read: the input has ended. So the answer is no.", "warn")
+            self._say("The input has ended, so no answer can be read. The proposal is rejected.", "warn")
             return "n"
         self._prompt = ""
         if not self._lines.echoes:
@@ -236,7 +236,7 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """What the person made of it; the proposal itself, with a notice, where that can't be used."""
+        """The proposal as the person has edited it; unchanged, with a notice, where the edited text can't be used."""
         self._held = []
         problem = None
         try:
@@ -248,16 +248,16 @@ class Folder:
         self._canvas.write("".join(held))
         if problem is not None:
             self._say(problem, "warn")
-        if self._taken_back.is_set():
-            raise _TakenBack
+        if self._withdrawn.is_set():
+            raise _Withdrawn
         found = await asyncio.to_thread(_difference, proposal.old_text, changed)
         return msgspec.structs.replace(proposal, new_text=changed, hunks=found)
 
     async def _draw(self, proposal: Proposal) -> None:
         shown_path = self._shown(proposal.path)
         picture = await asyncio.to_thread(self._canvas.proposal, proposal, shown_path, len(self._waiting))
-        if self._taken_back.is_set():
-            raise _TakenBack
+        if self._withdrawn.is_set():
+            raise _Withdrawn
         self._canvas.write(picture)
 
     def _shown(self, path: str) -> str:

@@ -15,13 +15,13 @@ from drawbridge.core.errors import Refused
 from drawbridge.editors import files
 
 STOP_SECONDS: Final = 2.0
-"""For the person's editor to restore the terminal when the bridge ends under it."""
+"""The time that the person's editor has to restore the terminal when the bridge ends."""
 
 
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
-    """``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
+    """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
 
-    Raises ``Refused`` when that editor can't be run or fails, and ``UnusableFile`` when what it left is no text.
+    Raises ``Refused`` when that editor can't be run or fails, and ``UnusableFile`` when the saved file is not a text.
     """
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="drawbridge-")  # 0700
     try:
@@ -32,7 +32,7 @@ async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> st
     finally:
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
     if edited is None:
-        raise Refused("The file is gone that was to be edited. The proposal is as it was.")
+        raise Refused("The edited file was removed. The proposal is unchanged.")
     return edited
 
 
@@ -50,7 +50,7 @@ async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise Refused(
-            f"{command} can't be started: {reason}. The proposal is as it was; set $VISUAL or $EDITOR."
+            f"{command} can't be started: {reason}. The proposal is unchanged; set $VISUAL or $EDITOR."
         ) from None
     try:
         status = await process.wait()
@@ -63,7 +63,7 @@ async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
             process.kill()
             await process.wait()
     if status:
-        raise Refused(f"{command} ended with status {status}. The proposal is as it was.")
+        raise Refused(f"{command} ended with status {status}. The proposal is unchanged.")
 
 
 def _descriptor(output: TextIO) -> int:

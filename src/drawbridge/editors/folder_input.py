@@ -1,4 +1,4 @@
-"""Lines from whatever a program was given to read: a terminal, a pipe, a file, nothing. The event loop never waits."""
+"""Lines from any input: a terminal, a pipe, a file, none. The event loop never waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import termios
 from typing import Final, TextIO
 
 LINE_LIMIT: Final = 4096
-"""Bytes of an answer; what is longer is cut into several, which no question takes."""
+"""Bytes of an answer. A longer line is cut into several, which no question accepts."""
 
 
 class Lines:
@@ -22,17 +22,17 @@ class Lines:
     def descriptor(self) -> int | None:
         try:
             return self._stream.fileno() if self._stream is not None else None
-        except (OSError, ValueError):  # no real file, or a closed one
+        except (OSError, ValueError):  # not a real file, or a closed one
             return None
 
     @property
     def echoes(self) -> bool:
-        """Whether what is typed is on the screen already."""
+        """Whether the terminal itself shows what is typed."""
         descriptor = self.descriptor
         return descriptor is not None and os.isatty(descriptor)
 
     def discard(self) -> None:
-        """Forget what was typed before a question could be read. What a program sent ahead stays."""
+        """Drop what was typed before a question could be read. Input from a program is kept."""
         descriptor = self.descriptor
         if descriptor is not None and self.echoes:
             self._unread = b""
@@ -42,7 +42,7 @@ class Lines:
     async def read(self) -> str | None:
         """The next line without its end; None at the end of the input. A cancelled call loses nothing.
 
-        At a terminal the end (Ctrl-D) is no lasting one: the next call reads on.
+        At a terminal the end (Ctrl-D) is not final: the next call continues to read.
         """
         while b"\n" not in self._unread and len(self._unread) < LINE_LIMIT:
             if not await self._read_more():
@@ -60,7 +60,7 @@ class Lines:
         try:
             await _readable(descriptor)
             chunk = os.read(descriptor, LINE_LIMIT)
-        except BlockingIOError:  # somebody else who reads the same terminal was quicker
+        except BlockingIOError:  # another program has read it from the same terminal
             return True
         except OSError:
             return False

@@ -12,10 +12,10 @@ from drawbridge.text import format_changes, split
 from drawbridge.text.hunks import Row, unified
 
 ROWS_LIMIT: Final = 1_000
-"""Rows of one proposal that are drawn; nobody reads more in a terminal."""
+"""The most rows of one proposal that are drawn."""
 
 ROW_LIMIT: Final = 1_000
-"""Characters of one row that are drawn."""
+"""The most characters of one row that are drawn."""
 
 SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 
@@ -24,7 +24,7 @@ class Canvas(Terminal):
     """A terminal on which proposals are drawn."""
 
     def proposal(self, proposal: Proposal, shown_path: str, waiting: int) -> str:
-        """The whole picture of a proposal: what and where, notes, the changed lines."""
+        """The drawn proposal: agent and file, notes, changed lines."""
         old_lines, old_form = split(proposal.old_text)
         new_lines, new_form = split(proposal.new_text)
         lines = [self.paint(self.rule * self.width(), "dim"), self._head(proposal, shown_path)]
@@ -32,11 +32,11 @@ class Canvas(Terminal):
         if proposal.old_text and proposal.kind == "change":
             notes += [f"{change[0].upper()}{change[1:]}." for change in format_changes(old_form, new_form)]
         if waiting:
-            notes.append(f"{waiting} more {'waits' if waiting == 1 else 'wait'} behind it.")
+            notes.append(f"{waiting} more {'waits' if waiting == 1 else 'wait'} after it.")
         lines += [self.plain(f"  {note}", "warn") for note in notes]
         lines.append("")
         rows = unified(old_lines, new_lines, proposal.hunks)
-        next(rows, None)  # the first header says nothing that the numbers don't
+        next(rows, None)  # the line numbers show what the first header would
         digits = len(str(max(len(old_lines), len(new_lines), 1)))
         lines += [self._row(row, digits) for row in islice(rows, ROWS_LIMIT)]
         hidden = sum(1 for _ in rows)

@@ -1,10 +1,10 @@
-"""THE PORT: what can be asked of an editor, and the words for it. Pure: no I/O library is imported here.
+"""The interface of every editor, and its types. Pure: no I/O library is imported here.
 
 Positions are 0-based; columns count UTF-16 code units, as the agents' protocols do (LSP's convention). Each editor
 converts from its own units (Neovim: bytes). Paths are absolute and in the editor's own spelling.
 
-Implementations: ``neovim.Neovim``, ``folder.Folder`` (no editor: a directory and a terminal) and ``memory.Memory`` (the
-twin for tests). ``tests/editors/test_port.py`` holds one behaviour suite that runs against all of them.
+Implementations: ``neovim.Neovim``, ``folder.Folder`` (no editor: a directory and a terminal), and ``MemoryEditor`` in the
+tests. One suite, ``tests/editors/test_port.py``, runs against all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Level: TypeAlias = Literal["info", "warn", "error"]
 
 
 class Position(Struct, frozen=True):
-    """A place in a text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
+    """A position in a text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
 
     line: int
     character: int
@@ -41,9 +41,9 @@ class Range(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """What the person has selected in a file; an empty ``range`` is a bare cursor.
+    """What the person has selected in a file; an empty ``range`` is the cursor alone.
 
-    ``text`` is cut at ``SELECTION_LIMIT`` characters; ``range`` is always the whole selection's.
+    ``text`` is cut at ``SELECTION_LIMIT`` characters; ``range`` always covers the whole selection.
     """
 
     path: str
@@ -82,10 +82,10 @@ class BufferStatus(Struct, frozen=True):
 
 
 class BridgeState(Struct, frozen=True):
-    """What the person may see of the bridge: where it listens and who is connected (``agents``: their names).
+    """What the person can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
 
     ``token`` lets the editor hand the same one to a restarted bridge, so that agents reconnect by themselves. ``pids``
-    are the processes of those agents that tell theirs: the guard asks for them, lest an agent hears a thing twice.
+    are the processes of the agents that report theirs: the guard asks for them, so that no agent receives a notice twice.
     ``unasked`` are the agents that have written a file without a proposal since the last one that they made.
     """
 
@@ -100,7 +100,7 @@ class OpenRequest(Struct, frozen=True):
     """Show a file: with ``focus`` in front of the person, without it only loaded, no window changes.
 
     ``start_text``/``end_text`` select from the first match of the one to the first match of the other after it;
-    ``to_end_of_line`` stretches the selection to the end of its last line.
+    ``to_end_of_line`` extends the selection to the end of its last line.
     """
 
     path: str
@@ -111,7 +111,7 @@ class OpenRequest(Struct, frozen=True):
 
 
 class OpenedFile(Struct, frozen=True):
-    """``found``: whether ``start_text`` was found; True when there was none to look for."""
+    """``found``: whether ``start_text`` was found; True where none was given."""
 
     path: str
     language: str
@@ -124,7 +124,7 @@ class Proposal(Struct, frozen=True):
 
     ``old_text`` is what the person has now (unsaved work included), ``new_text`` what would be written; both are whole
     texts with their own line ends, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
-    ``title`` is the agent's name for it; ``note`` is something the person must know about this one.
+    ``title`` is the agent's name for it; ``note`` is something that the person must know about this proposal.
     ``kind`` "code" is not a change of a file but code that would be run; its ``old_text`` is empty.
     ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep
     them: the lines of a large text take more than twice the memory of the text.
@@ -147,7 +147,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True, tag=True):
-    """The person wants exactly ``text`` written: the proposal, or what they made of it."""
+    """The person wants exactly ``text`` written: the proposal, as it was or edited."""
 
     text: str
 
@@ -157,7 +157,7 @@ class Rejected(Struct, frozen=True, tag=True):
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
-    """Nobody decided here: the agent, its person elsewhere, or the end of a connection took the question back."""
+    """Not decided here: the agent withdrew the question, it was decided elsewhere, or the connection ended."""
 
     reason: str
 
@@ -168,11 +168,11 @@ Overwritten: TypeAlias = Literal["reloaded", "unsaved"]
 Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
 
-# What an editor reports of its own accord.
+# Events of an editor.
 
 
 class SelectionChanged(Struct, frozen=True):
-    """Debounced; never for special buffers (terminals, help, our own views), whose focus keeps the last selection."""
+    """Debounced; never for special buffers (terminals, help, views of proposals), whose focus keeps the last selection."""
 
     selection: Selection
 
@@ -195,7 +195,7 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class Decided(Struct, frozen=True):
-    """The person decided the proposal ``proposal_id`` in this editor. Sent at most once for each; its view is closed."""
+    """The person has decided the proposal ``proposal_id`` in this editor. Sent at most once for each; its view is closed."""
 
     proposal_id: str
     decision: Accepted | Rejected
@@ -226,13 +226,13 @@ class Editor(Protocol):
 
     @property
     def pid(self) -> int:
-        """The editor's process; our own where there is no editor."""
+        """The editor's process; the bridge's own where there is no editor."""
         ...
 
     async def start(self, listener: Listener) -> None: ...
 
     async def close(self) -> None:
-        """Close every view of ours and let go of the editor. Idempotent."""
+        """Closes every view of Drawbridge and disconnects from the editor. Idempotent."""
         ...
 
     async def announce(self, state: BridgeState) -> None:
@@ -272,7 +272,7 @@ class Editor(Protocol):
         ...
 
     async def proposed_text(self, proposal_id: str) -> str | None:
-        """The text of an open proposal as the person has made it so far; None for one that is not shown."""
+        """The text of an open proposal as the person has edited it so far; None for one that is not shown."""
         ...
 
     async def withdraw(self, proposal_id: str) -> None:
@@ -303,9 +303,9 @@ class Editor(Protocol):
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:
-        """A notice that asks for nothing and waits for nothing."""
+        """Shows a notice that needs no answer; returns without waiting for the person."""
         ...
 
 
 DIAGNOSTICS_LIMIT = 1_000
-"""Diagnostics reported in one answer; thousands have stalled the agent's screen."""
+"""Diagnostics reported in one answer; thousands have blocked the agent's screen."""

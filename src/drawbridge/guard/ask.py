@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 BLOCKED_GRACE = 0.06
-"""Seconds that a Neovim at a prompt is waited for: pending operators and input() answer, "Press ENTER" does not (measured)."""
+"""Seconds to wait for a Neovim at a prompt: pending operators and input() answer, "Press ENTER" does not (measured)."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ HERE = __file__.rpartition("/")[0]
 
 
 class Answer:
-    """One editor's. ``result`` is None where it gave none in time, or nonsense; ``problem`` says which."""
+    """One editor's answer. ``result`` is None where it was late or not valid; ``problem`` is the reason."""
 
     __slots__ = ("kind", "path", "problem", "result")
 
@@ -112,7 +112,7 @@ class _Question:
         return neovim.full_request("".join(map(_read, self._parts)), self._key(), self._method, self._text)
 
     def _key(self) -> str:
-        """Names the Lua as it is now: another version has other times or sizes."""
+        """A key of the Lua files as they are now: another version has other times or sizes."""
         stats = [posix.stat(f"{HERE}/lua/{part}.lua") for part in self._parts]
         return " ".join([self._method, *(f"{stat.st_mtime_ns}-{stat.st_size}" for stat in stats)])
 
@@ -128,7 +128,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "takes no connections"  # its queue is full: it hangs
+        answer.problem = "takes no connections"  # its queue is full, so it hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)
@@ -139,7 +139,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
 
 
 def _sweep(path: str) -> None:
-    """Removes what a killed editor left, if the name is one of ours and its process is gone; it could be starting otherwise."""
+    """Removes the socket of a killed editor, if the name is one of the plugin's; a process that runs may be about to listen."""
     pid = find.pid_in(path.rpartition("/")[2])
     if pid:
         try:
@@ -154,7 +154,7 @@ def _sweep(path: str) -> None:
 
 
 def _go_on(found: "_Connection", event: int, poller: "poll", question: "_Question") -> bool:
-    """Sends and receives what is possible now; whether the talk is over."""
+    """Sends and receives what is possible now. Returns whether the exchange is complete."""
     try:
         if event & POLLOUT and found.out:
             found.out = found.out[found.socket.send(found.out) :]

@@ -32,7 +32,7 @@ FILE_TYPE = 0o170000
 
 
 def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") -> "list[tuple[str, str]]":
-    """Path and kind (``NEOVIM`` or ``VSCODE``) of each socket of ours; ``places`` replaces the usual directories."""
+    """Path and kind (``NEOVIM`` or ``VSCODE``) of each editor socket of the user; ``places`` replaces the usual directories."""
     me = posix.geteuid()
     found = {}
     for path in _candidates(places, environ, me):
@@ -64,7 +64,7 @@ def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
 
 
 def is_ours(path: str, me: int) -> bool:
-    """Whether ``path`` is a socket that belongs to user ``me``: anybody may put one into a shared directory."""
+    """Whether ``path`` is a socket that belongs to user ``me``: any user may put one into a shared directory."""
     try:
         status = posix.lstat(path)
     except (OSError, ValueError):
@@ -112,7 +112,7 @@ def _in_user_directory(place: str) -> "Iterator[str]":
 
 
 def _is_runtime_name(name: str) -> bool:
-    """Of another word than "nvim" only if the process is a Neovim: other programs name their sockets like that too."""
+    """A name without "nvim" counts only if its process is a Neovim: other programs name their sockets in the same way."""
     word, *numbers = name.rsplit(".", 2)
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
         return False
@@ -120,7 +120,7 @@ def _is_runtime_name(name: str) -> bool:
 
 
 def _program(pid: str) -> bytes:
-    """The beginning of its name; nothing where it is gone, or the system does not tell."""
+    """The start of the process name; empty where the process has ended, or the system does not show it."""
     try:
         file = posix.open(f"/proc/{pid}/comm", posix.O_RDONLY | posix.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Unsaved changes that an agent's call would meet: whose they are, and both texts. Off the hot path."""
+"""Unsaved changes that an agent's call would overwrite: in which editor, and both texts. Off the hot path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Kept:
 
 
 def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
-    """The objects of one list of an answer; what is none is passed over."""
+    """The objects of one list of an answer; anything else in it is skipped."""
     listed = found.result.get(key) if isinstance(found.result, dict) else None
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
@@ -51,7 +51,7 @@ def privacy(settings: Settings) -> Privacy:
 
 
 def notify(sockets: Iterable[tuple[str, str]], text: str) -> None:
-    """A notice for the person; nobody waits for it to be shown."""
+    """Sends a notice for the person without waiting until it is shown."""
     ask.ask(sockets, "send_message", {"message": text}, NOTICE_DEADLINE)
 
 
@@ -61,7 +61,7 @@ def editor_name(found: ask.Answer) -> str:
 
 
 def process(found: ask.Answer) -> int | str:
-    """What tells one editor from another: its process, else its socket. A VS Code has a socket for each of its folders."""
+    """The identity of an editor: its process, else its socket. VS Code has one socket for each of its folders."""
     pid = found.result.get("pid") if isinstance(found.result, dict) else None
     return pid if isinstance(pid, int) else find.pid_in(os.path.basename(found.path)) or found.path
 
@@ -99,7 +99,7 @@ def buffer_text(one: Kept) -> tuple[str, int] | None:
 def disk_text(path: str) -> str | None:
     """ "" where there is no such file; None where it is too large or can't be read."""
     try:
-        # Not to wait for somebody at the other end of a named pipe.
+        # A named pipe must not block.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:

@@ -50,7 +50,7 @@ def _string(text: str) -> bytes:
 
 
 class Talk:
-    """What came back on one connection. ``answer`` is set once it is there; ``blocked`` says whether a prompt is in its
+    """The answer on one connection. ``answer`` is set once it is complete; ``blocked`` says whether a prompt is in its
     way, None before the first sign of life.
 
     ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
@@ -65,7 +65,7 @@ class Talk:
         self.lacks = False
 
     def receive(self, data: bytes) -> bool:
-        """Whether the answer is complete. ``ValueError`` where these are not Neovim's words, or it says it failed."""
+        """Whether the answer is complete. Raises ``ValueError`` for invalid data, and where Neovim reports an error."""
         self._data += data
         at = 0
         try:

@@ -1,4 +1,4 @@
-"""The rule, and what editors said that it is about. Loaded as soon as there is an editor."""
+"""The rule, and the answers of editors that it needs. Loaded as soon as there is an editor."""
 
 import posix
 
@@ -18,7 +18,7 @@ LISTS = ("unsaved", "open", "folders", "connected", "agents")
 def snapshot(
     sockets: "Iterable[tuple[str, str]]", paths: "list[str]", settings: "Settings", **more: "Any"
 ) -> "list[ask.Answer]":
-    """What each editor says to ``snapshot``. Who says something of another shape has not answered."""
+    """Each editor's answer to ``snapshot``. An answer of another shape counts as none."""
     answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
     for found in answers:
         if not _is_snapshot(found.result, len(paths)):
@@ -51,12 +51,12 @@ def is_file(file: "Any") -> bool:
 
 
 def files(found: "ask.Answer") -> "list[dict[str, Any]]":
-    """Those of the paths asked for that the editor has open; none where it did not answer."""
+    """The requested paths that the editor has open; none where it did not answer."""
     return [file for file in found.result["files"] if file] if found.result else []
 
 
 def unsaved_files(found: "ask.Answer") -> "list[dict[str, Any]]":
-    """Every file with unsaved changes in one editor, where that was asked for; what is no such entry is passed over."""
+    """Every file with unsaved changes in one editor, if that was requested; invalid entries are skipped."""
     return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 

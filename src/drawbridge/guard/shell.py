@@ -1,4 +1,4 @@
-"""Which of a few files a shell command names. It can't be known what a command does; what it names can be read.
+"""Which of a few files a shell command names. What a command does can't be known; the files that it names can be read.
 Pure but for links.
 
 A word names a file if it leads to it from the command's directory, as it stands, as a pattern, or by a link. Where
@@ -22,14 +22,14 @@ QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
 OPTION = re.compile(r"-[A-Za-z](.+)")
 BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
 DEEPEST = 4
-"""Braces in braces; a person nests two."""
+"""The depth of nested braces; people nest two."""
 
 UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd|find|xargs)\b|\s-C\b|--directory\b")
 
 
 def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
     """Those of ``names`` (absolute paths) that ``command``, run in ``directory``, names."""
-    command = command.replace("\0", " ").encode(errors="replace").decode()  # what no shell would take, nor a path
+    command = command.replace("\0", " ").encode(errors="replace").decode()  # not allowed in a command or a path
     words = set(_words(command))
     places = {place for word in words for place in _places(os.path.join(directory, word))}
     patterns = [_pattern(word) for word in words if any(mark in word for mark in "*?[{")]
@@ -44,7 +44,7 @@ def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
 
 
 def _words(command: str) -> Iterator[str]:
-    """Each word as the shell has it; and, since one may be a program in another language, its pieces too."""
+    """Each word as the shell splits them, and its parts: a word may be a program in another language."""
     try:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""
@@ -67,7 +67,7 @@ def _pattern(word: str) -> str:
 
 
 def _places(path: str) -> set[str | tuple[int, int]]:
-    """What a path leads to, by name and, where it exists, as the file itself: links of both kinds are seen through."""
+    """The target of a path, by name and, where it exists, by the file itself: links of both kinds are resolved."""
     places: set[str | tuple[int, int]] = {os.path.normpath(path)}
     try:
         places.add(os.path.realpath(path))

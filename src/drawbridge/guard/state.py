@@ -1,4 +1,4 @@
-"""What the guard keeps: its log, and the directories for copies and bases. Off the hot path.
+"""The guard's files: its log, and the directories for copies and bases. Off the hot path.
 
 ``$XDG_STATE_HOME/drawbridge`` (else ``~/.local/state/drawbridge``)::
 
@@ -22,7 +22,7 @@ LARGEST_LOG = 1024 * 1024
 
 
 def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
-    """A directory of ours, 0700, made if it is missing. ``OSError`` where it can't be, or is somebody else's."""
+    """A directory of the guard, 0700, made if it is missing. Raises ``OSError`` where that fails or another user owns it."""
     base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")
@@ -36,7 +36,7 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Makes it and missing directories above it, all 0700: ``os.makedirs`` leaves those above to the umask."""
+    """Makes the directory and missing parents, all 0700: ``os.makedirs`` leaves the parents to the umask."""
     before = os.umask(0o077)  # of the whole process; the guard has one thread
     try:
         os.makedirs(path, 0o700, exist_ok=True)
@@ -45,14 +45,14 @@ def make_directory(path: str) -> None:
 
 
 def log(settings: Settings, environ: Mapping[bytes, bytes], text: str) -> None:
-    """One line, whatever ``text`` holds. A log that can't be written is no reason to fail."""
+    """Appends one line, whatever ``text`` contains. A log that can't be written is not an error."""
     shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
     try:
         path = settings["log_file"] or os.path.join(directory(environ), "guard.log")
         if os.path.exists(path) and os.path.getsize(path) > LARGEST_LOG:
             os.replace(path, path + ".1")
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {settings['agent']}: {shown}\n"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK  # a named pipe nobody reads
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK  # a named pipe must not block
         file = os.open(path, flags, 0o600)
         try:
             os.write(file, line.encode())

@@ -13,11 +13,11 @@ def request(method: str, params: str) -> bytes:
 
 
 class Talk:
-    """What came back on one connection; ``answer`` is set once it is there."""
+    """The answer on one connection; ``answer`` is set once it is complete."""
 
     __slots__ = ("_data", "answer")
 
-    blocked = False  # by no prompt; and no sign of life comes before the answer
+    blocked = False  # VS Code has no prompt that blocks, and sends nothing before the answer
     lacks = False
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Talk:
         self.answer: Any = None
 
     def receive(self, data: bytes) -> bool:
-        """Whether the answer is complete. ``ValueError`` where these are not the extension's words, or it says it failed."""
+        """Whether the answer is complete. Raises ``ValueError`` for invalid data, and where the extension reports an error."""
         self._data += data
         line, end, _ = self._data.partition(b"\n")
         if not end:

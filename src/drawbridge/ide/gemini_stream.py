@@ -71,7 +71,7 @@ class EventStream:
         """Ends the stream after everything was sent, the last decisions to a slow reader too."""
         if self._reader is not None:
             self._send(hold_back=False)
-            self._reader.stream(sse.COME_BACK)
+            self._reader.stream(sse.RETRY_LATER)
             self._reader.end_stream()
 
     def _send(self, *, hold_back: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""May this request enter? One gate at each HTTP door, asked before anything else of the request is looked at.
+"""Authentication of HTTP requests: one gate for each HTTP server, before anything but the head of a request is read.
 
 The order is fixed: a web page's ``Origin``, then a rebinding ``Host``, then the token. There is no way to build a gate
 without a token.
@@ -16,7 +16,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Head(Struct, frozen=True):
     """The head of an HTTP request. ``headers``: pairs of lower-case name and value, in the order received.
 
-    ``peer``: the address that it came from, where the door knows one.
+    ``peer``: the address that it came from, where the server knows one.
     """
 
     method: str
@@ -42,9 +42,9 @@ class Head(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a request may not enter: an HTTP ``status`` and a sentence for the peer (and the log).
+    """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: seconds. Who refuses because of too many requests says so in the log itself, once and not each time.
+    ``retry_after``: seconds. A rate limit logs its refusals itself, once and not each time.
     """
 
     status: int
@@ -58,7 +58,7 @@ BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
 
 
 class Gate:
-    """Lets in who comes from this machine, by a name of this machine, with the token.
+    """Accepts requests that name one of ``hosts``, come from no web page, and carry the token.
 
     ``token_header`` (lower case) carries the token; with ``scheme`` its value is "<scheme> <token>".
     """
@@ -73,11 +73,11 @@ class Gate:
         self._hosts = hosts
 
     def check_place(self, head: Head) -> Refusal | None:
-        """Origin and Host alone: for what may be asked without a token."""
+        """Checks Origin and Host alone: for requests that need no token."""
         return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:
-        """None when the request may enter."""
+        """None when the request is accepted."""
         refusal = self.check_place(head)
         if refusal is None:
             given = (head.one(self._header) or "").encode("utf-8", "surrogateescape")
@@ -87,7 +87,7 @@ class Gate:
 
 
 def check_place(head: Head, hosts: frozenset[str]) -> Refusal | None:
-    """Origin and Host alone; ``hosts`` in lower case."""
+    """Checks Origin and Host alone; ``hosts`` in lower case."""
     if head.all("origin"):
         return FOREIGN_ORIGIN
     host = head.one("host")

@@ -36,14 +36,14 @@ class Asked(Struct, frozen=True):
 
 
 class Body(Struct, frozen=True):
-    """The request that was let in is complete. Answer it with ``answer`` or ``begin_stream``."""
+    """An accepted request is complete. Answer it with ``answer`` or ``begin_stream``."""
 
     head: Head
     data: bytes
 
 
 class HungUp(Struct, frozen=True):
-    """The peer of an HTTP exchange went before it was answered to the end."""
+    """The peer of an HTTP exchange disconnected before it was answered completely."""
 
 
 Event: TypeAlias = Asked | Body | HungUp | Message | Closed
@@ -75,14 +75,14 @@ class HttpConnection:
 
     @property
     def waits_for_peer(self) -> bool:
-        """The next step is the peer's: the rest of a head or body, a next request, or its half of a close."""
+        """Whether the next step is the peer's: the rest of a head or body, a next request, or its half of a close."""
         if self.websocket is not None:
             return not self.websocket.is_open
         return self._finished or not self._whole
 
     @property
     def takes_body(self) -> bool:
-        """A request was let in, and its body is not complete yet."""
+        """Whether a request was accepted and its body is not complete yet."""
         return self._body is not None and not self._whole
 
     def receive(self, data: bytes) -> Sequence[Event]:
@@ -92,7 +92,7 @@ class HttpConnection:
         if self._finished:
             return []
         if not data and self._asked is not None:
-            # Half-closed connections are no use to any peer of ours: who stops sending has gone.
+            # No client uses half-closed connections: the end of its data is the end of the connection.
             self._finish()
             return [HungUp()]
         try:
@@ -141,7 +141,7 @@ class HttpConnection:
         return self.websocket.receive(behind) if behind else []
 
     def read_body(self) -> Sequence[Event]:
-        """Let the request in; its ``Body`` comes now or later."""
+        """Accepts the request; its ``Body`` follows now or later."""
         assert self._asked is not None, "nobody asked for anything"
         method = self._asked.head.method
         if method in ("GET", "HEAD") and not self._bodyless:
@@ -183,7 +183,7 @@ class HttpConnection:
     # the WebSocket, once it is open
 
     def send_text(self, data: bytes) -> None:
-        """One message of valid UTF-8. After the end of the WebSocket it goes nowhere."""
+        """One message of valid UTF-8. After the end of the WebSocket it is dropped."""
         if self.websocket is not None:
             self.websocket.send_text(data)
 
@@ -212,7 +212,7 @@ class HttpConnection:
             elif event is h11.NEED_DATA:
                 return []
             elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
-                return []  # a next request waits for the answer to this one; nobody may send far ahead
+                return []  # a next request waits for the answer to this one; no peer may send far ahead
             else:
                 self._finish()
                 return [HungUp()] if self._body is not None else []

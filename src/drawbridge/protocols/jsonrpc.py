@@ -30,7 +30,7 @@ class Notification(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The peer's answer to a request of ours."""
+    """The peer's answer to a request."""
 
     id: Id | None
 
@@ -49,7 +49,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(text: str) -> Message:
-    """One message. Never raises: what is no message is an ``Invalid`` with its id as far as that can be known."""
+    """One message. Never raises: anything else is an ``Invalid``, with its id where that can be read."""
     try:
         value = _value(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What an MCP server says: the handshake, the lists, calls and their results. Pure: a message in, replies and events out.
+"""An MCP server: the handshake, the lists, calls and their results. Pure: a message in, replies and events out.
 
 Written against the specification (2025-11-25) and what the real clients send (docs/internals/protocols/claude-ide.md).
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 from drawbridge.protocols import jsonrpc
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Protocol versions that we speak, oldest first. An unknown one is answered with the newest."""
+"""The supported protocol versions, oldest first. An unknown one is answered with the newest."""
 
 
 class Call(Struct, frozen=True):
@@ -51,7 +51,7 @@ Output: TypeAlias = Call | Cancelled | Initialized | Notified | Reply
 
 
 class McpServer:
-    """One client's conversation. ``tools``: the ``tools/list`` entries. ``client``: its name once it said so."""
+    """One client's conversation. ``tools``: the ``tools/list`` entries. ``client``: its name, once it has sent that."""
 
     def __init__(self, name: str, version: str, tools: Sequence[Mapping[str, Any]]) -> None:
         self._info = {"name": name, "version": version}
@@ -63,7 +63,7 @@ class McpServer:
         return self.take(jsonrpc.decode(text))
 
     def take(self, message: jsonrpc.Message) -> Output | None:
-        """The same for one that was decoded already."""
+        """As ``receive``, for a decoded message."""
         if isinstance(message, jsonrpc.Request):
             return self._request(message)
         if isinstance(message, jsonrpc.Notification):
@@ -78,7 +78,7 @@ class McpServer:
         results: dict[str, object] = {
             "ping": {},
             "tools/list": {"tools": self._tools},
-            # Not declared as capabilities, yet some clients ask all the same; an empty list is the truth.
+            # Not declared as capabilities, yet some clients ask; the lists are empty.
             "prompts/list": {"prompts": []},
             "resources/list": {"resources": []},
             "resources/templates/list": {"resourceTemplates": []},

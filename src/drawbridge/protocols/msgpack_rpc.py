@@ -17,7 +17,7 @@ from msgspec import Struct
 from drawbridge.core.errors import BadMessage
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one message; the largest that Neovim sends us is the whole text of a buffer."""
+"""Bytes of one message; the largest that Neovim sends is the whole text of a buffer."""
 
 
 class Request(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The answer to the request of ours that had this ``id``; ``error`` is None where it went well."""
+    """The answer to the request with this ``id``; ``error`` is None where it went well."""
 
     id: int
     error: Any
@@ -45,7 +45,7 @@ Event: TypeAlias = Request | Response | Notification
 
 
 class Connection:
-    """One side of a connection. After ``BadMessage`` it can't be used further: the stream has lost its frame."""
+    """One side of a connection. After ``BadMessage`` it can't be used any more: the stream is out of step."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")

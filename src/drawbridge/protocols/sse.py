@@ -1,4 +1,4 @@
-"""Server-sent events without I/O: an event as bytes, and what was sent, so that a reader that was cut off misses nothing.
+"""Server-sent events without I/O: an event as bytes, and a backlog, so that a reader that reconnects misses nothing.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -12,25 +12,25 @@ from msgspec import Struct
 
 CONTENT_TYPE: Final = "text/event-stream"
 COMMENT: Final = b": keep-alive\n\n"
-"""Says nothing; keeps the connection from being taken for dead."""
+"""An empty message, so that proxies and clients do not close a silent connection."""
 
-COME_BACK: Final = b"retry: 3000\n\n"
-"""To a reader that is sent away: so many milliseconds later. A bridge takes up to two seconds to restart on a busy machine, and
-Gemini CLI (0.61.0), which else comes after one, gives the editor up at the first attempt that fails."""
+RETRY_LATER: Final = b"retry: 3000\n\n"
+"""Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0) would
+reconnect after 1 s, and disconnects from the editor at the first attempt that fails."""
 
 LONGEST_ID: Final = 18
-"""Digits of an id of ours at most."""
+"""The most digits of an id that this module makes."""
 
 
 def event(data: bytes, id: int) -> bytes:
-    """``data`` is one line: JSON as our encoder writes it."""
+    """``data`` is one line of JSON."""
     assert data, "an empty event ends the real client's session"
     assert b"\n" not in data, "one line of JSON"
     return b"event: message\nid: %d\ndata: %b\n\n" % (id, data)
 
 
 def last_event_id(value: str | None) -> int:
-    """The header of that name as a number; 0 for none and for one that can't be ours."""
+    """The header of that name as a number; 0 without one, and for a value that is not such an id."""
     if value is None or not (value.isascii() and value.isdigit()) or len(value) > LONGEST_ID:
         return 0
     return int(value)
@@ -60,18 +60,18 @@ class Backlog:
         return self._last_id
 
     def keep(self, data: bytes, about: str) -> None:
-        """One more event; ``about`` says what for ``forget``."""
+        """Adds an event; ``about`` is its name for ``forget``."""
         self._kept.append(_Kept(self.number(), about, data))
         size = sum(len(kept.data) for kept in self._kept)
         while len(self._kept) > 1 and (len(self._kept) > self._limit or size > self._size_limit):
             size -= len(self._kept.pop(0).data)
 
     def forget(self, about: str) -> None:
-        """Nobody wants these any more."""
+        """Drops the events of that name."""
         self._kept = [kept for kept in self._kept if kept.about != about]
 
     def after(self, last_id: int) -> Iterator[tuple[int, bytes]]:
-        """Id and bytes of each event that a reader who saw ``last_id`` has not seen, in order.
+        """Id and bytes of each event that a reader has not received after ``last_id``, in order.
 
         All of them for an id that was never given out.
         """

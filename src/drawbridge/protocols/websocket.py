@@ -101,7 +101,7 @@ class WebSocketConnection:
         events: list[Event] = []
         for frame in frames.events_received():
             if leaving or not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                continue  # after our close the peer's messages go nowhere
+                continue  # after the server's close the peer's messages are dropped
             if frame.opcode is Opcode.BINARY and not self._binary_as_text:
                 self._refuse(1003, "binary messages are not served, text is")
                 break
@@ -120,13 +120,13 @@ class WebSocketConnection:
         return events
 
     def send_text(self, data: bytes) -> None:
-        """Send one message of valid UTF-8. After the end it goes nowhere."""
+        """Send one message of valid UTF-8. After the end it is dropped."""
         if self._frames.state is OPEN:
             self._frames.send_text(data)
             self._flush()
 
     def ping(self) -> None:
-        """The peer answers by itself, or is gone."""
+        """Sends a ping. Every WebSocket implementation answers it."""
         if self._frames.state is OPEN:
             self._frames.send_ping(b"")
             self._flush()

@@ -1,4 +1,4 @@
-"""What stands behind a door, and what the door gives it. Pure: each job has a site, its tests have others."""
+"""The interface between the HTTP server and the application of a job: each job has one, its tests have others. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from drawbridge.protocols.http import MESSAGE_LIMIT, Fields
 
 
 class ServerOptions(Struct, frozen=True):
-    """What a job wants of its door; as they are, they are the bridge's."""
+    """The limits of an HTTP server. The defaults are those of a bridge."""
 
     connections: int = 64
-    """Connections at once, far above what one person's agents need. Waiting ones are closed for new ones."""
+    """The most connections at once, far above what one person's agents need. Waiting ones are closed for new ones."""
 
     waiting: int = 64
-    """The number of these that may wait for their peer: for the rest of a request, a next request, or the end of a close."""
+    """How many of these may wait for their peer: for the rest of a request, a next request, or the end of a close."""
 
     message_bytes: int = MESSAGE_LIMIT
-    """Of one message or body of a peer; a longer message ends its WebSocket with 1009."""
+    """The limit of one message or body of a peer, in bytes; a longer message ends its WebSocket with 1009."""
 
     binary_as_text: bool = True
     """Else a binary message ends its WebSocket with 1003."""
@@ -30,26 +30,26 @@ class ServerOptions(Struct, frozen=True):
     """Bytes waiting for a slow peer above which its ``congested`` is true."""
 
     kernel_bytes: int | None = None
-    """Unsent bytes that the kernel may hold for a peer, where it can be told: what it has can't be left out any more."""
+    """Unsent bytes that the kernel may buffer for a peer, where that can be set: they can't be left out any more."""
 
     ping_seconds: float | None = None
-    """A WebSocket from which nothing came for this time is pinged, and cut after the same time once more.
+    """A WebSocket that is silent for this time is pinged, and closed after another such time.
 
     None: never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
     """
 
     farewell: str = "the editor is going away"
-    """The reason that peers are told when the door closes (1001)."""
+    """The reason that peers receive when the server closes (1001)."""
 
 
 class WebSocket(Protocol):
-    """An open WebSocket, as a site sees it."""
+    """An open WebSocket, as the application uses it."""
 
     address: str
-    """Of the peer: an IP address, or "" where there is none."""
+    """The IP address of the peer, or "" where there is none."""
 
     def send(self, data: bytes) -> None:
-        """Send one text message (valid UTF-8). On a closed connection it goes nowhere."""
+        """Sends one text message (valid UTF-8). On a closed connection it is dropped."""
         ...
 
     @property
@@ -72,12 +72,12 @@ class WebSocket(Protocol):
 
     @property
     def congested(self) -> bool:
-        """The peer reads slower than we write: hold back what can be left out."""
+        """Whether the peer reads more slowly than the server writes: leave out what can be left out."""
         ...
 
 
 class Peer(Protocol):
-    """What a site does with one WebSocket. Called from the event loop's thread."""
+    """The application's side of one WebSocket. Called from the event loop's thread."""
 
     def received(self, text: str) -> None: ...
 
@@ -91,12 +91,12 @@ class Peer(Protocol):
 
 
 class Exchange(Protocol):
-    """One HTTP request that was let in, to be answered once. After its peer has gone every answer goes nowhere."""
+    """One accepted HTTP request, to be answered once. After its peer has disconnected every answer is dropped."""
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
 
     def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
-        """An answer of unknown length. ``ended`` is called once, when the peer goes or ``end_stream`` was called.
+        """An answer of unknown length. ``ended`` is called once, when the peer disconnects or ``end_stream`` was called.
 
         ``drained`` is called when ``congested`` became false.
         """
@@ -111,10 +111,10 @@ class Exchange(Protocol):
 
 
 class HttpApp(Protocol):
-    """What stands behind a door."""
+    """What a job does with requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Whether this request may enter; the site's gate."""
+        """None when this request is accepted; the check of origin, host and token."""
         ...
 
     def subprotocol(self, head: Head) -> str | None:

@@ -1,7 +1,7 @@
-"""The one HTTP door of every job: the asyncio shell of ``protocols.http``.
+"""The HTTP server of every job: the asyncio shell of ``protocols.http``.
 
-A job puts a ``HttpApp`` behind it. Each request's head goes through the site's gate before anything else of it is read; heads
-and handshakes are bounded in size, number and time.
+A job gives it an ``HttpApp``. The application admits or refuses each request by its head, before anything else of it is read;
+heads and handshakes are bounded in size, number and time.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ HANDSHAKE_SECONDS: Final = 5.0
 """From the accepted connection to the end of the request's head."""
 
 GRACE_SECONDS: Final = 0.1
-"""That a connection may wait for its peer in any case, unless all places are taken: clients that connect again in the same
-moment, after the server was restarted, are not a crowd.
+"""The time that a connection may wait for its peer in any case, unless all places are taken: many clients reconnect in the
+same moment after the server was restarted.
 """
 
 BODY_SECONDS: Final = 60.0
-"""From the head to the end of the body, for a request that was let in."""
+"""From the head to the end of the body, for an accepted request."""
 
 IDLE_SECONDS: Final = 60.0
 """How long an HTTP connection is kept for a next request."""
 
 CLOSING_SECONDS: Final = 2.0
-"""How long a peer may take for its half of a close."""
+"""The time that a peer has for its half of a close."""
 
 HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting for a slow peer above which nothing is read from it."""
 
-TOLD_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 1.0
 """Between two lines in the log about too many connections."""
 
 DEFAULT_OPTIONS: Final = ServerOptions()
@@ -57,23 +57,23 @@ logger = logging.getLogger("drawbridge.http_server")
 
 
 class HttpServer:
-    """Listens with an already listening socket. ``async with`` closes it and all its connections."""
+    """Serves ``app`` on a socket that is already listening. ``async with`` closes it and all its connections."""
 
     def __init__(
         self,
-        site: HttpApp,
+        app: HttpApp,
         listener: socket.socket,
-        terms: ServerOptions = DEFAULT_OPTIONS,
+        options: ServerOptions = DEFAULT_OPTIONS,
         tls: SSLContext | None = None,
     ) -> None:
-        self.site = site
-        self.terms = terms
+        self.app = app
+        self.options = options
         self.connections: dict[_Connection, None] = {}
         self._listener = listener
         self._tls = tls
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._pinging: asyncio.TimerHandle | None = None
-        self._told = float("-inf")
+        self._reported_at = float("-inf")
 
     async def __aenter__(self) -> HttpServer:
         def connect() -> _Connection:
@@ -86,7 +86,7 @@ class HttpServer:
             self._server = TlsAcceptor(
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS
             )
-        self._ping_in(self.terms.ping_seconds)
+        self._ping_in(self.options.ping_seconds)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -96,7 +96,7 @@ class HttpServer:
             self._pinging.cancel()
         connections = list(self.connections)
         for connection in connections:
-            connection.close(1001, self.terms.farewell)
+            connection.close(1001, self.options.farewell)
         if connections:
             await asyncio.wait([connection.lost for connection in connections], timeout=CLOSING_SECONDS)
         left = list(self.connections)
@@ -110,14 +110,14 @@ class HttpServer:
     def make_room(self) -> bool:
         """Makes room for one more connection. False if all are open WebSockets or requests that are being answered."""
         waiting = [connection for connection in self.connections if connection.waits_for_peer]
-        if len(self.connections) >= self.terms.connections:
+        if len(self.connections) >= self.options.connections:
             self._report("refused one" if not waiting else "cut one")
             if not waiting:
                 return False
             self._cut_one_of(waiting)
         now = asyncio.get_running_loop().time()
         slow = [connection for connection in waiting if now - connection.made_at >= GRACE_SECONDS]
-        while slow and len(waiting) >= self.terms.waiting:
+        while slow and len(waiting) >= self.options.waiting:
             cut = self._cut_one_of(slow)
             waiting.remove(cut)
         return True
@@ -135,9 +135,9 @@ class HttpServer:
 
     def _report(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._told >= TOLD_SECONDS:
-            self._told = now
-            logger.warning("%d connections are open: %s", self.terms.connections, what)
+        if now - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = now
+            logger.warning("%d connections are open: %s", self.options.connections, what)
 
     def _ping_in(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -150,10 +150,10 @@ class HttpServer:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, door: HttpServer) -> None:
-        terms = door.terms
-        self._door = door
-        self._http = HttpConnection(message_limit=terms.message_bytes, binary_as_text=terms.binary_as_text)
+    def __init__(self, server: HttpServer) -> None:
+        options = server.options
+        self._server = server
+        self._http = HttpConnection(message_limit=options.message_bytes, binary_as_text=options.binary_as_text)
         self._peer: Peer | None = None
         self._ended: Callable[[], None] | None = None
         self._drained: Callable[[], None] = _nothing
@@ -174,21 +174,21 @@ class _Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of it, and do the same.
+        # uvloop's transports do the same but are not a subclass.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
-        if not self._door.make_room():
+        if not self._server.make_room():
             transport.abort()
             return
-        self._door.connections[self] = None
-        transport.set_write_buffer_limits(self._door.terms.congested_bytes)
+        self._server.connections[self] = None
+        transport.set_write_buffer_limits(self._server.options.congested_bytes)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._door.terms.kernel_bytes is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self._door.terms.kernel_bytes)
+            if self._server.options.kernel_bytes is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self._server.options.kernel_bytes)
         self._end_in(HANDSHAKE_SECONDS)
 
     def data_received(self, data: bytes) -> None:
@@ -202,7 +202,7 @@ class _Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.connections.pop(self, None)
+        self._server.connections.pop(self, None)
         self._stop_timer()
         self._handle(self._http.receive(b""))
         # Without a reference cycle its buffers are freed now, not at the next garbage collection.
@@ -235,12 +235,12 @@ class _Connection(asyncio.Protocol):
 
     @property
     def waits_for_peer(self) -> bool:
-        """The next step is the peer's, which may never take it."""
+        """Whether the next step is the peer's, which may never take it."""
         return self._http.waits_for_peer
 
     @property
     def takes_body(self) -> bool:
-        """It was let in and sends the body of its request."""
+        """Whether its request was accepted and the body is not complete yet."""
         return self._http.takes_body
 
     # WebSocket
@@ -254,13 +254,13 @@ class _Connection(asyncio.Protocol):
             self._http.websocket.unfinished_limit = size
 
     def ping_or_cut(self) -> None:
-        """Since the last time the peer has said something, or taken some of what waits for it: else it is gone."""
+        """Closes a WebSocket that has neither sent nor read anything since the last ping, and pings the others."""
         websocket, transport = self._http.websocket, self._transport
         if websocket is None or transport is None or not websocket.is_open:
             return
         unsent = transport.get_write_buffer_size()
         if self._pinged and not 0 < unsent < self._unsent:
-            logger.info("a peer does not answer any more: it is cut off")
+            logger.info("a peer does not answer any more: its connection is closed")
             self.abort()
             return
         self._pinged, self._unsent = True, unsent
@@ -313,10 +313,10 @@ class _Connection(asyncio.Protocol):
         if ended is not None:
             ended()
 
-    # the one paragraph of the shell: hand up, flush
+    # events of the protocol: handle each, then flush
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """Those that an answer brings forth wait for their turn: a thousand requests behind each other are no recursion."""
+        """Events that an answer causes are queued, so that a thousand pipelined requests do not recurse."""
         self._events += events
         if self._handling:
             return
@@ -335,7 +335,7 @@ class _Connection(asyncio.Protocol):
                 self._decide(event)
             case Body(head, data):
                 self._stop_timer()
-                self._door.site.requested(head, data, self)
+                self._server.app.requested(head, data, self)
             case HungUp():
                 self._hang_up()
             case Message(text):
@@ -347,8 +347,8 @@ class _Connection(asyncio.Protocol):
                     peer.closed(code)
 
     def _decide(self, asked: Asked) -> None:
-        site, head = self._door.site, structs.replace(asked.head, peer=self.address)
-        refusal = site.admit(head, asked.upgrade)
+        app, head = self._server.app, structs.replace(asked.head, peer=self.address)
+        refusal = app.admit(head, asked.upgrade)
         if refusal is not None:
             level = logging.WARNING if refusal.retry_after is None else logging.DEBUG
             logger.log(level, "refused a request: %s", refusal.reason)
@@ -360,11 +360,11 @@ class _Connection(asyncio.Protocol):
             self._handle(self._http.read_body())
 
     def _open_websocket(self, head: Head) -> None:
-        behind = self._http.accept_websocket(self._door.site.subprotocol(head))
+        behind = self._http.accept_websocket(self._server.app.subprotocol(head))
         if self._http.is_websocket:
             self._stop_timer()
             self._flush()
-            self._peer = self._door.site.opened(head, self)
+            self._peer = self._server.app.opened(head, self)
             self._drained = self._peer.drained
             self._handle(behind)
 

@@ -1,12 +1,12 @@
-"""Where the agent servers of this user are reached by programs of this user: no setting, no token, no port.
+"""The socket by which programs of this user reach the user's agent servers, without a setting, a token or a port.
 
 ::
 
-    $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) this user's alone, 0700
+    $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) accessible to this user only, 0700
         1795252621992-4711.sock                0600; when its server began (milliseconds since 1970), and its process
 
-Who looks for one takes the newest name where somebody listens: of several servers the one that began last and, once that has
-ended, the one before it. ``guard.find.servers`` looks in the same way, without this module.
+A program connects to the newest name that has a listener: of several servers the one that started last and, once that has
+ended, the one before it. ``guard.find.servers`` does the same without this module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def directory(environ: Mapping[str, str] = os.environ) -> str:
 
 @contextlib.contextmanager
 def listening() -> Iterator[socket.socket]:
-    """A socket of this process that can be found; gone when the context is left. Raises ``NotPrivate``."""
+    """A listening socket of this process; it is removed at the end of the block. Raises ``NotPrivate``."""
     place = directory()
     make_private_directory(place)
     _sweep(place)
@@ -44,7 +44,7 @@ def listening() -> Iterator[socket.socket]:
             listener.bind(unfinished)
             os.chmod(unfinished, PRIVATE_FILE)
             listener.listen(128)
-            os.rename(unfinished, path)  # nobody finds it before somebody listens
+            os.rename(unfinished, path)  # it is found only once it listens
         except (OSError, ValueError) as error:
             why = (getattr(error, "strerror", None) or str(error)).lower()
             raise NotPrivate(f"{path} can't be made: {why}.") from None
@@ -57,7 +57,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 def addresses() -> list[str]:
-    """Where a server may listen, the newest first; empty where the directory is missing or not this user's alone."""
+    """The paths where a server may listen, newest first; empty where the directory is missing or open to other users."""
     place = directory()
     try:
         names = [name for name in os.listdir(place) if name.endswith(ENDING)]
@@ -70,7 +70,7 @@ def addresses() -> list[str]:
 
 
 def _sweep(place: str) -> None:
-    """Removes what killed servers left."""
+    """Removes the sockets of servers that were killed."""
     for name in os.listdir(place):
         path = os.path.join(place, name)
         with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as probe:
@@ -78,6 +78,6 @@ def _sweep(place: str) -> None:
             try:
                 probe.connect(path)
             except ConnectionRefusedError:
-                # One that has its first name yet may be about to listen.
+                # A server that is starting has its socket under the first name and may be about to listen.
                 if name.endswith(ENDING) or not process_alive(int(name.partition("-")[2].partition(".")[0])):
                     os.unlink(path)

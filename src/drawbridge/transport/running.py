@@ -1,6 +1,5 @@
-"""Where the agent servers of this user are, for commands beside them: ``server.json`` (0600) in the data directory, and a
-copy of it beside the server's private socket, so that a server with a data directory of its own is found too. Both are there
-while it runs.
+"""How other commands find the running agent servers of this user: ``server.json`` (0600) in the data directory, and a copy
+beside the server's private socket, so that a server with another data directory is found too. Both exist while it runs.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """``pages``: addresses of its page, the best for another device first; where ``loopback``, no other device gets there.
+    """``pages``: addresses of its page, the best for another device first; ``loopback``: other devices cannot reach them.
 
-    ``began``: when its process began (seconds since 1970), so that another one with its number is not taken for it.
+    ``began``: when its process started (seconds since 1970), to tell it from a later process with the same number.
     """
 
     pid: int
@@ -40,7 +39,7 @@ class Running(Struct, frozen=True, kw_only=True):
     loopback: bool
     fingerprint: str | None
     authority: bool = False
-    """Whether it has one of its own, to be trusted once (``/ca.crt``)."""
+    """Whether it has a certificate authority of its own (``/ca.crt``)."""
     data_dir: str = ""
 
 
@@ -65,7 +64,7 @@ def announced(
     loopback: bool,
     authority: bool = False,
 ) -> Iterator[None]:
-    """Other processes can find this one while the block runs."""
+    """Other processes can find this server while the block runs."""
     path = str(directory / FILE)
     me = psutil.Process()
     found = Running(
@@ -91,7 +90,7 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """The server that uses this data directory. Files that a killed server left behind do not count."""
+    """The server that uses this data directory. Files of a killed server are ignored."""
     return _read(directory / FILE)
 
 
@@ -121,7 +120,7 @@ def _copies() -> list[Path]:
 
 
 def _answers(url: str) -> bool:
-    """Whether it answers ``/health`` in time. Nothing secret is sent, so the certificate is not looked at."""
+    """Whether it answers ``/health`` in time. Nothing secret is sent, so the certificate is not checked."""
     place = urlsplit(url)
     connection: HTTPConnection
     if place.scheme == "wss":

@@ -1,7 +1,7 @@
-"""Accepts for a door behind TLS: so many handshakes at once, so that a crowd of peers that never finish one costs little.
+"""Accepts TLS connections. The number of handshakes at once is bounded, so that peers that never finish one cost little.
 
-Before the handshake nobody is known and no limit of a site holds yet; each open connection takes a file descriptor, which
-whatever else the process does needs as well.
+Before the handshake no peer is authenticated and no limit of the application applies yet; each open connection takes one of
+the process's file descriptors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 
 from drawbridge.core.tasks import BackgroundTasks
 
-MOST: Final = 64
+HANDSHAKE_LIMIT: Final = 64
 """Handshakes at once. Those of honest peers take milliseconds, plus the time that two messages take on the network."""
 
 GRACE_SECONDS: Final = 0.25
 """Seconds that each handshake gets, even while its address opens more of them."""
 
-BREATH_SECONDS: Final = 0.1
-"""After the system had no descriptor left."""
+PAUSE_SECONDS: Final = 0.1
+"""The pause after the system had no file descriptor left."""
 
 logger = logging.getLogger("drawbridge.http_server")
 
@@ -80,7 +80,7 @@ class TlsAcceptor:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     logger.error("no connection can be accepted: %s", error.strerror)
-                await asyncio.sleep(BREATH_SECONDS)
+                await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:
                 await self._make_room(address[0])
@@ -99,7 +99,7 @@ class TlsAcceptor:
         has had its time: else clients that reconnect all the time would leave none to the others at their address.
         """
         loop = asyncio.get_running_loop()
-        while len(self._shaking) >= MOST:
+        while len(self._shaking) >= HANDSHAKE_LIMIT:
             crowds = Counter(one.address for one in self._shaking.values())
             oldest = max(self._shaking, key=lambda task: crowds[self._shaking[task].address])
             found = self._shaking[oldest]
@@ -120,6 +120,6 @@ class TlsAcceptor:
                 ssl_handshake_timeout=self._seconds[0],
                 ssl_shutdown_timeout=self._seconds[1],
             )
-        except OSError:  # no TLS, or not in time
+        except OSError:  # not TLS, or not in time
             with contextlib.suppress(OSError):
                 peer.close()

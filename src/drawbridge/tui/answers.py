@@ -17,11 +17,13 @@ def why_not_edited(request: Request) -> str:
     if not request.get("proposal") or _edited(request, "") is None:
         return "This can't be edited: accept it, or reject it and say what you want instead."
     if request.get("changeable") is False:
-        return "This agent takes no other text: accept it, or reject it and say what you want instead."
+        return (
+            "This agent does not accept an edited text: accept the change, or reject it and say what you want instead."
+        )
     if request.get("truncated"):
-        return "This is cut: show all of it first."
+        return "Only a part of this is shown: show all of it first."
     if not is_plain(draft(request)):
-        return "The text holds characters that a terminal can't show as they are: edit it on the page or in an editor."
+        return "The text contains characters that a terminal can't show: edit it on the page or in an editor."
     return ""
 
 

@@ -147,5 +147,5 @@ class AttachApp(App[None]):
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project is not there any more: somebody removed it."
+            words = "This project does not exist any more: someone has removed it."
             self.notify(words, severity="error", markup=False)

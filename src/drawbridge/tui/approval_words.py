@@ -110,11 +110,11 @@ def notice(request: answers.Request, standing: Standing, found: Difference | Non
         first = wording.first_words(standing.settled)
         return f"{first} What you had written was not used; it stays here until you close this."
     if not standing.may_answer:
-        return "This device may look, and not answer."
+        return "This device has read-only access."
     if standing.hasty and (why_not := why_not_accepted(request, standing)):
         return why_not
     if request.get("truncated"):
-        return "This is too large for one message: you see a part of it."
+        return "This is too large for one message: only a part of it is shown."
     if standing.mode != "read":
         return ""
     if found is None or not found.notes:

@@ -14,8 +14,8 @@ from drawbridge.tui.wording import one_line
 
 TROUBLE: Final = {
     "connecting": "Connecting…",
-    "waiting": "No connection to the server. Trying again… What you write is kept.",
-    "refused": "The server does not take the token any more",
+    "waiting": "Not connected to the server. Retrying… What you write is kept.",
+    "refused": "The server does not accept the token any more",
 }
 
 ROOMY: Final = 60

@@ -256,11 +256,11 @@ def _check_certificate(socket: ClientConnection, place: Place) -> None:
 def _no_server(place: Place, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"The server at {place.url} can't prove that it is the right one: {_why(error)}. The token was not sent; "
+            f"The server at {place.url} could not be verified: {_why(error)}. The token was not sent; "
             "name its certificate with --ca, or the fingerprint that `drawbridge serve` shows with --fingerprint."
         )
     if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
-        return f"What answers at {place.url} is no server of Drawbridge: {_why(error)}. Nothing was done."
+        return f"The program that answers at {place.url} is not a Drawbridge server: {_why(error)}. Nothing was done."
     return (
         f"No server answers at {place.url}: {_why(error)}. Nothing was done; start one with `drawbridge serve`, or say "
         "where it is with --url."
@@ -281,4 +281,6 @@ def _why(error: Exception) -> str:
 
 
 def _offline() -> RequestError:
-    return RequestError("OFFLINE", "There is no connection to the server. Nothing was done; try again when it is back.")
+    return RequestError(
+        "OFFLINE", "There is no connection to the server. Nothing was done; try again once it is connected."
+    )

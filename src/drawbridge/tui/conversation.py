@@ -267,7 +267,7 @@ class Conversation:
             case "session_reset":
                 self._add(record, "notice", {"text": "A new session begins here"})
             case "session_changed" if data.get("fork_from"):
-                self._add(record, "notice", {"text": "A copy of an earlier session goes on here"})
+                self._add(record, "notice", {"text": "A copy of an earlier session continues here"})
 
 
 def result_text(content: Any) -> str:

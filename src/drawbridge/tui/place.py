@@ -86,7 +86,7 @@ class Finder:
             try:
                 context.load_verify_locations(cafile=trusted)
             except (OSError, ssl.SSLError):
-                raise BadSetting(f"{trusted} holds no certificate (PEM). Nothing was sent.") from None
+                raise BadSetting(f"{trusted} contains no PEM certificate. Nothing was sent.") from None
         return context
 
 
@@ -104,7 +104,7 @@ def _checked_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise BadSetting(f"--url {url} is no address of a server, as wss://HOST:8443/ws. Nothing was sent.")
+        raise BadSetting(f"--url {url} is not the address of a server, such as wss://HOST:8443/ws. Nothing was sent.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
     if scheme == "ws" and not is_here(address):
         raise BadSetting(f"--url {url} would send the token over the network as it is. Nothing was sent; use wss://.")

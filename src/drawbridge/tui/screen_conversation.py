@@ -316,7 +316,7 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
     if problem := project.get("problem"):
         return wording.one_line(problem), "$no"
     if until := wording.goes_on_at(project):
-        return f"Goes on at {until} (s: not)", "$soft"
+        return f"Resumes at {until} (s: cancel)", "$soft"
     if project["state"] == "ERROR":
         return "The last run failed", "$no"
     return "Ready", "$soft"

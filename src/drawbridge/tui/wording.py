@@ -150,7 +150,7 @@ def project_state(project: Mapping[str, Any]) -> str:
     if project.get("problem") and project.get("state") != "EXECUTING":
         return harmless(str(project["problem"]))
     if until := goes_on_at(project):
-        return f"Goes on at {until}"
+        return f"Resumes at {until}"
     return STATES.get(project.get("state", ""), str(project.get("state", "")))
 
 
@@ -165,7 +165,7 @@ def lifted(until: str, now: datetime) -> str:
     found = when(until)
     if found is None:
         return ""
-    return f"The limit is lifted at {clock(until)}." if found > now else "The limit is lifted by now."
+    return f"The limit is lifted at {clock(until)}." if found > now else "The limit has been lifted."
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:

@@ -36,7 +36,7 @@ from drawbridge.server.auth.entrance import (
 from drawbridge.server.auth.rate_limits import Buckets, place
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.transport.tls_acceptor import MOST, TlsAcceptor
+from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, TlsAcceptor
 from tests.server.access.rig import OWNER, Server, code_of, serving
 from tests.waiting import PATIENCE, until
 
@@ -463,7 +463,7 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
             await asyncio.sleep(0)
         await coming
         assert max(waits) < 2
-        assert len(server.door.connections) <= server.door.terms.connections
+        assert len(server.door.connections) <= server.door.options.connections
         another = await newcomer(server)
         await another.close()
         for one in crowd:
@@ -489,7 +489,7 @@ async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_ke
             one.bind((f"127.0.0.{2 + number % 8}", 0))
             await loop.sock_connect(one, ("127.0.0.1", server.port))
             await loop.sock_sendall(one, words)
-            assert acceptor.shaking <= MOST
+            assert acceptor.shaking <= HANDSHAKE_LIMIT
         began = time.monotonic()
         async with server.client(tls=trusted) as another:
             assert code_of(await another.ask("project_list")) == "project_list"
@@ -517,8 +517,8 @@ async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(t
         assert isinstance(acceptor, TlsAcceptor)
         slow = await silent(server, "127.0.0.2")
         await until(lambda: acceptor.shaking == 1)
-        crowd = [await silent(server, "127.0.0.3") for _ in range(MOST + 20)]
-        await until(lambda: acceptor.shaking == MOST)
+        crowd = [await silent(server, "127.0.0.3") for _ in range(HANDSHAKE_LIMIT + 20)]
+        await until(lambda: acceptor.shaking == HANDSHAKE_LIMIT)
         async with asyncio.timeout(PATIENCE):
             assert await loop.sock_recv(crowd[0], 1) == b"", "the oldest of the crowd gave way"
         with pytest.raises(TimeoutError):

@@ -146,7 +146,7 @@ class Reviews:
 
     def _decide(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
         review = self._by_id.get(id)
-        if review is None or not review.approval.answer(by, decision):
+        if review is None or not review.approval.decide(by, decision):
             return False
         self._settle(review, decision, follow=isinstance(decision, Accepted))
         return True
@@ -181,7 +181,7 @@ class Reviews:
         if review is None or made is None:
             return False
         decision = Accepted(made) if accept else Rejected()
-        if not review.approval.answer("the agent", decision):
+        if not review.approval.decide("the agent", decision):
             return False
         self._spawn(self._editor.withdraw, review.approval.id)
         self._settle(review, decision, follow=accept)

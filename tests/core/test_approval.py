@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.core.approval import TRANSITIONS, Approval, State, Step
+from drawbridge.core.approval import TABLE, TRANSITIONS, Approval, State, Step, picture
 
 STEPS = {
-    Step.ANSWER: lambda approval: approval.answer("somebody", "yes"),
+    Step.DECIDE: lambda approval: approval.decide("somebody", "yes"),
     Step.WITHDRAW: lambda approval: approval.withdraw("the agent went"),
     Step.CONFIRM: lambda approval: approval.confirm(),
     Step.OVERRULE: lambda approval: approval.overrule(),
@@ -22,21 +25,21 @@ def approval() -> Approval[str]:
 
 
 def test_the_first_answer_wins_and_the_second_is_told_that_it_came_too_late(approval: Approval[str]) -> None:
-    assert approval.answer("Neovim", "yes")
-    assert not approval.answer("phone", "no")
-    assert (approval.state, approval.answered_by, approval.answer_given) == (State.ANSWERED, "Neovim", "yes")
+    assert approval.decide("Neovim", "yes")
+    assert not approval.decide("phone", "no")
+    assert (approval.state, approval.decided_by, approval.decision) == (State.DECIDED, "Neovim", "yes")
 
 
 def test_what_was_taken_back_can_not_be_answered(approval: Approval[str]) -> None:
     assert approval.withdraw("the agent went")
-    assert not approval.answer("Neovim", "yes")
+    assert not approval.decide("Neovim", "yes")
     assert (approval.state, approval.reason) == (State.WITHDRAWN, "the agent went")
-    assert approval.answered_by is None
-    assert approval.answer_given is None
+    assert approval.decided_by is None
+    assert approval.decision is None
 
 
 def test_what_was_answered_can_not_be_taken_back(approval: Approval[str]) -> None:
-    approval.answer("Neovim", "yes")
+    approval.decide("Neovim", "yes")
     assert not approval.withdraw("the agent went")
     assert approval.reason is None
 
@@ -44,7 +47,7 @@ def test_what_was_answered_can_not_be_taken_back(approval: Approval[str]) -> Non
 @pytest.mark.parametrize(("step", "end"), [("confirm", State.CONFIRMED), ("overrule", State.OVERRULED)])
 def test_the_agent_has_the_last_word_once(approval: Approval[str], step: str, end: State) -> None:
     assert not getattr(approval, step)()
-    approval.answer("Neovim", "yes")
+    approval.decide("Neovim", "yes")
     assert getattr(approval, step)()
     assert not approval.confirm()
     assert not approval.overrule()
@@ -63,5 +66,17 @@ def test_in_any_order_of_steps_only_those_of_the_table_take_effect(steps: list[S
         else:
             assert approval.state is before
             assert (before, step) not in TRANSITIONS
-    assert effective.count(Step.ANSWER) + effective.count(Step.WITHDRAW) <= 1
+    assert effective.count(Step.DECIDE) + effective.count(Step.WITHDRAW) <= 1
     assert len(effective) <= 2
+
+
+def test_the_picture_in_the_documentation_is_the_table() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "protocols", "client.md").read_text()
+    [drawn] = re.findall(r"```mermaid\n(stateDiagram.*?)\n```", page, re.DOTALL)
+    assert drawn == picture()
+
+
+def test_the_table_has_one_row_for_each_step() -> None:
+    assert len(TRANSITIONS) == len(TABLE)
+    assert {state for row in TABLE for state in (row.before, row.after)} == set(State)
+    assert {row.step for row in TABLE} == set(Step)

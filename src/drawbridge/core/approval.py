@@ -1,64 +1,79 @@
 """The approval: a question of an agent that waits for a person. Pure; used by the bridge and the agent server alike.
 
-An approval is offered to every reviewer that is there (an editor, a page, a terminal). The first valid answer wins, the
-others are withdrawn, and the agent hears of it once. The agent has the last word on what it did with the answer::
-
-    open ── answer ──▶ answered ── confirm ──▶ confirmed     the agent did what was decided
-      │                    └────── overrule ─▶ overruled     the agent's own dialog, or its rules, decided otherwise
-      └── withdraw ──▶ withdrawn                             taken back: decided elsewhere, replaced, the agent went
+An approval is offered on every surface that is there (an editor, a page, a terminal). The first valid decision wins, the other
+surfaces are closed, and the agent receives the decision once. The agent has the last word on what it did with the decision:
+``TABLE`` has every state and every step, ``picture`` draws them.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
-Answer = TypeVar("Answer")
+Decision = TypeVar("Decision")
 
 
 class State(Enum):
     OPEN = "open"
-    ANSWERED = "answered"
+    DECIDED = "decided"
     WITHDRAWN = "withdrawn"
     CONFIRMED = "confirmed"
     OVERRULED = "overruled"
 
 
 class Step(Enum):
-    ANSWER = "answer"
+    DECIDE = "decide"
     WITHDRAW = "withdraw"
     CONFIRM = "confirm"
     OVERRULE = "overrule"
 
 
-TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
-    (State.OPEN, Step.ANSWER): State.ANSWERED,
-    (State.OPEN, Step.WITHDRAW): State.WITHDRAWN,
-    (State.ANSWERED, Step.CONFIRM): State.CONFIRMED,
-    (State.ANSWERED, Step.OVERRULE): State.OVERRULED,
-}
+class Transition(NamedTuple):
+    """``meaning``: what has happened, for readers of the documentation."""
+
+    before: State
+    step: Step
+    after: State
+    meaning: str
+
+
+TABLE: Final = (
+    Transition(State.OPEN, Step.DECIDE, State.DECIDED, "a person decides"),
+    Transition(State.OPEN, Step.WITHDRAW, State.WITHDRAWN, "nobody needs the decision any more"),
+    Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
+    Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
+)
 """Every step that is possible; any other comes too late and changes nothing."""
 
+TRANSITIONS: Final = {(row.before, row.step): row.after for row in TABLE}
 
-class Approval(Generic[Answer]):
+
+def picture() -> str:
+    """The table as a state diagram (Mermaid)."""
+    rows = [f"    {row.before.value} --> {row.after.value}: {row.meaning}" for row in TABLE]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.OPEN.value}", *rows])
+
+
+class Approval(Generic[Decision]):
     """One question. Each step returns whether it took effect: False means that it came too late and changed nothing."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.state = State.OPEN
-        self.answer_given: Answer | None = None
-        self.answered_by: str | None = None
+        self.decision: Decision | None = None
+        self.decided_by: str | None = None
         self.reason: str | None = None
+        """Why it was withdrawn."""
 
-    def answer(self, by: str, answer: Answer) -> bool:
-        """The reviewer ``by`` decided."""
-        if not self._step(Step.ANSWER):
+    def decide(self, by: str, decision: Decision) -> bool:
+        """``by``: the person or the surface that decided."""
+        if not self._step(Step.DECIDE):
             return False
-        self.answered_by, self.answer_given = by, answer
+        self.decided_by, self.decision = by, decision
         return True
 
     def withdraw(self, reason: str) -> bool:
-        """The question is taken back; ``reason`` is for people."""
+        """Nobody needs the decision any more; ``reason`` is for people."""
         if not self._step(Step.WITHDRAW):
             return False
         self.reason = reason

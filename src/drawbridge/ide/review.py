@@ -160,7 +160,7 @@ class Reviews:
 
     def _answer(self, id: str, by: str, decision: Accepted | Rejected) -> _Review | None:
         review = self._by_id.get(id)
-        if review is None or not review.approval.answer(by, decision):
+        if review is None or not review.approval.decide(by, decision):
             return None
         self._resolve(review, decision, follow=isinstance(decision, Accepted))
         return review

@@ -100,7 +100,7 @@ class Questions:
     def answer(self, approval_id: str, decision: Decision, by: str, client_id: str | None = None) -> Asked:
         """The first answer, of the client ``client_id`` whose name is ``by``. Raises ``ClientError`` as ``answerable`` does."""
         asked = self.answerable(approval_id, decision)
-        asked.approval.answer(by, decision)
+        asked.approval.decide(by, decision)
         self._settle(asked, client_id)
         return asked
 
@@ -129,11 +129,11 @@ class Questions:
     def _settle(self, asked: Asked, client_id: str | None = None) -> None:
         approval = asked.approval
         del self._open[approval.id]
-        if approval.answer_given is None:
+        if approval.decision is None:
             verdict = records.Verdict(reason=approval.reason)
         else:
-            decision = "allow" if approval.answer_given.allow else "deny"
-            verdict = records.Verdict(approval.answered_by, decision, client_id=client_id)
+            decision = "allow" if approval.decision.allow else "deny"
+            verdict = records.Verdict(approval.decided_by, decision, client_id=client_id)
         self._settled[approval.id] = verdict
         if len(self._settled) > SETTLED_KEPT:
             self._settled.popitem(last=False)

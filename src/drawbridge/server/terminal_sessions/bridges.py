@@ -216,7 +216,7 @@ class Bridges:
         if shown.session is None or shown.asked is None:
             shown.was_decided()
             return True
-        if shown.session.history.closed and shown.asked.approval.state is not State.ANSWERED:
+        if shown.session.history.closed and shown.asked.approval.state is not State.DECIDED:
             return True  # nobody here decides it any more
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:

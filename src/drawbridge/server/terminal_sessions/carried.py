@@ -105,7 +105,7 @@ def _take(questions: dict[str, Asked], record: Record) -> None:
     elif said.subtype == "permission_resolved":
         resolved = msgspec.json.decode(said.message, type=ApprovalResolved)
         if asked := questions.get(resolved.approval_id):
-            asked.approval.answer(resolved.by, _decision(resolved))
+            asked.approval.decide(resolved.by, _decision(resolved))
     elif said.subtype == "permission_withdrawn":
         withdrawn = msgspec.json.decode(said.message, type=messages.PermissionWithdrawn)
         if (asked := questions.get(withdrawn.approval_id)) and not asked.approval.withdraw(withdrawn.reason):

@@ -450,10 +450,10 @@ class DeskSession:
             return None
         self.ended = False
         self._not_heard.pop(asked.approval.id, None)
-        given, by = asked.approval.answer_given, asked.approval.answered_by
+        given, by = asked.approval.decision, asked.approval.decided_by
         if lines := self._lines.get(asked.approval.id):
             lines[0] = line
-        elif asked.approval.state is State.ANSWERED and given is not None and by is not None:
+        elif asked.approval.state is State.DECIDED and given is not None and by is not None:
             self.outcomes.add(asked, given)
             line.answer(asked, given, by)
         else:

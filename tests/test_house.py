@@ -341,13 +341,8 @@ ASSIGNED_FROM_OUTSIDE = {
     # Of a library.
     "server.auth.tls: context.minimum_version": "ssl has no other way",
     # What a client reports after it has connected, and what it is let in as.
-    "server.app.dispatch: client.name": "hello may name the client",
-    "server.app.site: client.certificate": "known to the site alone",
     "server.app.server_commands: client.name": "auth may name the client",
     "server.app.server_commands: client.nonce": "of one challenge",
-    # The table of commands needs the core and the site needs the table: the commands' slice ends this.
-    "server.serve: site.dispatch": "see above",
-    "server.serve: site.dispatch.ending": "see above",
 }
 """What is assigned to other objects all the same, with the reason."""
 

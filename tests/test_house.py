@@ -35,6 +35,7 @@ PURE = (
     "server.protocol",
     *(f"server.auth.{name}" for name in ("audited", "rate_limits", "scopes")),
     "server.events",
+    *(f"server.approvals.{name}" for name in ("pending", "surfaces")),
     "server.app.frames",
     *(f"server.sessions.{name}" for name in ("audience", "run", "records")),
     *(f"server.terminal_sessions.{name}" for name in ("hook_events", "transcript")),
@@ -42,7 +43,17 @@ PURE = (
 )
 JOBS = ("ide", "guard", "server", "tui")
 FLOOR = ("agents", "core", "protocols", "text", "transport", "editors", "settings")
-SERVER_FLOORS = ("protocol", "events", "store", "sessions", "auth", "terminal_sessions", "notifications", "app")
+SERVER_FLOORS = (
+    "protocol",
+    "events",
+    "store",
+    "approvals",
+    "sessions",
+    "auth",
+    "terminal_sessions",
+    "notifications",
+    "app",
+)
 AGENT_DIALECTS = (
     *("ide.claude", "ide.gemini", "ide.tools", "ide.discovery"),
     *(f"agents.{name}" for name in ("acp", "claude", "codex", "command", "demo", "gemini")),

@@ -39,7 +39,7 @@ async def bridge(desk: SocketDesk, *folders: Path, pids: tuple[int, ...] = ()) -
     async with Line.open() as line:
         about = {"editor": "Neovim", "folders": [str(folder) for folder in folders or (desk.folder,)], "pids": pids}
         line.say(type="bridge", **about)
-        editors = desk.server.core.context.reviewers._editors
+        editors = desk.server.core.context.editors._editors
         before = len(editors)
         await until(lambda: len(editors) > before, "the bridge")
         yield line

@@ -76,7 +76,11 @@ async def open_in(desk: SocketDesk, session: Session) -> list[str]:
 def ways(desk: SocketDesk, session: Session) -> set[str]:
     """How the agent is reached that has asked."""
     found = desk.server.core.desk.find(session.project)
-    return {type(line).__name__ for lines in (found._lines.values() if found else ()) for line in lines}
+    return {
+        type(surface).__name__
+        for surfaces in (found.approvals._surfaces.values() if found else ())
+        for surface in surfaces
+    }
 
 
 async def recorded(desk: SocketDesk, session: Session, *subtypes: str) -> list[Message]:
@@ -123,8 +127,8 @@ async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(t
 async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_server(tmp_path: Path) -> None:
     """Killed between the two; with its input, its rules and whatever else it was."""
     async with asked(tmp_path, "killed") as (desk, session, _, question):
-        (deaf,) = desk.server.core.desk.find(session.project)._lines.values()  # type: ignore[union-attr]
-        deaf[0].answer = lambda *_: None  # type: ignore[method-assign]
+        (deaf,) = desk.server.core.desk.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
+        deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
         await desk.answers(question, updated_input=ANOTHER)
     async with socket_desk(tmp_path) as later:
         assert await open_in(later, session) == []
@@ -352,12 +356,12 @@ async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: 
     async with socket_desk(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
         if first == "hook":
             ask(hook, session, given, tool="Write")
-            await until(lambda: ways(later, session) == {"HookLine"}, "the hook")
+            await until(lambda: ways(later, session) == {"HookSurface"}, "the hook")
         proposed(neovim, "Claude Code", session.pid)
-        await until(lambda: "BridgeLine" in ways(later, session), "the diff")
+        await until(lambda: "BridgeSurface" in ways(later, session), "the diff")
         if first == "bridge":
             ask(hook, session, given, tool="Write")
-        await until(lambda: ways(later, session) == {"HookLine", "BridgeLine"}, "both")
+        await until(lambda: ways(later, session) == {"HookSurface", "BridgeSurface"}, "both")
         assert await open_in(later, session) == [desk.questions[0]["approval_id"]]
         neovim.say(type="decided", id="7", text="mine\n")
         assert await neovim.hear() == {"type": "ruling", "id": "7", "won": True}

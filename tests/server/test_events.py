@@ -46,7 +46,7 @@ from drawbridge.server.protocol.messages import (
     SessionReset,
 )
 from drawbridge.server.sessions.records import Memory
-from drawbridge.server.store.lines import compose
+from drawbridge.server.store.lines import compose, timestamp
 from tests.server.door.rig import info
 
 PATH = Path("/home/ada/blog")
@@ -101,7 +101,7 @@ def name(event: object) -> str:
 def stored(event: Recorded, seq: int = 7) -> Stored:
     """As ``SessionStore`` makes it."""
     record = compose(seq, NOON, *events.written(event))
-    return Stored("p1", PATH, event, seq=seq, timestamp=record.timestamp, record=record.line)
+    return Stored("p1", PATH, event, seq=seq, timestamp=timestamp(record), record=record.line)
 
 
 def test_every_event_has_declared_receivers() -> None:

@@ -140,7 +140,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         metrics_port.serving(metered, core.metrics.total, monitor.health) as metrics,
-        private_socket(core.desk, core.context.reviewers),
+        private_socket(core.desk, core.context.editors),
         HttpServer(site, listener, terms(plan.clients), tls),
     ):
         port = listener.getsockname()[1]

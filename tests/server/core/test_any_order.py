@@ -130,7 +130,7 @@ async def step(what: str, world: World) -> None:
 async def person_does(what: str, world: World) -> None:
     server, project, model = world.server, world.id, world.model
     phone, page = world.people
-    open_questions = [one.approval.id for one in world.project.questions]
+    open_questions = [one.id for one in world.project.approvals]
     match what:
         case "execute" | "no queue" | "execute again":
             request = "same" if what == "execute again" else f"r{len(model.accepted)}"
@@ -229,7 +229,7 @@ def answers(server: Server) -> list[str]:
 def assert_sound(world: World) -> None:
     found = world.project
     assert (found.state == "EXECUTING") == (found.run is not None)
-    assert len(found.questions) == 0 or found.run is not None, "a question without a run"
+    assert len(found.approvals) == 0 or found.run is not None, "a question without a run"
     assert len([process for process in world.server.agent.processes if not process.ended]) <= 1
 
 

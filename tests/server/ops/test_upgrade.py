@@ -170,11 +170,16 @@ def lasting(found: Any, root: Path) -> Any:
     return found.replace(str(root), "/home/ada") if isinstance(found, str) else found
 
 
-async def test_data_of_the_version_before_give_the_same_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("remembered", [True, False], ids=["as saved", "from the records alone"])
+async def test_data_of_the_version_before_give_the_same_answers(tmp_path: Path, remembered: bool) -> None:
     data, root = tmp_path / "data", tmp_path / "home"
     shutil.copytree(OLD_1, data, symlinks=True)
     for file in [*data.rglob("metadata.json"), *data.rglob("messages_*.jsonl")]:
         file.write_text(file.read_text().replace("/home/ada", str(root)))
+    for file in data.rglob("metadata.json") if not remembered else ():
+        saved = json.loads(file.read_text())
+        del saved["memory"]
+        file.write_text(json.dumps(saved))
     for name in ("blog", "shop", "bench"):
         (root / name).mkdir(parents=True)
     assert [device.name for device in Devices(data)] == ["Ada's phone"]

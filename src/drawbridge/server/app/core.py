@@ -20,6 +20,7 @@ from drawbridge.core.private_files import process_alive
 from drawbridge.server.app.blobs import json_object
 from drawbridge.server.app.feed import Broadcast, Feed
 from drawbridge.server.app.joining import Joining
+from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
@@ -35,7 +36,6 @@ from drawbridge.server.sessions.git import GitFailed, NoCheckpoint
 from drawbridge.server.sessions.metrics import RunMetrics, summary
 from drawbridge.server.sessions.project import Project
 from drawbridge.server.sessions.projects import Projects
-from drawbridge.server.sessions.reviewers import Reviewers
 from drawbridge.server.sessions.run import Order
 from drawbridge.server.sessions.upkeep import Retention, Upkeep
 from drawbridge.server.store.log import FsyncPolicy
@@ -76,17 +76,15 @@ class Core:
         """``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive their events."""
         self.audience = Audience()
         self.metrics = RunMetrics()
-        reviewers = Reviewers()
+        editors = Editors()
         bus = Bus(
             clients=Feed(self.audience, broadcast).published,
-            editors=reviewers.published,
+            editors=editors.published,
             notices=notices,
             metrics=self.metrics.published,
             audit=audit,
         )
-        self.context = Context(
-            agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, reviewers
-        )
+        self.context = Context(agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors)
         self.desk = Desk(data, self.context, fsync)
         self.projects = Projects(data, self.context, fsync, self.desk.open_in_terminal)
         self.upkeep = Upkeep(self.context, self.projects, retention, self.desk)
@@ -160,8 +158,8 @@ class Core:
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
         """One that waits for an answer."""
-        questions = self._find(project_id).questions
-        return next((asked.record for asked in questions if asked.approval.id == approval_id), None)
+        approval = self._find(project_id).approvals.find(approval_id)
+        return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
         """A line of a history, whole: what ``messages.history_blob`` names."""
@@ -376,9 +374,9 @@ class Core:
             updated = json_object(self._blobs.take(command.updated_input_blob), "data.updated_input_blob")
         decision = Decision(command.decision == "allow", command.message, updated, command.remember)
         project = self._find(command.project_id)
-        asked = project.questions.find(command.approval_id)
-        if asked is not None and decision.allow:
-            question = asked.record
+        approval = project.approvals.find(command.approval_id)
+        if approval is not None and decision.allow:
+            question = approval.request
             check_allowed(
                 self.context.ceilings,
                 question.tool_name,
@@ -386,7 +384,7 @@ class Core:
                 decision.remember,
                 self.context.places.usable,
             )
-        return project.answer(command.approval_id, decision, client)
+        return project.decide(command.approval_id, decision, client)
 
 
 def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError) -> ClientError:

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from drawbridge.server import events
+from drawbridge.server.approvals.pending import permission_request
 from drawbridge.server.events import AgentLine, Announced, ApprovalRequested, ApprovalResolved, PromptAccepted, Stored
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Frame
-from drawbridge.server.sessions.questions import permission_request
 
 
 def frame(announced: Announced) -> Frame:

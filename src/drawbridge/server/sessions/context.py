@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
+from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.audience import Audience
@@ -22,7 +23,6 @@ from drawbridge.server.sessions.memory import MemoryWatch
 from drawbridge.server.sessions.metrics import RunMetrics
 from drawbridge.server.sessions.orphans import Running
 from drawbridge.server.sessions.places import Places
-from drawbridge.server.sessions.reviewers import Reviewers
 from drawbridge.server.sessions.terminals import Terminals
 from drawbridge.server.sessions.warm import Warm
 
@@ -84,7 +84,7 @@ class Context:
         publish: Callable[[Announced], None],
         audience: Audience,
         metrics: RunMetrics,
-        reviewers: Reviewers,
+        editors: Editors,
     ) -> None:
         self.agents = agents
         self.limits = limits
@@ -93,7 +93,7 @@ class Context:
         self.publish = publish
         self.audience = audience
         self.metrics = metrics
-        self.reviewers = reviewers
+        self.editors = editors
         self.terminals = Terminals()
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)

@@ -21,18 +21,19 @@ import msgspec
 from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server import events
+from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.approvals.surfaces import AgentSurface
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records, shown
-from drawbridge.server.sessions.approvals import Approvals
 from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.checkpoints import Changed, Checkpoints
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
-from drawbridge.server.sessions.questions import Asked, Questions
 from drawbridge.server.sessions.run import Order, Outcome, Run, State
 from drawbridge.server.sessions.session_store import SessionStore
 from drawbridge.server.sessions.shown import joined, now, run_finished, run_info, told_time
@@ -64,7 +65,10 @@ class Project:
         self.run: Run | None = None
         self.queue: deque[Run] = deque()
         self.store = SessionStore(directory, data, history, context)
-        self.approvals = Approvals(self.id, self.store, context.reviewers, self.answer)
+        self.approvals = Approvals(
+            self.id, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
+        )
+        self._agent_surface = AgentSurface(self._pass_on)
         self._context = context
         self.checkpoints = Checkpoints(self.path, data.id, context.limits.confinement, context.memory, directory)
         self._worker = Worker(data.id, data.path, context, self.checkpoints, open_in_terminal, self._reported)
@@ -80,10 +84,6 @@ class Project:
         self._give_up_slot: Callable[[], None] = lambda: None
         context.metrics.add(self.id)
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
-
-    @property
-    def questions(self) -> Questions:
-        return self.approvals.questions
 
     @property
     def memory(self) -> records.Memory:
@@ -177,12 +177,14 @@ class Project:
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
         return Answer(type="accepted", project_id=self.id, seq=seq, data=Accepted(run_id, position))
 
-    def answer(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
-        """The first answer is recorded, told to the others and given to the agent, once."""
-        asked, answer = self.approvals.answer(approval_id, decision, by)
-        self._asking()
-        self._worker.answer(asked.question_id, decision)
+    def decide(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
+        """The first decision is recorded, reported to the others and given to the agent, once. Raises ``ClientError``."""
+        _, answer, _ = self.approvals.decide(approval_id, decision, by)
         return answer
+
+    def _pass_on(self, approval: PendingApproval, decision: base.Decision) -> None:
+        self._asking()
+        self._worker.answer(approval.question_id, decision)
 
     def _asking(self) -> None:
         """The agent's clocks stand still while a person is asked."""
@@ -419,28 +421,30 @@ class Project:
     def _question(self, question: base.Question) -> None:
         run = self._running()
         run.ask()
-        self.approvals.ask(Asked.new(question, run.id, now()), run.order.agent or self.data.agent)
+        agent = run.order.agent or self.data.agent
+        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._agent_surface)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:
-        for asked in self.approvals:
-            if asked.question_id == question_id:
-                self._withdraw(asked, reason)
+        for approval in self.approvals:
+            if approval.question_id == question_id:
+                self._withdraw(approval, reason)
 
-    def _withdraw(self, asked: Asked, reason: str) -> None:
-        if self.approvals.withdraw(asked, reason):
+    def _withdraw(self, approval: PendingApproval, reason: str) -> None:
+        if self.approvals.withdraw(approval, reason):
             self._asking()
 
     def _withdraw_all(self, reason: str) -> None:
-        for asked in self.approvals:
-            self._withdraw(asked, reason)
+        for approval in self.approvals:
+            self._withdraw(approval, reason)
 
     def ended(self, run: Run, outcome: Outcome, cost_usd: float | None, error: dict[str, Any] | None) -> None:
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
-        for asked in self.approvals:  # an agent that still waits, as one that does not report its subagents, would hang
-            self._worker.answer(asked.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
+        # An agent that still waits, as one that does not report its subagents, would hang.
+        for approval in self.approvals:
+            self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
         self._withdraw_all(f"the run has {run.outcome}" if run.outcome == "failed" else f"run {run.outcome}")
         error = run.stopped_for or error
         finished = run_finished(run, cost_usd, error)

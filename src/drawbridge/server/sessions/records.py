@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from drawbridge.server.approvals.pending import Verdict
 from drawbridge.server.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -33,15 +34,6 @@ REMEMBERED_VERDICTS: Final = 50
 def request_key(request_id: str, text: str) -> str:
     """Who numbers its requests gives a number again once it has come back: only with the same prompt it is a repetition."""
     return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
-
-
-class Verdict(Struct, frozen=True, omit_defaults=True):
-    """What became of a question: ``by`` whom and how (``decision``) it was answered, or the ``reason`` it was taken back."""
-
-    by: str | None = None
-    decision: str | None = None
-    reason: str | None = None
-    client_id: str | None = None
 
 
 class Memory(Struct):

@@ -19,6 +19,7 @@ from drawbridge.server.protocol.messages import PermissionWithdrawn, RunFinished
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records
 from drawbridge.server.sessions.context import Context
+from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History
 from drawbridge.server.store.pages import Page
 
@@ -62,7 +63,7 @@ class SessionStore:
             asker,
             quiet,
             seq=record.seq,
-            timestamp=record.timestamp,
+            timestamp=timestamp(record),
             record=record.line,
         )
 

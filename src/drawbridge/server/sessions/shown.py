@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.protocol import messages
-from drawbridge.server.sessions.approvals import Approvals
 from drawbridge.server.sessions.metadata import Metadata
 from drawbridge.server.sessions.run import Run
 from drawbridge.server.store.log import History

@@ -14,8 +14,8 @@ from typing import Final
 import psutil
 
 from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.editors import Editor
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.reviewers import Editor
 
 LONGEST: Final = 100_000
 """Characters of a prompt that is typed: a third of a second's work for Claude Code; 1 MB showed nothing in 3 s (2.1.329)."""

@@ -21,12 +21,12 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision, Proposal, Question
 from drawbridge.core.approval import State
 from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
+from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.surfaces import Surface
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.questions import Asked
-from drawbridge.server.sessions.reviewers import Editor, Person, Reviewers, decision
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.desk import Desk
-from drawbridge.server.terminal_sessions.lines import Line
 from drawbridge.server.terminal_sessions.session import DeskSession
 
 logger = logging.getLogger("drawbridge.server")
@@ -38,36 +38,36 @@ NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
 """Codes of an answer that was refused because the history can't be written."""
 
 
-class BridgeLine:
+class BridgeSurface:
     """A proposal that is shown in an editor by the bridge of its own agent."""
 
     in_editor = True
 
     def __init__(self, editor: Editor, said: wire.Proposed) -> None:
         self.pid = said.pid
-        self.question = said.question
+        self.known_as = said.question
         self.editor = editor
         self.said = said
         self.session: DeskSession | None = None
-        self.asked: Asked | None = None
-        self.decided = False
+        self.approval: PendingApproval | None = None
+        self.was_decided = False
         """In the editor, before its question was heard of."""
 
-    def answer(self, asked: Asked, decision: Decision, by: str) -> None:
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
         if decision.allow:
             text = self.said.new_text if decision.updated_input is None else _content(decision.updated_input)
         self.editor.send(wire.ClientDecision(self.said.id, by, text))
 
-    def settled(self) -> None:
+    def closed(self) -> None:
         pass  # its agent closes the view
 
-    def belongs_to(self, session: DeskSession, asked: Asked | None) -> None:
+    def belongs_to(self, session: DeskSession, approval: PendingApproval | None) -> None:
         """The approval that the proposal is about; None: its question was not asked yet."""
-        self.session, self.asked = session, asked
+        self.session, self.approval = session, approval
 
-    def was_decided(self) -> None:
-        self.decided = True
+    def decided_early(self) -> None:
+        self.was_decided = True
 
     def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
         said = self.said
@@ -77,28 +77,30 @@ class BridgeLine:
 
 
 class Bridges:
-    def __init__(self, desk: Desk, reviewers: Reviewers) -> None:
+    def __init__(self, desk: Desk, editors: Editors) -> None:
         self._desk = desk
-        self._reviewers = reviewers
+        self._editors = editors
         self._terminals = desk.terminals
-        self._lines: dict[tuple[int, str], BridgeLine] = {}
+        self._shown: dict[tuple[int, str], BridgeSurface] = {}
         self._sessions: dict[tuple[int, str], DeskSession] = {}
 
     # The hook's question.
 
-    def asked(self, session: DeskSession, event: hook_events.HookEvent, line: Line, proposal: Proposal | None) -> None:
+    def requested(
+        self, session: DeskSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
+    ) -> None:
         """A question, and its proposal in an editor, where that was there first."""
-        asked = session.heard(event, line, proposal)
-        for shown in self._lines.values():
-            if asked is not None and shown.asked is None and shown.is_same(line.pid, proposal):
-                self._join(session, asked, shown)
+        approval = session.heard(event, surface, proposal)
+        for shown in self._shown.values():
+            if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
+                self._join(session, approval, shown)
                 return
 
-    def _join(self, session: DeskSession, asked: Asked, shown: BridgeLine) -> None:
-        shown.belongs_to(session, asked)
-        session.join(asked, shown)
-        if shown.decided:
-            session.settle(asked)
+    def _join(self, session: DeskSession, approval: PendingApproval, shown: BridgeSurface) -> None:
+        shown.belongs_to(session, approval)
+        session.join(approval, shown)
+        if shown.was_decided:
+            session.settle(approval)
 
     # One bridge.
 
@@ -116,9 +118,9 @@ class Bridges:
             case wire.Bridge():
                 self._came(editor, said)
             case wire.OfferAnswered(id, text):
-                self._reviewers.answered(editor, id, text)
+                self._editors.answered(editor, id, text)
             case wire.OfferDeclined(id):
-                self._reviewers.declined(editor, id)
+                self._editors.declined(editor, id)
             case wire.PromptSent(id):
                 self._terminals.answered(editor, id, None)
             case wire.PromptFailed(id, reason):
@@ -126,10 +128,10 @@ class Bridges:
             case wire.Proposed():
                 self._proposed(editor, said)
             case wire.EditorDecision(id, text):
-                won = self._decided(self._lines.get((_key(editor), id)), text)
+                won = self._decided(self._shown.get((_key(editor), id)), text)
                 editor.send(wire.DecisionAck(id, won))
             case wire.ProposalClosed(id, settled):
-                self._gone(self._lines.pop((_key(editor), id), None), settled=settled)
+                self._gone(self._shown.pop((_key(editor), id), None), settled=settled)
             case wire.Hook():
                 raise ValueError("a hook's line at a bridge's connection")
 
@@ -137,14 +139,14 @@ class Bridges:
         with self._terminals_change():
             editor.introduced(about)
             self._terminals.came(editor)
-        self._reviewers.came(editor)
+        self._editors.came(editor)
 
     def _went(self, editor: Editor) -> None:
-        self._reviewers.went(editor)
+        self._editors.went(editor)
         with self._terminals_change():
             self._terminals.went(editor)
-        for key in [key for key in self._lines if key[0] == _key(editor)]:
-            self._gone(self._lines.pop(key), settled=False)
+        for key in [key for key in self._shown if key[0] == _key(editor)]:
+            self._gone(self._shown.pop(key), settled=False)
         for key in [key for key in self._sessions if key[0] == _key(editor)]:
             self._sessions.pop(key).end()
 
@@ -158,7 +160,7 @@ class Bridges:
                 session.publish_state()
 
     def _proposed(self, editor: Editor, said: wire.Proposed) -> None:
-        shown = self._lines[_key(editor), said.id] = BridgeLine(editor, said)
+        shown = self._shown[_key(editor), said.id] = BridgeSurface(editor, said)
         agent = AGENTS.get(said.agent)
         if self._desk.closed:
             return None
@@ -166,21 +168,21 @@ class Bridges:
             return self._ask(editor, shown, agent)
         for session in self._desk:
             if session.pid == said.pid:
-                for asked in session.approvals:
-                    if shown.is_same(said.pid, asked.record.proposal):
-                        return self._join(session, asked, shown)
-                for asked in session.outcomes:  # answered in the meantime
-                    if shown.is_same(said.pid, asked.record.proposal):
-                        shown.belongs_to(session, asked)
+                for approval in session.approvals:
+                    if shown.is_same(said.pid, approval.request.proposal):
+                        return self._join(session, approval, shown)
+                for approval in session.outcomes:  # answered in the meantime
+                    if shown.is_same(said.pid, approval.request.proposal):
+                        shown.belongs_to(session, approval)
         return None
 
-    def _ask(self, editor: Editor, shown: BridgeLine, agent: str) -> None:
+    def _ask(self, editor: Editor, shown: BridgeSurface, agent: str) -> None:
         said = shown.said
         session = self._session_of(editor, said, agent)
         if session is None:
             return
         shown.belongs_to(session, session.heard_again(shown))
-        if shown.asked is not None:
+        if shown.approval is not None:
             return
         given = msgspec.json.encode({"file_path": said.path, "content": said.new_text})
         question = Question(
@@ -209,29 +211,30 @@ class Bridges:
         self._sessions[key] = follower.session
         return follower.session
 
-    def _decided(self, shown: BridgeLine | None, text: str | None) -> bool:
+    def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
         """Whether what the person has decided in the editor is the answer."""
         if shown is None:
             return False
-        if shown.session is None or shown.asked is None:
-            shown.was_decided()
+        if shown.session is None or shown.approval is None:
+            shown.decided_early()
             return True
-        if shown.session.history.closed and shown.asked.approval.state is not State.DECIDED:
+        if shown.session.history.closed and shown.approval.state is not State.DECIDED:
             return True  # nobody here decides it any more
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
-            shown.session.answer_by(shown, shown.asked.approval.id, decision(shown.asked, text), Person(name))
+            given = decision(shown.approval, text)
+            shown.session.decide(shown.approval.id, given, Person(name), shown)
         except ClientError as error:
             if error.code not in NOT_WRITTEN:
                 return False
-            shown.session.settle(shown.asked)  # in its agent's own editor a person decides without a server too
+            shown.session.settle(shown.approval)  # in its agent's own editor a person decides without a server too
         return True
 
-    def _gone(self, shown: BridgeLine | None, *, settled: bool) -> None:
-        if shown is None or shown.session is None or shown.asked is None:
+    def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:
+        if shown is None or shown.session is None or shown.approval is None:
             return
-        if settled and shown.asked in list(shown.session.approvals):
-            shown.session.settle(shown.asked)
+        if settled and shown.approval in list(shown.session.approvals):
+            shown.session.settle(shown.approval)
         shown.session.gone(shown)
 
 

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Decision
+from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import NOT_OURS, ApprovalRequested, ApprovalResolved
 from drawbridge.server.protocol import messages
-from drawbridge.server.sessions.questions import Asked
 from drawbridge.server.store.log import History, Record
 from drawbridge.server.terminal_sessions import transcript
 
@@ -26,9 +26,9 @@ PAGE_BYTES: Final = 8 * 1024 * 1024
 
 
 class Carried(Struct):
-    """``asked``: those that can be known again, the oldest first, each as it stands. ``calls`` wait for their result."""
+    """``approvals``: those that can be known again, the oldest first, each as it stands. ``calls`` wait for their result."""
 
-    asked: list[Asked]
+    approvals: list[PendingApproval]
     calls: list[transcript.Call]
 
 
@@ -52,7 +52,7 @@ class _About(Struct):
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
     """``waiting``: the approvals that are open by what the history says. Raises ``HistoryUnreadable``."""
-    questions: dict[str, Asked] = {}
+    questions: dict[str, PendingApproval] = {}
     calls: dict[str, transcript.Call] = {}
     for record in _tail(history, waiting):
         try:
@@ -62,7 +62,7 @@ def carried(history: History, waiting: Collection[str]) -> Carried:
                 _take_calls(calls, record)
         except NOT_OURS:
             continue
-    return Carried([asked for asked in questions.values() if asked.record.known_as], list(calls.values()))
+    return Carried([approval for approval in questions.values() if approval.request.known_as], list(calls.values()))
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
@@ -96,20 +96,20 @@ def _about(record: Record) -> tuple[str, str]:
         return "", ""
 
 
-def _take(questions: dict[str, Asked], record: Record) -> None:
+def _take(questions: dict[str, PendingApproval], record: Record) -> None:
     written = msgspec.json.decode(record.line, type=_OfServer)
     said = written.message
     if said.subtype == "permission_request":
         question = msgspec.json.decode(said.message, type=ApprovalRequested)
-        questions[question.approval_id] = Asked(question, "", written.timestamp, record.seq)
+        questions[question.approval_id] = PendingApproval(question, "", written.timestamp, record.seq)
     elif said.subtype == "permission_resolved":
         resolved = msgspec.json.decode(said.message, type=ApprovalResolved)
-        if asked := questions.get(resolved.approval_id):
-            asked.approval.decide(resolved.by, _decision(resolved))
+        if approval := questions.get(resolved.approval_id):
+            approval.decide(resolved.by, _decision(resolved))
     elif said.subtype == "permission_withdrawn":
         withdrawn = msgspec.json.decode(said.message, type=messages.PermissionWithdrawn)
-        if (asked := questions.get(withdrawn.approval_id)) and not asked.approval.withdraw(withdrawn.reason):
-            asked.approval.overrule()
+        if (approval := questions.get(withdrawn.approval_id)) and not approval.withdraw(withdrawn.reason):
+            approval.overrule()
 
 
 def _decision(resolved: ApprovalResolved) -> Decision:

@@ -74,17 +74,17 @@ def read(payload: Raw) -> HookEvent:
     return event
 
 
-def same_call(asked: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
+def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
     """Whether a call with the input ``after`` is the one that was asked about.
 
     ``as_run``: it is what the call ran with. That may have grown (answers), or changed where a person has edited the text;
     the file is the same then.
     """
-    if tool != asked.tool_name:
+    if tool != approval.tool_name:
         return False
     if tool == LEAVING_PLAN:  # one at a time; the agent's own call has no input
         return True
-    before = json_object(asked.input)
+    before = json_object(approval.input)
     if all(name in after and after[name] == before[name] for name in before):
         return True
     return as_run and any(name in before and before[name] == after.get(name) for name in PATHS)

@@ -25,22 +25,22 @@ from drawbridge.agents.proposals import read_file
 from drawbridge.core.approval import State
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import process_alive, write_private
+from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.approvals.surfaces import ExpectedSurface, Surface
 from drawbridge.server.events import AgentLine, PromptAccepted, StateChanged, written
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.desk_messages import ASKS_NOTHING, IN_TERMINAL, DeskInfo, DeskState
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records, shown
-from drawbridge.server.sessions.approvals import Approvals
 from drawbridge.server.sessions.context import Context
-from drawbridge.server.sessions.questions import Asked, Questions
 from drawbridge.server.sessions.session_store import SessionStore
 from drawbridge.server.sessions.shown import SHOWN_PROMPT, joined, now
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions import hook_events, transcript
 from drawbridge.server.terminal_sessions.carried import Carried, carried
 from drawbridge.server.terminal_sessions.latest import Latest
-from drawbridge.server.terminal_sessions.lines import Awaited, Line
 from drawbridge.server.terminal_sessions.outcome import Outcomes, Overruled
 from drawbridge.server.terminal_sessions.prompts import AT_DESK, Prompts, Sent
 from drawbridge.server.terminal_sessions.terminal_only import TerminalOnly
@@ -86,7 +86,9 @@ class DeskSession:
         self.data = data
         self.history = history
         self.store = SessionStore(directory, data, history, context)
-        self.approvals = Approvals(self.id, self.store, context.reviewers, self.answer)
+        self.approvals = Approvals(
+            self.id, self.store.write, self.store.record, data.memory.verdicts, context.editors, self.decide
+        )
         self.facts = facts
         self.pid = facts.pid
         self.permission_mode = facts.permission_mode
@@ -107,19 +109,14 @@ class DeskSession:
         self._held: dict[str, asyncio.TimerHandle] = {}
         """Approvals of subagents, until they are handed over to the terminal."""
         self._answered_at = 0.0
-        self._not_heard: dict[str, Asked] = {}
+        self._not_heard: dict[str, PendingApproval] = {}
         """Questions that were answered while their hook was expected after a restart."""
-        self._lines: dict[str, list[Line]] = {}
-        self._known: Latest[str, Asked] = Latest()
+        self._known: Latest[str, PendingApproval] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
         self.outcomes = Outcomes(read_file)
         self.prompts = Prompts(self, context.terminals, facts.sent, self.save)
 
     # What clients see.
-
-    @property
-    def questions(self) -> Questions:
-        return self.approvals.questions
 
     @property
     def memory(self) -> records.Memory:
@@ -170,37 +167,27 @@ class DeskSession:
 
     # What clients, and the person at an editor, decide.
 
-    def answer(self, approval_id: str, decision: Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
-        """The first answer is the agent's, unless it is answered at its own dialog in the same moment."""
-        return self._answer(approval_id, decision, by, None)
-
-    def answer_by(self, line: Line, approval_id: str, decision: Decision, by: Subscriber) -> None:
-        """The same; the agent hears of it by ``line``, whose owner sees to that. Raises ``ClientError``."""
-        self._answer(approval_id, decision, by, line)
-
-    def _answer(
-        self, approval_id: str, decision: Decision, by: Subscriber, told: Line | None
+    def decide(
+        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
-        asked, answer = self.approvals.answer(approval_id, decision, by)
-        lines = self._lines.pop(approval_id, [])
-        if told is None and lines:
-            told = lines[0]
-            told.answer(asked, decision, by.name)
-        for line in lines:
-            if line is not told:
-                line.settled()
-        self._release(asked)
-        self.outcomes.add(asked, decision)
+        """The first decision is the agent's, unless the person decides at its own dialog in the same moment. ``at``: the
+        surface on which it was decided, which passes it on itself. Raises ``ClientError``.
+        """
+        approval, answer, asking = self.approvals.decide(approval_id, decision, by, at)
+        self._release(approval)
+        self.outcomes.add(approval, decision)
         self._answered_at = time.monotonic()
-        if isinstance(told, Awaited):
-            self._not_heard[approval_id] = asked
+        if isinstance(asking, ExpectedSurface):
+            self._not_heard[approval_id] = approval
         self._changed()
         return answer
 
     # What the agent's hooks report.
 
-    def heard(self, event: hook_events.HookEvent, line: Line | None, proposal: Proposal | None) -> Asked | None:
-        """``line`` and ``proposal`` go with a question; it is returned."""
+    def heard(
+        self, event: hook_events.HookEvent, surface: Surface | None, proposal: Proposal | None
+    ) -> PendingApproval | None:
+        """``surface`` and ``proposal`` go with a question; it is returned."""
         self.permission_mode = event.permission_mode or self.permission_mode
         agent = event.agent_id
         if event.hook_event_name not in ("SessionEnd", "Notification"):
@@ -212,12 +199,12 @@ class DeskSession:
                 follows = event.prompt.startswith(hook_events.TASK_ENDED)
                 prompt = self.prompts.begun(event.prompt_id, event.prompt)
                 self._begin(event.prompt_id, prompt, follows=follows, recorded=follows)
-            case "PermissionRequest" if line is not None:
-                if asked := self.heard_again(line):
-                    return asked
+            case "PermissionRequest" if surface is not None:
+                if approval := self.heard_again(surface):
+                    return approval
                 self._works(event)
                 self.terminal_only.went_on(agent)
-                return self._ask(event, line, proposal)
+                return self._ask(event, surface, proposal)
             case "PostToolUse" | "PostToolUseFailure":
                 self._works(event)
                 self._called(event.tool_name, event.tool_input, "ran", agent, as_run=True)
@@ -307,9 +294,9 @@ class DeskSession:
 
     def _settle_main(self) -> None:
         """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves."""
-        for asked in self.approvals:
-            if asked.record.asked_by is None:
-                self.settle(asked)
+        for approval in self.approvals:
+            if approval.request.asked_by is None:
+                self.settle(approval)
         self.terminal_only.went_on(None)
         self.outcomes.main_stopped()
 
@@ -330,7 +317,7 @@ class DeskSession:
         for overruled in self.outcomes.not_delivered(NOT_DELIVERED):
             self._tell_overruled(overruled)
 
-    def _ask(self, event: hook_events.HookEvent, line: Line, proposal: Proposal | None) -> Asked:
+    def _ask(self, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval:
         question = Question(
             question_id=uuid.uuid4().hex,
             tool_name=event.tool_name,
@@ -343,53 +330,51 @@ class DeskSession:
             reason=words(event.decision_reason, LONGEST_REASON),
             blocked_path=words(event.blocked_path, LONGEST_PATH),
         )
-        return self.ask(question, line)
+        return self.ask(question, surface)
 
-    def ask(self, question: Question, line: Line) -> Asked:
-        """A question; ``line`` reaches who has asked it."""
-        asked = Asked.new(question, self.turn.id if self.turn else "", now(), line.question)
-        if line.question:
-            self._known[line.question] = asked
-        self.outcomes.asked_again(asked)
-        self._lines[asked.approval.id] = [line]
-        offered = not line.in_editor and (question.asked_by is None or self._can_be_answered())
-        self.approvals.ask(asked, self.data.agent, besides=line.pid, offered=offered)
-        self._hold(asked)
+    def ask(self, question: Question, surface: Surface) -> PendingApproval:
+        """A question; ``surface`` is where it was asked."""
+        approval = PendingApproval.new(question, self.turn.id if self.turn else "", now(), surface.known_as)
+        if surface.known_as:
+            self._known[surface.known_as] = approval
+        self.outcomes.asked_again(approval)
+        offered = not surface.in_editor and (question.asked_by is None or self._can_be_answered())
+        self.approvals.request(approval, self.data.agent, surface, offered=offered)
+        self._hold(approval)
         self._changed()
-        return asked
+        return approval
 
     def _can_be_answered(self) -> bool:
         """Whether a client is connected that is sent approvals of this session and may answer them."""
         return self._context.audience.can_decide(self.id, self.path)
 
-    def _hold(self, asked: Asked) -> None:
+    def _hold(self, approval: PendingApproval) -> None:
         """A subagent's question waits for a client for ``HOLD_SECONDS``, or not at all."""
-        if asked.record.asked_by is None:
+        if approval.request.asked_by is None:
             return
         if self._can_be_answered():
-            self._hand_over_later(asked)
+            self._hand_over_later(approval)
         else:
-            self._hand_over(asked)
+            self._hand_over(approval)
 
-    def _hand_over_later(self, asked: Asked) -> None:
-        later = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._hand_over, asked)
-        self._held[asked.approval.id] = later
+    def _hand_over_later(self, approval: PendingApproval) -> None:
+        later = asyncio.get_running_loop().call_later(HOLD_SECONDS, self._hand_over, approval)
+        self._held[approval.id] = later
 
-    def _hand_over(self, asked: Asked) -> None:
+    def _hand_over(self, approval: PendingApproval) -> None:
         """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
-        self.terminal_only.handed_over(asked)
-        self.settle(asked, IN_TERMINAL)
+        self.terminal_only.handed_over(approval)
+        self.settle(approval, IN_TERMINAL)
         self._changed()
 
-    def _release(self, asked: Asked) -> None:
+    def _release(self, approval: PendingApproval) -> None:
         """The question is closed."""
-        if held := self._held.pop(asked.approval.id, None):
+        if held := self._held.pop(approval.id, None):
             held.cancel()
 
-    def join(self, asked: Asked, line: Line) -> None:
+    def join(self, approval: PendingApproval, surface: Surface) -> None:
         """The same question was heard of in another way too."""
-        if asked.approval.id in self._lines:
-            self._lines[asked.approval.id].append(line)
+        self.approvals.add(approval, surface)
 
     def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
         """The agent's process and its conversation's file, as a hook has reported them; whether either is new."""
@@ -417,7 +402,7 @@ class DeskSession:
         going_on = Carried([], [])
         if self.pid is None or process_alive(self.pid):
             going_on = carried(self.history, self.memory.approvals)
-        self.store.recover([asked.approval.id for asked in going_on.asked])
+        self.store.recover([approval.id for approval in going_on.approvals])
         self.carry_on(going_on)
         self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
 
@@ -425,93 +410,93 @@ class DeskSession:
         """What waited then waits still, for an answer and for who has asked. Nobody is told anew."""
         for call in carried.calls:
             self._calls[call.id] = call
-        for asked in carried.asked:
-            self._known[asked.record.known_as] = asked
-            awaited = Awaited(self.pid)
-            self.approvals.carry_on(asked, self.data.agent, besides=self.pid, offered=not awaited.in_editor)
-            if asked.approval.state is State.OPEN:
-                self._lines[asked.approval.id] = [awaited]
-                if asked.record.run_id:
-                    self.turn = Turn(asked.record.run_id)
-                if asked.record.agent_id is not None:
-                    self.background.subagent(asked.record.agent_id)
-                    self._hand_over_later(asked)  # whether a client comes as well is not known yet
-        main = any(asked.record.agent_id is None for asked in self.approvals)
+        for approval in carried.approvals:
+            self._known[approval.request.known_as] = approval
+            expected = ExpectedSurface(self.pid)
+            self.approvals.restore(approval, self.data.agent, expected, offered=not expected.in_editor)
+            if approval.is_open:
+                if approval.request.run_id:
+                    self.turn = Turn(approval.request.run_id)
+                if approval.request.agent_id is not None:
+                    self.background.subagent(approval.request.agent_id)
+                    self._hand_over_later(approval)  # whether a client comes as well is not known yet
+        main = any(approval.request.agent_id is None for approval in self.approvals)
         if self.turn is not None and not main:
             self.turn.resting = time.monotonic()
 
     def knows(self, question: str) -> bool:
         return question in self._known
 
-    def heard_again(self, line: Line) -> Asked | None:
-        """The question that ``line`` comes with, if it was asked before: it waits on, or hears how it ended."""
-        asked = self._known.get(line.question)
-        if asked is None:
+    def heard_again(self, surface: Surface) -> PendingApproval | None:
+        """The question that ``surface`` reports, if it was asked before: it continues to wait, or receives the decision."""
+        approval = self._known.get(surface.known_as)
+        if approval is None:
             return None
         self.ended = False
-        self._not_heard.pop(asked.approval.id, None)
-        given, by = asked.approval.decision, asked.approval.decided_by
-        if lines := self._lines.get(asked.approval.id):
-            lines[0] = line
-        elif asked.approval.state is State.DECIDED and given is not None and by is not None:
-            self.outcomes.add(asked, given)
-            line.answer(asked, given, by)
+        self._not_heard.pop(approval.id, None)
+        given, by = approval.decision, approval.decided_by
+        if self.approvals.replace(approval, surface):
+            pass
+        elif approval.state is State.DECIDED and given is not None and by is not None:
+            self.outcomes.add(approval, given)
+            surface.decided(approval, given, by)
         else:
-            line.settled()
+            surface.closed()
         self._changed()
-        return asked
+        return approval
 
     def await_no_longer(self) -> None:
         """An agent that has not reported again by now has no question any more; if it reports after all, it asks a new one."""
-        for asked in self._not_heard.values():
-            if asked.approval.overrule():
-                self._tell_overruled(Overruled(asked, NOT_HEARD))
+        for approval in self._not_heard.values():
+            if approval.overrule():
+                self._tell_overruled(Overruled(approval, NOT_HEARD))
         self._not_heard.clear()
-        missed = [asked for asked in self.approvals if isinstance(self._lines[asked.approval.id][0], Awaited)]
-        for asked in missed:
-            self._known.pop(asked.record.known_as, None)
-            self.settle(asked, GONE)
+        missed = [
+            approval for approval in self.approvals if isinstance(self.approvals.surfaces(approval)[0], ExpectedSurface)
+        ]
+        for approval in missed:
+            self._known.pop(approval.request.known_as, None)
+            self.settle(approval, GONE)
         if missed and self.pid is None and not self.approvals:
             self.ended = True
         self._changed()
 
     # How questions end at the desk.
 
-    def settle(self, asked: Asked, reason: str = ELSEWHERE) -> None:
+    def settle(self, approval: PendingApproval, reason: str = ELSEWHERE) -> None:
         """It was answered there, or ``reason``."""
-        self._release(asked)
-        if self.approvals.withdraw(asked, reason):
-            for line in self._lines.pop(asked.approval.id, ()):
-                line.settled()
+        self._release(approval)
+        self.approvals.withdraw(approval, reason)
 
     def settle_all(self, reason: str = ELSEWHERE) -> None:
-        for asked in self.approvals:
-            self.settle(asked, reason)
+        for approval in self.approvals:
+            self.settle(approval, reason)
 
-    def gone(self, line: Line) -> None:
-        """Nothing reaches the agent by this line any more: its dialog is closed, or the program is gone."""
-        alive = line.pid is None or process_alive(line.pid)
-        for asked in self.approvals:
-            lines = self._lines.get(asked.approval.id, [])
-            if line in lines:
-                if lines[0] is line:
-                    self.settle(asked, ENDED if not alive else GONE if asked.record.asked_by else ELSEWHERE)
-                else:
-                    lines.remove(line)
+    def gone(self, surface: Surface) -> None:
+        """Nothing reaches the agent by this surface any more: its dialog is closed, or the program is gone."""
+        alive = surface.pid is None or process_alive(surface.pid)
+        for approval in self.approvals:
+            surfaces = self.approvals.surfaces(approval)
+            if surface not in surfaces:
+                continue
+            if surfaces[0] is surface:
+                self.settle(approval, ENDED if not alive else GONE if approval.request.asked_by else ELSEWHERE)
+            else:
+                self.approvals.remove(approval, surface)
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
         """What became of a call: what was asked about it is settled, one way or the other."""
-        for asked in self.approvals:
-            same = hook_events.same_call(asked.record, tool, hook_events.json_object(given), as_run=as_run)
-            if same and asked.record.agent_id == agent_id:
-                self.settle(asked)
+        for approval in self.approvals:
+            same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
+            if same and approval.request.agent_id == agent_id:
+                self.settle(approval)
         self.terminal_only.called(tool, given, agent_id, as_run=as_run)
         for overruled in self.outcomes.called(tool, given, fate, agent_id, as_run=as_run):
             self._tell_overruled(overruled)
 
     def _tell_overruled(self, overruled: Overruled) -> None:
-        withdrawn = messages.PermissionWithdrawn(overruled.asked.approval.id, overruled.reason)
+        withdrawn = messages.PermissionWithdrawn(overruled.approval.id, overruled.reason)
         self.store.record(withdrawn)
 
     # What stands in the conversation's file.
@@ -575,14 +560,14 @@ class DeskSession:
         """The server ends: the agent goes on. A question that is heard of again waits for that, others are open at the desk
         only.
         """
-        for asked in self.approvals:
-            if not asked.record.known_as:
-                self.settle(asked, reason)
+        for approval in self.approvals:
+            if not approval.request.known_as:
+                self.settle(approval, reason)
         for held in self._held.values():
             held.cancel()
         self._held.clear()
         self.prompts.close()
         self.store.save()
-        self.approvals.let_go()
+        self.approvals.release()
         self.turn = None
         self.history.close()

@@ -18,8 +18,8 @@ from drawbridge.agents.json_lines import json_object
 from drawbridge.agents.proposals import proposal, read_file
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server.sessions.questions import Asked
-from drawbridge.server.sessions.reviewers import Reviewers
+from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.desk import Desk, Follower
@@ -52,34 +52,34 @@ class Peer:
         self._writer.close()
 
 
-class HookLine:
+class HookSurface:
     """A hook that waits with its agent's question."""
 
     in_editor = False
 
     def __init__(self, peer: Peer, said: wire.Hook) -> None:
         self.pid: int | None = said.pid
-        self.question = said.question
+        self.known_as = said.question
         self._peer = peer
 
-    def answer(self, asked: Asked, decision: Decision, by: str) -> None:
-        said: Mapping[str, Any] = claude_prompts.verdict(decision, asked.record.input, asked.record.suggestions)
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
+        said: Mapping[str, Any] = claude_prompts.verdict(decision, approval.request.input, approval.request.suggestions)
         # The CLI takes any input for a changed one; but without one it ignores that a plan was accepted (2.1.329).
-        if decision.updated_input is None and asked.record.tool_name != claude_prompts.LEAVING_PLAN:
+        if decision.updated_input is None and approval.request.tool_name != claude_prompts.LEAVING_PLAN:
             said = {name: value for name, value in said.items() if name != "updatedInput"}
         self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(said))))
         self._peer.hang_up()
 
-    def settled(self) -> None:
-        if self.question:
+    def closed(self) -> None:
+        if self.known_as:
             self._peer.send(wire.HookAnswer())
         self._peer.hang_up()
 
 
 @contextlib.asynccontextmanager
-async def private_socket(desk: Desk, reviewers: Reviewers) -> AsyncIterator[None]:
+async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
     """Open as long as the context. Where it can't be made the server goes on without, and says so in its log."""
-    socket = DeskSocket(desk, reviewers)
+    socket = DeskSocket(desk, editors)
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listening())
@@ -98,9 +98,9 @@ async def private_socket(desk: Desk, reviewers: Reviewers) -> AsyncIterator[None
 class DeskSocket:
     """Whoever comes to it."""
 
-    def __init__(self, desk: Desk, reviewers: Reviewers) -> None:
+    def __init__(self, desk: Desk, editors: Editors) -> None:
         self._desk = desk
-        self._bridges = Bridges(desk, reviewers)
+        self._bridges = Bridges(desk, editors)
         self._talks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -130,27 +130,27 @@ class DeskSocket:
             writer.close()
 
     async def _hook(self, peer: Peer, said: wire.Hook, reader: asyncio.StreamReader) -> None:
-        line = HookLine(peer, said)
+        surface = HookSurface(peer, said)
         try:
             event = hook_events.read(said.payload)
         except ValueError:
-            line.settled()
+            surface.closed()
             raise
         if self._desk.closed:
             await reader.read()  # it comes again, to the next server
             return
         follower = self._desk.hook(event, said.pid, background=said.background)
         if follower is None:
-            line.settled()
+            surface.closed()
             return
         if event.hook_event_name != "PermissionRequest":
             text = event.last_assistant_message if event.hook_event_name in ("Stop", "StopFailure") else ""
             follower.soon(lambda: _told(follower, event), text)
             return
         proposed = _proposal(event)
-        follower.soon(lambda: self._bridges.asked(follower.session, event, line, proposed))
+        follower.soon(lambda: self._bridges.requested(follower.session, event, surface, proposed))
         await reader.read(1)  # nothing more comes: it waits, or it is gone
-        follower.soon(lambda: follower.session.gone(line))
+        follower.soon(lambda: follower.session.gone(surface))
 
 
 def _told(follower: Follower, event: hook_events.HookEvent) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
-from drawbridge.server.sessions.questions import Asked
+from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.terminal_sessions.hook_events import json_object, same_call
 
 
 class TerminalOnly:
     def __init__(self) -> None:
-        self._asked: list[Asked] = []
+        self._asked: list[PendingApproval] = []
         self._noticed = False
 
     def __bool__(self) -> bool:
@@ -27,8 +27,8 @@ class TerminalOnly:
         """Whether an approval that was handed over waits there."""
         return bool(self._asked)
 
-    def handed_over(self, asked: Asked) -> None:
-        self._asked.append(asked)
+    def handed_over(self, approval: PendingApproval) -> None:
+        self._asked.append(approval)
 
     def noticed(self) -> None:
         """The CLI has notified the person of a dialog. One that is known already is not counted twice."""
@@ -39,19 +39,19 @@ class TerminalOnly:
         after = json_object(given)
         self._noticed = False
         self._asked = [
-            asked
-            for asked in self._asked
-            if asked.record.agent_id != agent_id or not same_call(asked.record, tool, after, as_run=as_run)
+            approval
+            for approval in self._asked
+            if approval.request.agent_id != agent_id or not same_call(approval.request, tool, after, as_run=as_run)
         ]
 
     def went_on(self, agent_id: str | None) -> None:
         """The agent has continued with something else, so its dialog is closed."""
         self._noticed = False
-        self._asked = [asked for asked in self._asked if asked.record.agent_id != agent_id]
+        self._asked = [approval for approval in self._asked if approval.request.agent_id != agent_id]
 
     def only(self, agents: Collection[str]) -> None:
         """Only these subagents still run."""
-        self._asked = [asked for asked in self._asked if asked.record.agent_id in agents]
+        self._asked = [approval for approval in self._asked if approval.request.agent_id in agents]
 
     def clear(self) -> None:
         self._asked, self._noticed = [], False

@@ -1,7 +1,7 @@
-"""The editors of this machine that are to be asked as well: a proposal is shown in each that has its directory open, and
-what the person decides there is an answer like a client's.
+"""The editors of this machine as surfaces: a proposal is shown in each that has its directory open, and what the person
+decides there counts as a client's decision does.
 
-They come by the private socket (``terminal_sessions.socket``), each with a bridge before it.
+Editors connect to the private socket (``terminal_sessions.socket``), each with a bridge before it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision
 from drawbridge.agents.proposals import with_text
 from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.subscriber import Frame, Subscriber
-from drawbridge.server.sessions.questions import Asked
 
 logger = logging.getLogger("drawbridge.server")
 
-Answering: TypeAlias = Callable[[str, Decision, Subscriber], object]
+Decide: TypeAlias = Callable[[str, Decision, Subscriber], object]
 
 
 class Editor(Protocol):
@@ -60,29 +60,31 @@ class Person:
         pass
 
 
-class _Offered:
-    def __init__(self, asked: Asked, agent: str, answering: Answering, besides: int | None) -> None:
-        self.asked = asked
+class _Offer:
+    """An open approval, and the editors that show it. ``besides``: a process whose own editor shows it anyway."""
+
+    def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
+        self.approval = approval
         self.agent = agent
-        self.answering = answering
+        self.decide = decide
         self.besides = besides
         self.editors: list[Editor] = []
 
 
-class Reviewers:
-    """All editors that are there, and all that is offered to them."""
+class Editors:
+    """All editors that are connected, and all that is offered to them. The receiver "editors" of the event bus."""
 
     def __init__(self) -> None:
         self._editors: list[Editor] = []
-        self._offered: dict[str, _Offered] = {}
+        self._offered: dict[str, _Offer] = {}
 
     # What the projects tell.
 
-    def offer(self, asked: Asked, agent: str, answering: Answering, besides: int | None) -> None:
+    def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         """A question that is open. Nothing happens where it is about no change of a text."""
-        if asked.record.proposal is None or changed_input(asked, asked.record.proposal.new_text) is None:
+        if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
-        offered = self._offered[asked.approval.id] = _Offered(asked, agent, answering, besides)
+        offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
         for editor in self._editors:
             self._show(offered, editor)
 
@@ -127,39 +129,39 @@ class Reviewers:
         self._forget(offered, editor)  # its view is closed already
         name = editor.about.editor if editor.about else "an editor"
         try:
-            offered.answering(approval_id, decision(offered.asked, text), Person(name))
+            offered.decide(approval_id, decision(offered.approval, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
             if approval_id in self._offered:  # it is open still: it could not be written, so the person is asked again
                 self._show(offered, editor)
 
-    def _show(self, offered: _Offered, editor: Editor) -> None:
-        proposal, about = offered.asked.record.proposal, editor.about
+    def _show(self, offered: _Offer, editor: Editor) -> None:
+        proposal, about = offered.approval.request.proposal, editor.about
         if editor in offered.editors or proposal is None or about is None or offered.besides in about.pids:
             return
         if any(_inside(proposal.path, folder) for folder in about.folders):
             offered.editors.append(editor)
             agent = catalog.title(offered.agent)
-            editor.send(wire.Offer(offered.asked.approval.id, agent, proposal.path, proposal.new_text))
+            editor.send(wire.Offer(offered.approval.id, agent, proposal.path, proposal.new_text))
 
-    def _forget(self, offered: _Offered, editor: Editor) -> None:
+    def _forget(self, offered: _Offer, editor: Editor) -> None:
         if editor in offered.editors:
             offered.editors.remove(editor)
 
 
-def decision(asked: Asked, text: str | None) -> Decision:
+def decision(approval: PendingApproval, text: str | None) -> Decision:
     """What a person has decided who saw the change as texts: exactly ``text`` is to be written, or nothing (None)."""
-    proposal = asked.record.proposal
+    proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)
     if text == proposal.new_text:
         return Decision(allow=True)
-    return Decision(allow=True, updated_input=changed_input(asked, text))
+    return Decision(allow=True, updated_input=changed_input(approval, text))
 
 
-def changed_input(asked: Asked, text: str) -> Raw | None:
+def changed_input(approval: PendingApproval, text: str) -> Raw | None:
     """What the tool has to be called with, so that it writes ``text``. None: it can't be."""
-    record = asked.record
+    record = approval.request
     given = record.given
     if record.proposal is None or given is None:
         return None

@@ -1,0 +1,99 @@
+"""One approval as the server keeps it, and as clients are shown it. Pure."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from drawbridge.agents.base import Decision, Question
+from drawbridge.core.approval import Approval, State
+from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.preview import shortened
+
+
+class Verdict(Struct, frozen=True, omit_defaults=True):
+    """What became of an approval: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` it was withdrawn."""
+
+    by: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+    client_id: str | None = None
+
+
+class PendingApproval(Approval[Decision]):
+    """An approval with what the history keeps of it (``request``) and the agent's own id of its question."""
+
+    def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
+        super().__init__(request.approval_id)
+        self.request = request
+        self.question_id = question_id
+        self.created_at = created_at
+        self.seq = seq
+
+    @classmethod
+    def new(cls, question: Question, run_id: str, created_at: str, known_as: str = "") -> PendingApproval:
+        request = ApprovalRequested(
+            approval_id=f"appr_{uuid.uuid4().hex}",
+            run_id=run_id,
+            tool_name=question.tool_name,
+            input=question.input,
+            suggestions=question.suggestions,
+            proposal=question.proposal,
+            changeable=question.changeable,
+            known_as=known_as,
+            asked_by=question.asked_by,
+            reason=question.reason,
+            blocked_path=question.blocked_path,
+        )
+        return cls(request, question.question_id, created_at)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is State.OPEN
+
+    def leads(self, link_targets: dict[str, str]) -> None:
+        """Which of its paths lead through a symbolic link, with their ends."""
+        self.request = msgspec.structs.replace(self.request, link_targets=link_targets)
+
+    def recorded(self, seq: int | None) -> None:
+        """It is in the history as number ``seq``; None: that can't be written."""
+        self.seq = seq or 0
+
+    def verdict(self, client_id: str | None = None) -> Verdict:
+        """What became of it; ``client_id``: the connection that decided."""
+        if self.decision is None:
+            return Verdict(reason=self.reason)
+        return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
+
+
+def permission_request(
+    project_id: str,
+    request: ApprovalRequested,
+    created_at: str,
+    seq: int,
+    limit: int = messages.FRAME_BYTES - messages.ROOM,
+) -> Any:
+    """An approval as clients are shown it: a ``PermissionRequest``, or the JSON of its preview where that has more than
+    ``limit`` bytes. ``created_at``, ``seq``: of its record.
+    """
+    proposal = request.proposal
+    shown = messages.PermissionRequest(
+        **{name: getattr(request, name) for name in ("approval_id", "run_id", "tool_name", "input", "suggestions")},
+        created_at=created_at,
+        seq=seq,
+        proposal=messages.ProposalOf(proposal.path, proposal.old_text, proposal.new_text) if proposal else None,
+        changeable=request.changeable,
+        link_targets=request.link_targets,
+        asked_by=request.asked_by,
+        reason=request.reason,
+        blocked_path=request.blocked_path,
+    )
+    whole = msgspec.json.encode(shown)
+    if len(whole) <= limit:
+        return shown
+    blob = msgspec.json.encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
+    return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")

@@ -1,0 +1,235 @@
+"""The approvals of one session: requested, decided or withdrawn once, recorded, and reported on every surface."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from drawbridge.agents.base import Decision
+from drawbridge.agents.proposals import changed_text
+from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
+from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.approvals.links import link_targets
+from drawbridge.server.approvals.pending import PendingApproval, Verdict, permission_request
+from drawbridge.server.approvals.surfaces import Surface
+from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalRequested, ApprovalResolved, PermissionWithdrawn
+from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.client_errors import ClientError, not_written
+from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.subscriber import Subscriber
+
+logger = logging.getLogger("drawbridge.server")
+
+LONGEST_NAME: Final = 200
+"""Characters of a tool's name that lists have."""
+
+REMEMBERED: Final = 200
+"""Verdicts, for decisions that come too late."""
+
+
+class Approvals:
+    """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that has asked.
+
+    ``write`` and ``record`` are those of the session's store. ``verdicts``: what became of the approvals of earlier processes
+    of the server. ``decide``: where a decision made in an editor goes, as one of a client does.
+    """
+
+    def __init__(
+        self,
+        project_id: str,
+        write: Callable[[ApprovalResolved, Subscriber], int | None],
+        record: Callable[[ApprovalRequested | PermissionWithdrawn], int | None],
+        verdicts: Mapping[str, Verdict],
+        editors: Editors,
+        decide: Callable[[str, Decision, Subscriber], object],
+    ) -> None:
+        self._project_id = project_id
+        self._write = write
+        self._record = record
+        self._before = verdicts
+        self._editors = editors
+        self._decide = decide
+        self._open: dict[str, PendingApproval] = {}
+        self._surfaces: dict[str, list[Surface]] = {}
+        self._closed: OrderedDict[str, Verdict] = OrderedDict()
+
+    def __iter__(self) -> Iterator[PendingApproval]:
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def find(self, approval_id: str) -> PendingApproval | None:
+        """One that is open."""
+        return self._open.get(approval_id)
+
+    def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
+        """Those of an open one; none of any other."""
+        return self._surfaces.get(approval.id, ())
+
+    def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
+        """An agent waits, at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it is about a text; not the
+        editor of the agent's own process.
+        """
+        approval.leads(link_targets(approval.request.given, _path(approval), approval.request.blocked_path))
+        self._open[approval.id] = approval
+        self._surfaces[approval.id] = [surface]
+        approval.recorded(self._record(approval.request))
+        if offered:
+            self._editors.offer(approval, agent, self._decide, surface.pid)
+
+    def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
+        """An approval from before a restart, in whatever state. Everybody knows of it already."""
+        if not approval.is_open:
+            self._remember(approval)
+            return
+        self._open[approval.id] = approval
+        self._surfaces[approval.id] = [surface]
+        if offered:
+            self._editors.offer(approval, agent, self._decide, surface.pid)
+
+    def add(self, approval: PendingApproval, surface: Surface) -> None:
+        """The agent has asked the same in another way too."""
+        if approval.id in self._surfaces:
+            self._surfaces[approval.id].append(surface)
+
+    def replace(self, approval: PendingApproval, surface: Surface) -> bool:
+        """The agent has asked the same again; whether that is still open."""
+        if approval.id not in self._surfaces:
+            return False
+        self._surfaces[approval.id][0] = surface
+        return True
+
+    def remove(self, approval: PendingApproval, surface: Surface) -> None:
+        """Nothing reaches the agent by this surface any more, but by another."""
+        self._surfaces[approval.id].remove(surface)
+
+    def release(self) -> None:
+        """The server ends: what is open stays so in the history."""
+        self._open.clear()
+        self._surfaces.clear()
+        self._closed.clear()
+
+    def decide(
+        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
+    ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
+        """The first decision: it is in the history, the others are notified, and the agent receives it by its surface (``at``:
+        by this one, which sees to that itself). Returns that surface too.
+
+        Raises ``ClientError`` for any other decision, and for one that can't be written: the approval stays open, since an
+        agent must not get a decision that is not in the history.
+        """
+        approval = self._decidable(approval_id, decision)
+        word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
+        resolved = ApprovalResolved(
+            approval_id=approval_id,
+            by=by.name,
+            decision=word,
+            message=decision.message,
+            updated_input=NOTHING if decision.updated_input is None else decision.updated_input,
+            remember=decision.remember,
+            client_id=by.id,
+            **_edited(approval, decision),
+        )
+        try:
+            seq = self._write(resolved, by)
+        except DrawbridgeError as error:
+            logger.error("%s: the decision about %s could not be written: %s", self._project_id, approval_id, error)
+            refused = not_written(error)
+            text = f"{refused.text} The agent was not given the answer, and the question stays open."
+            raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
+        approval.decide(by.name, decision)
+        surfaces = self._close(approval, by.id)
+        asking = at or surfaces[0]
+        if at is None:
+            asking.decided(approval, decision, by.name)
+        for surface in surfaces:
+            if surface is not asking:
+                surface.closed()
+        answer = messages.updated("permission_resolved", resolved.shown, self._project_id, seq)
+        return approval, answer, asking
+
+    def withdraw(self, approval: PendingApproval, reason: str) -> bool:
+        """Whether it was still open."""
+        if not approval.withdraw(reason):
+            return False
+        surfaces = self._close(approval)
+        self._record(PermissionWithdrawn(approval.id, reason))
+        for surface in surfaces:
+            surface.closed()
+        return True
+
+    def waiting(self) -> list[messages.Waiting]:
+        """As lists have them."""
+        return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
+
+    def shown(self, room: int) -> list[messages.PermissionRequest]:
+        """As a snapshot has them: in ``room`` bytes altogether."""
+        each = room // max(len(self), 1) - messages.ROOM
+        return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
+
+    def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
+        """The open approval. Raises ``ClientError`` where there is none, or the decision does not fit it."""
+        approval = self._open.get(approval_id)
+        if approval is not None and decision.updated_input is not None and not approval.request.changeable:
+            text = (
+                "This agent takes no other input than its own. The question stays open: allow it as it is, or deny it."
+            )
+            raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
+        if approval is None or not approval.is_open:
+            raise self._too_late(approval_id)
+        return approval
+
+    def _too_late(self, approval_id: str) -> ClientError:
+        verdict = self._closed.get(approval_id) or self._before.get(approval_id)
+        if verdict is None:
+            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
+        if verdict.decision is None:
+            reason = {"reason": verdict.reason}
+            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+        given = {"by": verdict.by, "decision": verdict.decision}
+        if verdict.client_id is not None:
+            given["client_id"] = verdict.client_id
+        return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has answered already.", details=given)
+
+    def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
+        """It is not open any more. Returns its surfaces."""
+        del self._open[approval.id]
+        self._remember(approval, client_id)
+        return self._surfaces.pop(approval.id)
+
+    def _remember(self, approval: PendingApproval, client_id: str | None = None) -> None:
+        self._closed[approval.id] = approval.verdict(client_id)
+        if len(self._closed) > REMEMBERED:
+            self._closed.popitem(last=False)
+
+
+def _path(approval: PendingApproval) -> str | None:
+    return approval.request.proposal.path if approval.request.proposal else None
+
+
+def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
+    """The fields of a record that show whether the agent may do something else than it asked for, and the file's new text."""
+    if not decision.allow or decision.updated_input is None:
+        return {}
+    try:
+        given = msgspec.json.decode(bytes(decision.updated_input))
+    except (msgspec.MsgspecError, RecursionError):
+        return {"edited": True}
+    request = approval.request
+    if request.proposal is None or not isinstance(given, dict):
+        same = _encode(given) == _encode(request.given)
+        return {} if same else {"edited": True}
+    text = changed_text(request.tool_name, given, request.proposal.old_text)
+    if text == request.proposal.new_text:
+        return {}
+    return {"edited": True, "new_text": text if text is not None and len(text) <= SHOWN_TEXT else None}
+
+
+def _encode(value: Any) -> bytes:
+    """Equal for equal JSON values only: in Python ``1 == True``."""
+    return msgspec.json.encode(value, order="deterministic")

@@ -1,0 +1,113 @@
+"""One approval on several surfaces: the first decision is recorded, and reaches the agent once."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from drawbridge.agents.base import Decision
+from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.approvals.editors import Editors, Person
+from drawbridge.server.approvals.pending import PendingApproval
+from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded
+from drawbridge.server.protocol.client_errors import ClientError
+
+ALLOW, DENY = Decision(allow=True), Decision(allow=False, message="not now")
+PHONE, EDITOR = Person("phone"), Person("Neovim")
+
+
+class Surface:
+    """Keeps what it was told."""
+
+    pid: int | None = None
+    in_editor = False
+    known_as = ""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
+        self.told.append(f"{'allow' if decision.allow else 'deny'} by {by}")
+
+    def closed(self) -> None:
+        self.told.append("closed")
+
+
+class Service:
+    """The approvals of one session; ``recorded`` is its history, which can be full."""
+
+    def __init__(self) -> None:
+        self.recorded: list[Recorded] = []
+        self.full = False
+        self.approvals = Approvals(
+            "p1", lambda event, by: self.record(event), self.record, {}, Editors(), self.decided_in_an_editor
+        )
+        self.asking, self.other = Surface(), Surface()
+
+    def decided_in_an_editor(self, approval_id: str, decision: Decision, by: object) -> None:
+        raise AssertionError("no editor is connected")
+
+    def record(self, event: ApprovalRequested | ApprovalResolved | PermissionWithdrawn) -> int:
+        if self.full:
+            raise HistoryNotWritten("The disk is full.", disk_full=True)
+        self.recorded.append(event)
+        return len(self.recorded)
+
+    def requested(self) -> PendingApproval:
+        """An approval that the agent has asked for on two surfaces."""
+        approval = PendingApproval(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "q1", "")
+        self.approvals.request(approval, "claude", self.asking)
+        self.approvals.add(approval, self.other)
+        return approval
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+def test_the_asking_surface_passes_a_decision_on(service: Service) -> None:
+    approval = service.requested()
+    service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert (service.asking.told, service.other.told) == (["allow by phone"], ["closed"])
+    assert (approval.decided_by, approval.is_open, len(service.approvals)) == ("phone", False, 0)
+    assert [type(event) for event in service.recorded] == [ApprovalRequested, ApprovalResolved]
+
+
+def test_a_surface_that_decides_is_not_told(service: Service) -> None:
+    service.requested()
+    *_, asking = service.approvals.decide("appr_1", DENY, EDITOR, service.other)
+    assert asking is service.other
+    assert (service.asking.told, service.other.told) == (["closed"], [])
+
+
+def test_a_second_decision_changes_nothing(service: Service) -> None:
+    service.requested()
+    service.approvals.decide("appr_1", ALLOW, PHONE)
+    with pytest.raises(ClientError) as refused:
+        service.approvals.decide("appr_1", DENY, EDITOR)
+    assert refused.value.code == "APPROVAL_RESOLVED"
+    assert refused.value.details == {"by": "phone", "decision": "allow", "client_id": PHONE.id}
+    assert service.asking.told == ["allow by phone"]
+    assert len(service.recorded) == 2
+
+
+def test_a_decision_that_can_not_be_written_reaches_nobody(service: Service) -> None:
+    approval = service.requested()
+    service.full = True
+    with pytest.raises(ClientError):
+        service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert service.asking.told == service.other.told == []
+    assert approval.is_open
+    service.full = False
+    service.approvals.decide("appr_1", DENY, PHONE)
+    assert service.asking.told == ["deny by phone"]
+
+
+def test_withdrawing_closes_every_surface_once(service: Service) -> None:
+    approval = service.requested()
+    assert service.approvals.withdraw(approval, "the run was stopped")
+    assert not service.approvals.withdraw(approval, "again")
+    assert service.asking.told == service.other.told == ["closed"]
+    assert service.recorded[-1] == PermissionWithdrawn("appr_1", "the run was stopped")

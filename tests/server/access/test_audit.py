@@ -14,8 +14,11 @@ from websockets.asyncio.client import connect
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth import pairing
+from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
 from drawbridge.server.auth.devices import TOKEN, Devices
+from drawbridge.server.auth.entrance import Crowd, Entrance
+from drawbridge.server.events import Announced, RunContinued
 from tests.server.access.rig import Server
 from tests.server.access.test_command import drawbridge, made
 from tests.server.access.test_scopes import asking
@@ -52,6 +55,13 @@ async def test_who_ran_and_who_approved_what_is_written_down(server: Server, own
     text = (server.data / FILE).read_text()
     for content in ("please change", "a private word", question["data"]["proposal"]["new_text"].strip()[-20:]):
         assert content not in text
+
+
+def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
+    entrance = Entrance(Access(None, OwnNames(), secure=False), Crowd(), Audit(tmp_path))
+    entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
+    [line] = events(tmp_path, "went_on")
+    assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
 
 
 async def test_who_comes_is_refused_or_sent_away_is_written_down_with_address_and_device(server: Server) -> None:

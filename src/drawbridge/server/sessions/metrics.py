@@ -51,6 +51,10 @@ class RunMetrics:
         """The runs of this project are counted; those of others, as of sessions in terminals, are not."""
         self._of_projects[project_id] = Metrics()
 
+    def remove(self, project_id: str) -> None:
+        """The project is deleted. Its runs stay in the total."""
+        self._of_projects.pop(project_id, None)
+
     def of(self, project_id: str) -> Metrics:
         return self._of_projects[project_id]
 

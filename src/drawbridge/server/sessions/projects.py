@@ -168,6 +168,7 @@ class Projects:
         project.check_at_rest()
         del self._projects[project.id]
         self._context.disk.gone(project.id)
+        self._context.metrics.remove(project.id)
         await project.close("the project was deleted")
         target = self._data / "trash" / f"{project.id}-{time.time_ns()}"
         try:

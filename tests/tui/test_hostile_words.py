@@ -102,7 +102,7 @@ async def test_a_whole_conversation_of_such_words(server: Server, directory: Pat
         await person.sees("\\x1b[2J")
         assert [line for line in person.screen.splitlines() if not is_harmless(line)] == []
         await person.presses("e")
-        await person.sees("The text holds characters that a terminal can't show")
+        await person.sees("The text contains characters that a terminal can't show")
         await person.presses("a")
         await person.hears("✓ Accepted by")
         assert [line for line in person.screen.splitlines() if not is_harmless(line)] == []

@@ -50,7 +50,7 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
         await person.hears(f"lifted at {lifted:%H:%M}.")
-        await person.sees(f"Resumes at {lifted:%H:%M} (s: not)")
+        await person.sees(f"Resumes at {lifted:%H:%M} (s: cancel)")
         await person.presses("escape", "s")
         await person.sees("The last run failed")
         await person.loses("Resumes at")

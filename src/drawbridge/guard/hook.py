@@ -32,7 +32,7 @@ BAD_PATH = "The path contains a line break, a NUL byte or half a character. Noth
 
 
 def run(settings: "Settings") -> "NoReturn":
-    """Answers what stands at standard input, and ends the process without its tidying up, which would cost a millisecond."""
+    """Answers the call on stdin, and ends the process without the interpreter's clean-up, which would take a millisecond."""
     try:
         _say(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
@@ -40,7 +40,7 @@ def run(settings: "Settings") -> "NoReturn":
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """For settings that can't be used, which is no reason to stop the agent: ``settings`` are those to go on with."""
+    """Answers where the settings can't be used, which must not stop the agent: ``settings`` are used instead."""
     _say(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 SHOWN_TEXT: Final = 150_000
-"""The longest edited text that clients get with a decision, in characters: as JSON it fits into a message in any case."""
+"""The longest edited text, in characters, that clients get with a decision. As JSON it may be six times as long."""
 
 NOTHING: Final = Raw(b"null")
 

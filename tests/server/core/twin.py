@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,19 @@ from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.messages import Answer, encode
-from drawbridge.server.protocol.subscriber import Frame, one_by_one
+from drawbridge.server.protocol.subscriber import Frame, Subscriber
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.server.schema import check_said
 
 ROWS = {row.name: row for row in COMMANDS}
 QUIET = Limits(checkpoints=False)
+
+
+def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
+    """Sends the frame to each client, without the writers that the server has for many."""
+    for subscriber in audience:
+        subscriber.send(frame)
 
 
 class Process:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -47,9 +46,3 @@ class Subscriber(Protocol):
     async def room(self) -> None:
         """Returns once what was sent has mostly left, or the client is gone: between the pages of a long history."""
         ...
-
-
-def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
-    """The plain way to tell all of them."""
-    for subscriber in audience:
-        subscriber.send(frame)

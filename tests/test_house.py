@@ -273,7 +273,6 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "ide.review": {"ensure_future"},
     "agents.process": {"create_task"},
     "server.app.connection": {"call_soon", "create_task", "sleep(0)"},
-    "server.app.joining": {"create_task"},
     "server.app.outbox": {"call_soon"},
     "server.serve": {"ensure_future", "sleep(0)"},
     "server.sessions.checkpoints": {"create_task"},

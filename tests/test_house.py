@@ -274,15 +274,12 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "agents.process": {"create_task"},
     "server.app.connection": {"call_soon", "create_task", "sleep(0)"},
     "server.app.outbox": {"call_soon"},
-    "server.serve": {"ensure_future", "sleep(0)"},
     "server.sessions.checkpoints": {"create_task"},
     "server.sessions.git": {"ensure_future"},
-    "server.sessions.memory": {"create_task"},
     "server.sessions.project": {"call_soon"},
     "server.sessions.worker": {"create_task"},
     "server.terminal_sessions.desk": {"create_task"},
     "server.terminal_sessions.prompts": {"create_task"},
-    "server.terminal_sessions.socket": {"create_task"},
 }
 
 

@@ -278,8 +278,6 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "server.sessions.git": {"ensure_future"},
     "server.sessions.project": {"call_soon"},
     "server.sessions.worker": {"create_task"},
-    "server.terminal_sessions.desk": {"create_task"},
-    "server.terminal_sessions.prompts": {"create_task"},
 }
 
 

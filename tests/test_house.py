@@ -277,7 +277,6 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "server.sessions.checkpoints": {"create_task"},
     "server.sessions.git": {"ensure_future"},
     "server.sessions.project": {"call_soon"},
-    "server.sessions.worker": {"create_task"},
 }
 
 

@@ -272,7 +272,7 @@ LOOSE_TASKS: dict[str, set[str]] = {
     # Not yet moved to core.tasks.
     "ide.review": {"ensure_future"},
     "agents.process": {"create_task"},
-    "server.app.connection": {"call_soon", "create_task", "sleep(0)"},
+    "server.app.connection": {"call_soon", "sleep(0)"},
     "server.app.outbox": {"call_soon"},
     "server.sessions.checkpoints": {"create_task"},
     "server.sessions.git": {"ensure_future"},

@@ -270,8 +270,6 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
 LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the one helper itself
     # Not yet moved to core.tasks.
-    "ide.review": {"ensure_future"},
-    "agents.process": {"create_task"},
     "server.app.connection": {"call_soon", "sleep(0)"},
     "server.app.outbox": {"call_soon"},
     "server.sessions.checkpoints": {"create_task"},

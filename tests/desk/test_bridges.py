@@ -329,3 +329,21 @@ async def test_an_agent_of_the_server_is_answered_in_an_editor(desk: SocketDesk)
         assert (decision.allow, decision.updated_input) == (True, None)
         assert await other.hears_nothing()
         process.ends()
+
+
+async def test_a_defect_ends_its_connection_and_no_other(
+    desk: SocketDesk, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(line: bytes) -> None:
+        raise RuntimeError("odd")
+
+    with monkeypatch.context() as defect:
+        defect.setattr("drawbridge.server.terminal_sessions.socket._read", fails)
+        async with Line.open() as line:
+            line.send(b"{}\n")
+            assert await line.hear() is None
+    assert "a connection to the private socket failed" in caplog.text
+    async with Line.open() as line:
+        line.send(b"{}\n")
+        assert await line.hear() is None
+    assert len([record for record in caplog.records if record.exc_info]) == 1

@@ -29,6 +29,7 @@ from drawbridge.agents.environment import MARK
 from drawbridge.agents.framing import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.agents.shortage import shortage
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
 """Bytes that wait for an agent that does not read; a prompt with its attachments is far smaller."""
@@ -74,7 +75,7 @@ class Process(asyncio.SubprocessProtocol):
         self._stderr = Tail(STDERR_LIMIT)
         self._fault: str | None = None
         self._replies: dict[str, asyncio.Future[str | None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
         self._closed = asyncio.Event()
@@ -152,7 +153,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._spawn(self._finish())
+        self._tasks.start(self._finish(), f"{self._name}: closing the pipes of an agent that has exited")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
@@ -237,7 +238,7 @@ class Process(asyncio.SubprocessProtocol):
         """It has broken what can't be mended: it has to go."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was ended."
-            self._spawn(self._kill_by_signals(signal.SIGTERM))
+            self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
         """A pipe of it is closed."""
@@ -269,15 +270,9 @@ class Process(asyncio.SubprocessProtocol):
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
         """Who waits for the end may stop waiting; the end comes all the same."""
-        await asyncio.shield(self._spawn(work))
+        await asyncio.shield(self._tasks.start(work, f"{self._name}: ending the agent"))
 
 
 async def start(

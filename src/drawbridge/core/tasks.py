@@ -52,11 +52,15 @@ class BackgroundTasks:
         for task in self._tasks:
             task.cancel()
 
+    async def wait(self) -> None:
+        """Returns when all tasks have ended. Must not be called from one of the tasks."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Cancels all tasks and returns when they have ended. Must not be called from one of the tasks."""
         self.cancel()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.wait()
 
     async def _run(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None

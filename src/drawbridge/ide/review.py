@@ -219,14 +219,17 @@ class Reviews:
         decided and written, so that nobody decides on a text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
-        coming = asyncio.ensure_future(turn.acquire())
-        waited_for: set[asyncio.Future[Any]] = {coming, review.decision}
+        coming: asyncio.Task[Any] | None = None
         try:
-            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.TaskGroup() as group:
+                coming = group.create_task(turn.acquire())
+                waited_for: set[asyncio.Future[Any]] = {coming, review.decision}
+                await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+                coming.cancel()  # no effect once its turn has come
             yield
         finally:
-            if not coming.done():
-                coming.cancel()  # withdrawn before its turn came
+            if coming is None or coming.cancelled():
+                pass  # withdrawn before its turn came
             elif review.written is None:
                 turn.release()
             else:

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 from drawbridge.agents.registry import agents, missing, that_see
 from drawbridge.core.errors import DrawbridgeError, NoPort, NotWritable, ServerRunning
 from drawbridge.core.private_files import make_private_directory
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import logs, metrics_port, upgrade
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
@@ -154,17 +155,22 @@ async def _serve(
                         program,
                     )
             show(plan, port, certificate, number, list(known), len(core.projects), metrics, lacking)
-            async with _beside(
-                monitor.run(clients), core.upkeep.run(), clients.watch(), _renew(plan, names, certificate, tls)
-            ):
+            tasks = BackgroundTasks(logger)
+            try:
+                tasks.start(monitor.run(clients), "measuring the server")
+                tasks.start(core.upkeep.run(), "maintenance")
+                tasks.start(clients.watch(), "checking which clients may stay")
+                tasks.start(_renew(plan, names, certificate, tls), "renewing the certificate")
                 await stop.wait()
+            finally:
+                await tasks.close()
         dispatch.end()
         notifier.end()
         try:
             await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)
         except TimeoutError:
             logger.error("not everything has ended within %g s", ENDING_SECONDS)
-        await asyncio.sleep(0)  # what clients were told in this turn goes out before they are closed
+        writers.flush()  # before the connections are closed
     return 0
 
 
@@ -195,19 +201,6 @@ def _stop_at_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, signalled, number)
     return stop
-
-
-@contextlib.asynccontextmanager
-async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, Exception):
-                logger.error("a fault of ours", exc_info=ended)
 
 
 def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:

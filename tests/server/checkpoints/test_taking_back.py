@@ -43,7 +43,7 @@ async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
         poem.write(line)
     server.agent.latest.ends()
     await until(lambda: len(phone.updates("run_finished")) == prompts, "the end of the run")
-    await asyncio.gather(*server.core.projects.get(project).pending)
+    await server.core.projects.get(project)._worker.tasks.wait()
     return project, run
 
 

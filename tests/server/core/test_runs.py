@@ -804,3 +804,30 @@ async def test_a_turn_without_a_prompt_is_stopped_out_of_hours(tmp_path: Path) -
         process.heard(base.TurnBegun())
         await settled(lambda: process.ended)
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("broken", ["prompt", "kill"])
+async def test_an_unexpected_error_fails_the_run_and_not_the_session(
+    tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("odd")
+
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        with monkeypatch.context() as defect:
+            defect.setattr(Process, broken, fails)
+            await server.does(phone, "execute", project, prompt="go")
+            if broken == "kill":
+                await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
+                server.core.projects.get(project).stop_for(ClientError("RESOURCE_LIMIT", "The disk is full."))
+            await settled(lambda: bool(phone.updates("run_finished")))
+        (finished,) = phone.updates("run_finished")
+        code = "INTERNAL_ERROR" if broken == "prompt" else "RESOURCE_LIMIT"
+        assert (finished["outcome"], finished["code"]) == ("failed", code)
+        assert any(record.exc_info and project in record.getMessage() for record in caplog.records)
+        process = await server.running(phone, project, "again")
+        process.ends()
+        await settled(lambda: len(phone.updates("run_finished")) == 2)
+        assert phone.updates("run_finished")[1]["outcome"] == "completed"

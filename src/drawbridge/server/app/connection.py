@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.client import AUTH_BYTES, TOO_OFTEN, UNAUTHORIZED, Client
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.dispatch import Dispatch
@@ -51,7 +52,8 @@ class Connection:
         self._clients = clients
         self._silent = True
         self._inbox: deque[str] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
+        self._free = asyncio.Semaphore(ASIDE)
         self._working = False
         self._held = False
 
@@ -72,7 +74,7 @@ class Connection:
             self._websocket.hold_reading(True)
         if not self._working:
             self._working = True
-            self._begin(self._work())
+            self._begin(self._work(), "the requests in their order")
 
     def drained(self) -> None:
         self.client.outbox.drained()
@@ -82,8 +84,7 @@ class Connection:
 
     async def done(self) -> None:
         """Returns when none of its requests is being worked on."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
 
     # inside
 
@@ -119,10 +120,9 @@ class Connection:
         if not self._dispatch.is_aside(command):
             await self._answer(command, correlation_id)
             return
-        while len(self._tasks) > ASIDE:
-            others = {task for task in self._tasks if task is not asyncio.current_task()}
-            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-        self._begin(self._answer(command, correlation_id))
+        await self._free.acquire()
+        task = self._begin(self._answer(command, correlation_id), f"request {correlation_id}")
+        task.add_done_callback(lambda _: self._free.release())
 
     async def _answer(self, command: Command, correlation_id: str) -> None:
         if self.client.is_dismissed:
@@ -140,18 +140,16 @@ class Connection:
         frame = Frame(encode(answer, command.request_id), project_id=answer.project_id, seq=answer.seq)
         self.client.send(frame)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+    def _begin(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        task = self._tasks.start(
+            work, f"{self.client.id}: {what}", failed=lambda _: self.client.close(1011, "a fault of the server's")
+        )
         task.add_done_callback(self._finished)
+        return task
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _finished(self, _: asyncio.Task[None]) -> None:
         if self.client.is_closed and not self._tasks:
             self._clients.gone(self.client)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("%s: a defect ends its connection", self.client.id, exc_info=task.exception())
-            self.client.close(1011, "a fault of the server's")
 
     def _ended(self) -> None:
         if not self._tasks:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.frames import frame, replayed
 from drawbridge.server.events import NOT_OURS, Announced, StateChanged
 from drawbridge.server.protocol import messages
@@ -41,6 +42,7 @@ class Joining:
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
+        self._tasks = BackgroundTasks(logger)
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def join(self, project: Joined, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
@@ -52,7 +54,8 @@ class Joining:
         else:
             self._audience.catch_up(project.id, client)
             reading = self._read_on(project, client, after_seq, project.shown())
-            task = asyncio.get_running_loop().create_task(reading)
+            what = f"{project.id}: sending {client.id} the records that it missed"
+            task = self._tasks.start(reading, what, failed=lambda _: self._give_up(project, client))
             self._reading[project.id, client.id] = task
             task.add_done_callback(lambda _: self._read(project, client, task))
         return snapshot
@@ -64,10 +67,7 @@ class Joining:
             task.cancel()
 
     async def close(self) -> None:
-        tasks = list(self._reading.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _read_on(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
         """Sends what the client has missed. If that fails, the client gets an error and can join again."""
@@ -77,10 +77,6 @@ class Joining:
             if not project.history.closed:
                 logger.error("%s: %s", project.id, error)
                 self._failed(project, client)
-        except Exception:  # a defect of the server
-            logger.exception("%s: a client could not be sent what it had missed", project.id)
-            self._audience.leave(project.id, client)
-            self._failed(project, client)
 
     async def _catch_up(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
         """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn.
@@ -104,6 +100,11 @@ class Joining:
         state = project.shown()
         if state != told:
             client.send(frame(Announced(project.id, project.path, StateChanged(state))))
+
+    def _give_up(self, project: Joined, client: Subscriber) -> None:
+        """After a defect of the server, which may have occurred when the client had joined already."""
+        self._audience.leave(project.id, client)
+        self._failed(project, client)
 
     def _failed(self, project: Joined, client: Subscriber) -> None:
         text = "The history of this project can't be read now. Join again later."

@@ -20,6 +20,7 @@ import msgspec
 import psutil
 
 from drawbridge.agents.base import Agent, AgentProcess, Event, Exited, Launch, TurnEnded
+from drawbridge.core.tasks import BackgroundTasks
 
 EVERY_SECONDS: Final = 1.0
 """One look takes 4 ms of a thread where 100 processes run on the machine, however many agents there are."""
@@ -36,6 +37,7 @@ class MemoryWatch:
         self._limit = limit
         self._every = every
         self._watched: set[_Watched] = set()
+        self._tasks = BackgroundTasks(logger)
         self._looking: asyncio.Task[None] | None = None
 
     async def start(self, agent: Agent, launch: Launch, heard: Callable[[Event], None]) -> AgentProcess:
@@ -66,7 +68,13 @@ class MemoryWatch:
     def _begin(self, watched: _Watched) -> None:
         self._watched.add(watched)
         if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._start_looking()
+
+    def _start_looking(self) -> None:
+        """A defect of the server costs one look: the limit still holds for the agents that run."""
+        self._looking = self._tasks.start(
+            self._look(), "measuring the memory of agents", failed=lambda _: self._start_looking()
+        )
 
     def end(self, watched: _Watched) -> None:
         self._watched.discard(watched)

@@ -37,7 +37,7 @@ from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.run import Order, Outcome, Run, State
 from drawbridge.server.sessions.session_store import SessionStore
 from drawbridge.server.sessions.shown import joined, now, run_finished, run_info, told_time
-from drawbridge.server.sessions.worker import NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
+from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 
 logger = logging.getLogger("drawbridge.server")
@@ -108,11 +108,6 @@ class Project:
     def pids(self) -> list[int]:
         """Of its agent's processes."""
         return self._worker.pids
-
-    @property
-    def pending(self) -> set[asyncio.Task[None]]:
-        """What goes on beside the run at this moment."""
-        return self._worker.tasks
 
     def info(self) -> messages.ProjectInfo:
         return messages.ProjectInfo(**self._info())
@@ -232,7 +227,7 @@ class Project:
         seq = self.store.record(fields, asker)
         self.store.save()
         # The next prompt waits until it has gone; the answer, which stands for a record, waits for nothing.
-        self._worker.spawn(self._worker.end())
+        self._worker.spawn(self._worker.end(), "ending the process of the former session")
         # After the answer, as the specification has it.
         asyncio.get_running_loop().call_soon(self.publish_state)
         return messages.updated("session_reset", fields, self.id, seq)
@@ -345,7 +340,7 @@ class Project:
         run = self.run
         if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
             self._withdraw_all("the run was stopped")
-            self._worker.spawn(self._worker.stop_run(run))
+            self._worker.stop_soon(run)
 
     def _reported(self, report: Report) -> None:
         """What the agent's process reports, in the order in which that happened."""
@@ -401,7 +396,9 @@ class Project:
         if mode is None:
             self._times_set_back = 0
         elif not self._context.allows(mode, self._agent):
-            self._worker.spawn(self._set_back(mode))
+            # After an unexpected error the agent may still be in that mode.
+            failure = ClientError("INTERNAL_ERROR", DEFECT)
+            self._worker.spawn(self._set_back(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
 
     async def _set_back(self, mode: str) -> None:
         """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""

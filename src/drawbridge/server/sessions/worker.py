@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from drawbridge.agents import base
 from drawbridge.agents.shortage import shortage
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.sessions import conversations as sessions
 from drawbridge.server.sessions.checkpoints import Checkpoints
 from drawbridge.server.sessions.context import Context
@@ -32,6 +33,8 @@ LOOK_BACK_SECONDS: Final = 5.0
 """That the server's end waits for the checkpoint after a run."""
 
 LONGEST_ERROR = 2_000
+
+DEFECT: Final = "The run was ended after an internal error of the server. Its log contains the details."
 
 NOBODY_ASKED = "Nobody can be asked between two prompts. Do without it, or wait for the next prompt."
 
@@ -113,7 +116,7 @@ class Worker:
         self._asked_since: float | None = None
         self._asked_seconds = 0.0
         self._watch: asyncio.TimerHandle | None = None
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
         self._looking_back: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -123,7 +126,9 @@ class Worker:
         """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
         reported by ``ended``, whatever happens."""
         self._take(run)
-        self.spawn(self._begin(run, agent, options, memory, fork_from))
+        self.spawn(
+            self._begin(run, agent, options, memory, fork_from), "beginning a run", lambda _: self._begin_failed(run)
+        )
 
     def _take(self, run: Run) -> None:
         self._context.warm.forget(self)
@@ -260,7 +265,7 @@ class Worker:
             self._watch.cancel()
         if self._process is not None:
             self._context.warm.keep(self)
-        self._looking_back = self.spawn(self._checkpoint(run.id, "after"))
+        self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
         self._report(RunEnded(run, outcome, cost_usd, error))
 
     async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
@@ -373,7 +378,7 @@ class Worker:
         if self._process is not None and self._process.busy:
             self._context.warm.retain(self)
         else:
-            self.spawn(self.end())
+            self.spawn(self.end(), "ending an idle process")
 
     async def close(self) -> None:
         """The server ends: the process too, now, and those that are leaving."""
@@ -381,23 +386,25 @@ class Worker:
         await asyncio.gather(*(process.kill() for process in living))
         if self._looking_back is not None:  # what the last run has changed can be taken back after a restart, too
             await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.tasks.close()
         if self._watch is not None:
             self._watch.cancel()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that is held on to, and whose failure is logged."""
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
+    def spawn(
+        self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Starts a task of this session: ``BackgroundTasks.start``."""
+        return self.tasks.start(work, f"{self.id}: {what}", failed)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("%s: a task failed", self.id, exc_info=task.exception())
+    def stop_soon(self, run: Run) -> None:
+        """Starts ``stop_run``. The run is over after an unexpected error too, and its process is not used again."""
+        error = {"code": "INTERNAL_ERROR", "message": DEFECT}
+        self.spawn(self.stop_run(run), "ending a run", lambda _: self._ended(run, "failed", error=error))
+
+    def _begin_failed(self, run: Run) -> None:
+        """After an unexpected error: the process may have been given the prompt."""
+        run.stop("failed", {"code": "INTERNAL_ERROR", "message": DEFECT})
+        self.stop_soon(run)
 
     # The clocks.
 
@@ -415,6 +422,6 @@ class Worker:
             left, why = rest, f"The run took {total:g} seconds, as long as one may, and was ended."
         if left <= 0:
             run.stop("timeout", {"code": "EXECUTION_TIMEOUT", "message": why})
-            self.spawn(self.stop_run(run))
+            self.stop_soon(run)
         else:
             self._watch = asyncio.get_running_loop().call_later(left, self._look, run)

@@ -19,6 +19,7 @@ import msgspec
 
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, process_alive
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import no_project
@@ -77,7 +78,8 @@ class Follower:
         """Whose turn it is, once what stands before it was read."""
         self._file: TranscriptFile | None = None
         self._seen = False
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._tasks = BackgroundTasks(logger)
+        self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
         self._open_file()
 
     def soon(self, call: Callable[[], None], text: str = "") -> None:
@@ -197,7 +199,7 @@ class Follower:
 
     def close(self, reason: str) -> asyncio.Future[None]:
         """Nothing follows any more from now on; what is returned is done when that is over too."""
-        self._task.cancel()
+        self._tasks.cancel()
         self.session.close(reason)
         return self._task
 
@@ -212,7 +214,7 @@ class Desk:
         self.closed = False
         """The server ends: who comes now waits for the next one."""
         self._followers: dict[str, Follower] = {}
-        self._discarding: set[asyncio.Task[None]] = set()
+        self._removals = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[DeskSession]:
         return iter([follower.session for follower in self._followers.values()])
@@ -310,9 +312,7 @@ class Desk:
         over = len(self._followers) - MOST + 1
         ended = [follower for follower in self._followers.values() if follower.session.ended]
         for follower in ended[: max(0, over)]:
-            task = asyncio.get_running_loop().create_task(self._discard(follower))
-            self._discarding.add(task)
-            task.add_done_callback(self._discarding.discard)
+            self._removals.start(self._discard(follower), f"{follower.session.id}: removing its files")
 
     async def forget(self, session: DeskSession) -> None:
         """Out of the list, with its history. One whose agent goes on is back when that tells something."""
@@ -346,4 +346,4 @@ class Desk:
     async def close(self, reason: str) -> None:
         self.closed = True
         followers = [follower.close(reason) for follower in self._followers.values()]
-        await asyncio.gather(*self._discarding, *followers, return_exceptions=True)
+        await asyncio.gather(self._removals.wait(), *followers, return_exceptions=True)

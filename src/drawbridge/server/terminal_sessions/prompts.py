@@ -7,6 +7,7 @@ its request after a restart too, and is in the history with the name of who sent
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -15,6 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
@@ -25,6 +28,8 @@ from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions.records import Memory, request_key
 from drawbridge.server.sessions.terminals import ABOVE, ELSEWHERE, Terminals, typeable
 from drawbridge.server.terminal_sessions import transcript
+
+logger = logging.getLogger("drawbridge.server")
 
 AT_DESK: Final = "desk"
 """Who says what is said there."""
@@ -86,7 +91,9 @@ class Prompts:
         self._session = session
         self._terminals = terminals
         self._begun: asyncio.Future[str] | None = None
-        self._sending: asyncio.Task[str] | None = None
+        self._tasks = BackgroundTasks(logger)
+        self._sending: asyncio.Future[str] | None = None
+        """The turn that the last prompt has begun, or the ``ClientError`` that it failed with."""
 
     @property
     def taken(self) -> bool:
@@ -119,9 +126,16 @@ class Prompts:
         self._check(command)
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
-        self._sending = asyncio.get_running_loop().create_task(self._send(sent))
-        self._sending.add_done_callback(_seen)
-        return self._sending
+        sending = self._sending = asyncio.get_running_loop().create_future()
+        sending.add_done_callback(_seen)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            if not sending.done():
+                sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
+
+        what = f"{self._session.id}: typing a prompt"
+        self._tasks.start(self._send(sent, sending), what, failed=sending.set_exception).add_done_callback(ended)
+        return sending
 
     def _check(self, command: commands.Execute) -> None:
         session = self._session
@@ -141,7 +155,14 @@ class Prompts:
                 "PROCESS_ACTIVE", "The agent is at work there. Nothing was typed; try again when it has finished."
             )
 
-    async def _send(self, sent: Sent) -> str:
+    async def _send(self, sent: Sent, sending: asyncio.Future[str]) -> None:
+        try:
+            sending.set_result(await self._type(sent))
+        except (ClientError, DrawbridgeError) as error:
+            sending.set_exception(error)
+
+    async def _type(self, sent: Sent) -> str:
+        """Returns the turn that the agent has begun with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
@@ -154,8 +175,6 @@ class Prompts:
             raise
         except TimeoutError:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False) from None
-        except asyncio.CancelledError:
-            raise ClientError("SHUTTING_DOWN", UNSURE) from None
 
     def _keep(self, sent: Sent | None) -> None:
         self.sent = sent
@@ -187,8 +206,7 @@ class Prompts:
         return text
 
     def close(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
+        self._tasks.cancel()
 
 
 def _chosen(options: Options) -> bool:
@@ -201,6 +219,7 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 
-def _seen(task: asyncio.Task[str]) -> None:
-    if not task.cancelled():
-        task.exception()
+def _seen(sending: asyncio.Future[str]) -> None:
+    """The client may be gone before its prompt fails: the event loop need not report that as an error."""
+    if not sending.cancelled():
+        sending.exception()

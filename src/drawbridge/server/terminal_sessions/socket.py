@@ -17,6 +17,7 @@ from drawbridge.agents.claude import prompts as claude_prompts
 from drawbridge.agents.json_lines import json_object
 from drawbridge.agents.proposals import proposal, read_file
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval
@@ -101,17 +102,13 @@ class DeskSocket:
     def __init__(self, desk: Desk, editors: Editors) -> None:
         self._desk = desk
         self._bridges = Bridges(desk, editors)
-        self._talks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
 
     async def close(self) -> None:
-        for talk in self._talks:
-            talk.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await self._tasks.close()
 
     def met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        talk = asyncio.get_running_loop().create_task(self._talk(reader, writer))
-        self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
+        self._tasks.start(self._talk(reader, writer), "a connection to the private socket")
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(writer)
@@ -124,8 +121,6 @@ class DeskSocket:
                 await self._bridges.serve(peer, said, reader)
         except (ValueError, OSError) as error:
             logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
-        except Exception:
-            logger.exception("a fault of ours at the private socket")
         finally:
             writer.close()
 

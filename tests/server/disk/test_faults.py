@@ -189,7 +189,7 @@ async def test_a_damaged_project_that_can_not_be_put_aside_stops_no_server(
     monkeypatch.setattr(os, "replace", fail)
     async with serving(tmp_path) as server:
         assert len(server.core.projects) == 0
-        assert server.core.problems() == ["The project in proj_1 was damaged; it lies in quarantine."]
+        assert server.core.problems() == ["The project in proj_1 was damaged; it is in quarantine."]
 
 
 # A disk of its own, really full.

@@ -108,7 +108,7 @@ class Joining:
             client.send(frame(Announced(project.id, project.path, StateChanged(state))))
 
     def _failed(self, project: Joined, client: Subscriber) -> None:
-        text = "The history of this project can't be read now. Join again later."
+        text = "The history of this project can't be read. Join again later."
         failure = ClientError("FILE_OPERATION", text)
         client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
 

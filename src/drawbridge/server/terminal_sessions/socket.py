@@ -84,7 +84,7 @@ async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
         try:
             listener = stack.enter_context(listening())
         except DrawbridgeError as error:
-            logger.error("agents in terminals and editors are not heard of: %s", error)
+            logger.error("agents in terminals and editors can't connect: %s", error)
             yield
             return
         server = await asyncio.start_unix_server(socket.met, sock=listener, limit=wire.LINE_BYTES)
@@ -125,7 +125,7 @@ class DeskSocket:
         except (ValueError, OSError) as error:
             logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
         except Exception:
-            logger.exception("a fault of ours at the private socket")
+            logger.exception("the private socket: a connection failed")
         finally:
             writer.close()
 

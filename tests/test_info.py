@@ -406,7 +406,7 @@ async def test_an_empty_world_says_what_to_do(folder: Path) -> None:
         "Agent servers": "serve` starts one",
     }.items():
         assert hint in section(shown, title)[0]
-    assert "To mend" not in shown
+    assert "To fix" not in shown
 
 
 async def test_names_from_elsewhere_can_not_drive_the_terminal(folder: Path) -> None:

@@ -133,7 +133,7 @@ async def test_a_guard_that_can_not_run_is_said_loudly(folder: Path, breaks: Cal
     ]
     shown = await screen(folder, code=3)
     assert section(shown, "Guard")[0].split() == ["✗", "claude", "~/.claude/settings.json", "BROKEN"]
-    assert "The guard for Claude Code is off" in section(shown, "To mend")[0]
+    assert "The guard for Claude Code is off" in section(shown, "To fix")[0]
     await set_up("claude")
     assert (await guards(folder))["claude"]["state"] == "works"
 

@@ -68,9 +68,9 @@ async function respond(line, methods) {
   try {
     question = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(line));
   } catch {
-    return failed(null, '', NO_JSON, 'this line is no JSON');
+    return failed(null, '', NO_JSON, 'the line is not JSON');
   }
-  if (!isObject(question)) return failed(null, '', NO_JSON, 'this line is no JSON object');
+  if (!isObject(question)) return failed(null, '', NO_JSON, 'the line is not a JSON object');
   const id = ['string', 'number'].includes(typeof question.id) ? question.id : null;
   const { method, params = {} } = question;
   if (typeof method !== 'string' || !Object.hasOwn(methods, method)) {

@@ -190,7 +190,7 @@ function state({ place, modified, current, visible, text }) {
  */
 function usable(path, name) {
   if (typeof path !== 'string' || !isAbsolute(path)) throw new BadParams(`${name}: not an absolute path`);
-  if (path.includes('\0')) throw new BadParams(`${name}: holds a NUL byte`);
+  if (path.includes('\0')) throw new BadParams(`${name}: contains a NUL byte`);
   return path;
 }
 

@@ -15,13 +15,13 @@ const { codeOf, stampOf } = require('./paths');
  * @returns {Promise<{saved: boolean, reason?: string}>} never a prompt, never over a newer file
  */
 async function save(vscode, file, bases) {
-  if (!file) return notSaved('it is not open here');
+  if (!file) return notSaved('it is not open in this window');
   if (!file.modified) return { saved: true };
   const document = [file.text, file.notebook].find((one) => one?.isDirty);
   if (await bases.isOutdated(file.path, document)) return notSaved('it has changed on disk since it was opened');
   if (!(await isWritable(file.path))) return notSaved('its file is not writable');
   const saved = document ? await document.save() : file.other && (await vscode.workspace.save?.(file.other));
-  return saved ? { saved: true } : notSaved('VS Code did not save it');
+  return saved ? { saved: true } : notSaved('VS Code could not save it');
 }
 
 /** @param {string} reason */
@@ -59,7 +59,7 @@ async function merge(vscode, file, { version, edits }, bases) {
   if (!document.isDirty) return notMerged('it has no unsaved changes any more');
   const { encoding } = document;
   if (!['utf8', 'utf8bom', undefined].includes(encoding)) return notMerged(`its encoding is ${encoding}`);
-  if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('what is to come in is not UTF-8');
+  if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('the text to insert is not UTF-8');
   const stamp = await stampOf(file.path);
   const isDone = wanted.length === 0 || (await apply(vscode, document, wanted, version));
   if (!isDone) return notMerged('it was changed meanwhile');

@@ -26,9 +26,9 @@ const MOST_CONNECTIONS = 100;
 async function listen(address, connected) {
   const place = path.dirname(address);
   if (Buffer.byteLength(address) > LONGEST_NAME) {
-    throw new Error(`${address} has more than ${LONGEST_NAME} bytes, which no socket's name may have`);
+    throw new Error(`${address} has more than ${LONGEST_NAME} bytes, too many for the name of a socket`);
   }
-  if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`${place} is no directory`);
+  if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`${place} is not a directory`);
   await makeWay(address);
   const connections = new Set();
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
@@ -68,9 +68,9 @@ async function listen(address, connected) {
 async function makeWay(address) {
   const found = fs.lstatSync(address, { throwIfNoEntry: false });
   if (!found) return;
-  if (found.uid !== process.geteuid?.()) throw new Error(`${address} belongs to another user and was left alone`);
-  if (!found.isSocket()) throw new Error(`${address} is no socket and was left alone`);
-  if (await isLive(address)) throw new Error(`somebody listens at ${address} already`);
+  if (found.uid !== process.geteuid?.()) throw new Error(`${address} belongs to another user and was not changed`);
+  if (!found.isSocket()) throw new Error(`${address} is not a socket and was not changed`);
+  if (await isLive(address)) throw new Error(`another process already listens on ${address}`);
   fs.rmSync(address, { force: true });
 }
 

@@ -42,7 +42,7 @@ class Status {
   answered({ answer, method }) {
     this._count += 1;
     this._last = { method, at: new Date(), error: answer.error };
-    if (answer.error) this.log(`${method || 'a question'} failed: ${answer.error.message} (${answer.error.code})`);
+    if (answer.error) this.log(`${method || 'a request'} failed: ${answer.error.message} (${answer.error.code})`);
   }
 
   /** @param {string} text */
@@ -51,19 +51,19 @@ class Status {
   }
 
   show() {
-    const count = this._count === 1 ? '1 question' : `${this._count} questions`;
+    const count = this._count === 1 ? '1 request' : `${this._count} requests`;
     const last = this._last && `, the last one (${this._last.method || 'unknown'}) at ${clock(this._last.at)}`;
     this._output.appendLine(`${clock(new Date())} ${this._headline()}`);
     for (const { folder, address } of this._sockets)
-      this._output.appendLine(`  listens for ${folder}\n    at ${address}`);
-    for (const problem of this._problems) this._output.appendLine(`  does not listen: ${problem}`);
-    this._output.appendLine(`  has answered ${count}${last ?? ''}`);
+      this._output.appendLine(`  listening for ${folder}\n    on ${address}`);
+    for (const problem of this._problems) this._output.appendLine(`  not listening: ${problem}`);
+    this._output.appendLine(`  answered ${count}${last ?? ''}`);
     this._output.show(true);
   }
 
   _headline() {
-    if (this._problems.length) return 'Drawbridge: agents may overwrite unsaved work of this window';
-    return 'Drawbridge: unsaved work in this window is guarded';
+    if (this._problems.length) return 'Drawbridge: agents may overwrite unsaved work in this window';
+    return 'Drawbridge: unsaved work in this window is protected';
   }
 }
 

@@ -83,9 +83,9 @@ end
 --- `:DrawbridgeStop`: until the next start nothing brings the bridge back.
 function M.stop()
   if require('drawbridge.server').stop() then
-    say(':DrawbridgeStop: the bridge is stopped')
+    say(':DrawbridgeStop: the bridge has stopped')
   else
-    say(':DrawbridgeStop: the bridge does not run')
+    say(':DrawbridgeStop: the bridge is not running')
   end
 end
 
@@ -111,7 +111,7 @@ function M.send(first, last)
     return false
   end
   if not require('drawbridge.link').attached() then
-    say(':DrawbridgeSend: no bridge, nothing was sent (:DrawbridgeStart)', 'warn')
+    say(':DrawbridgeSend: the bridge is not running. Nothing was sent. Start it with :DrawbridgeStart.', 'warn')
     return false
   end
   require('drawbridge.selection').mention(path, first and first - 1, last and last - 1)

@@ -101,7 +101,7 @@ local function update_notice()
   end
   local what = first.kind == 'code' and 'wants to run code'
     or ('proposes a change to %s %s'):format(first.name, size(first))
-  local more = #waiting > 1 and (' · %d more wait'):format(#waiting - 1) or ''
+  local more = #waiting > 1 and (' · %d more waiting'):format(#waiting - 1) or ''
   local how = vim.api.nvim_get_mode().mode == 't' and 'Ctrl-\\ Ctrl-N opens it' or ':DrawbridgeReview opens it'
   waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), how })
 end
@@ -181,7 +181,7 @@ local function closed(entry, window)
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then
-    local why = aside and '; a window of its view was closed' or ''
+    local why = aside and '; one of its windows was closed' or ''
     require('drawbridge.say').told(('rejected: %s%s'):format(entry.name, why), 'info', aside)
   end
 end
@@ -212,7 +212,7 @@ local function settle(entry)
   if #keys == 0 then
     return
   elseif not from_terminal then
-    return say('keys that were typed while the proposal opened were ignored')
+    return say('keys typed while the proposal opened were ignored')
   end
   local terminal = entry.place.window
   if entry.windows and not entry.decided then
@@ -348,7 +348,7 @@ end
 function M.accept()
   local entry = shown_or_newest()
   if not entry then
-    answer(':DrawbridgeAccept: no proposal waits')
+    answer(':DrawbridgeAccept: no proposal is waiting')
   elseif not entry.windows then
     M.open()
   else
@@ -363,7 +363,7 @@ end
 function M.reject()
   local entry = shown_or_newest()
   if not entry then
-    answer(':DrawbridgeReject: no proposal waits')
+    answer(':DrawbridgeReject: no proposal is waiting')
     return false
   end
   decide(entry, false)
@@ -395,7 +395,7 @@ function M.open()
   end
   local entry = shown_or_newest()
   if not entry or not entry.windows then
-    answer(':DrawbridgeReview: no proposal waits')
+    answer(':DrawbridgeReview: no proposal is waiting')
     return false
   end
   vim.api.nvim_set_current_win(entry.windows.proposed)

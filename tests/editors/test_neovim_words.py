@@ -123,7 +123,7 @@ async def test_a_rejection_by_closing_windows_is_shown(program: Path, tmp_path: 
         await desk.person.until(SHOWN)
         await desk.person.types(keys)
         assert await desk.decided() == Rejected()
-        await sees(pane, r"rejected: hello\.txt; a window of its view was closed *│")
+        await sees(pane, r"rejected: hello\.txt; one of its windows was closed *│")
         assert await desk.person.lua("return vim.tbl_count(vim.api.nvim_list_wins())") == 2, "the file and the notice"
 
 

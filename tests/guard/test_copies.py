@@ -138,7 +138,7 @@ def test_a_copy_is_put_back_and_what_the_file_held_is_the_newest(
     neovim = guard.neovim({str(file): {}})
     code, output, errors = restore("1" if by == "number" else str(file), socket_dir=str(guard.sockets))
     assert (code, errors) == (0, "")
-    assert output.startswith(f"{file} holds again what was replaced at 2026-09-")
+    assert output.startswith(f"{file} contains again what was replaced at 2026-09-")
     assert output.endswith("What it held until now is the newest copy.\n")
     assert file.read_text() == "then\n"
     assert file.stat().st_mode & 0o777 == 0o755

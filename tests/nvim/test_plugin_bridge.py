@@ -210,7 +210,7 @@ class TestStopping:
         start(editor)
         lock = Path(editor.status()["lock_file"])
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge is stopped")
+        editor.says(":DrawbridgeStop: the bridge has stopped")
         wait_for_state(editor, "stopped")
         wait_until(lambda: not lock.exists(), "the lock file is gone")
         assert not editor.lua("return require('drawbridge.link').attached()")
@@ -218,7 +218,7 @@ class TestStopping:
 
     def test_stopping_what_does_not_run_says_so(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge does not run")
+        editor.says(":DrawbridgeStop: the bridge is not running")
 
     def test_a_stopped_bridge_starts_again_as_the_same_one(self, editor: Neovim) -> None:
         start(editor)
@@ -259,7 +259,7 @@ class TestStopping:
         wait_for_state(editor, "stopped")
         count = len(starts())
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge does not run")
+        editor.says(":DrawbridgeStop: the bridge is not running")
         assert len(starts()) == count
 
 
@@ -324,9 +324,9 @@ class TestTheRealOne:
         lock, pid = Path(editor.status()["lock_file"]), editor.status()["pid"]
         assert lock.exists()
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge is stopped")
+        editor.says(":DrawbridgeStop: the bridge has stopped")
         wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
-        assert editor.log[-1].endswith(":DrawbridgeStop: the bridge is stopped"), "it went without a complaint"
+        assert editor.log[-1].endswith(":DrawbridgeStop: the bridge has stopped"), "it went without a complaint"
 
     def test_it_takes_every_option_the_plugin_has(self, editor: Neovim, tmp_path: Path) -> None:
         server = (

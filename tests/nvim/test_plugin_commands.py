@@ -49,12 +49,15 @@ class TestSaysWhyNot:
     @pytest.mark.parametrize(
         ("command", "said"),
         [
-            ("DrawbridgeAccept", "DrawbridgeAccept: no proposal waits"),
-            ("DrawbridgeReject", "DrawbridgeReject: no proposal waits"),
+            ("DrawbridgeAccept", "DrawbridgeAccept: no proposal is waiting"),
+            ("DrawbridgeReject", "DrawbridgeReject: no proposal is waiting"),
             ("DrawbridgeRejectHunk", "DrawbridgeRejectHunk: the cursor is not in a proposal"),
-            ("DrawbridgeReview", "DrawbridgeReview: no proposal waits"),
-            ("DrawbridgeSend", ":DrawbridgeSend: no bridge, nothing was sent (:DrawbridgeStart)"),
-            ("DrawbridgeStop", ":DrawbridgeStop: the bridge does not run"),
+            ("DrawbridgeReview", "DrawbridgeReview: no proposal is waiting"),
+            (
+                "DrawbridgeSend",
+                ":DrawbridgeSend: the bridge is not running. Nothing was sent. Start it with :DrawbridgeStart.",
+            ),
+            ("DrawbridgeStop", ":DrawbridgeStop: the bridge is not running"),
         ],
     )
     def test_with_nothing_there_each_command_says_so(self, editor: Neovim, command: str, said: str) -> None:
@@ -213,7 +216,7 @@ class TestAliases:
         editor.command("GeminiRestart")
         editor.says(":DrawbridgeRestart: the bridge listens on port")
         editor.command("GeminiStop")
-        editor.says(":DrawbridgeStop: the bridge is stopped")
+        editor.says(":DrawbridgeStop: the bridge has stopped")
 
     def test_they_can_be_turned_off(self, editor: Neovim) -> None:
         editor.setup(bridge_options(more="auto_start = false"))
@@ -332,4 +335,4 @@ class TestLoading:
     def test_a_second_copy_on_the_runtime_path_changes_nothing(self, nvim: Path) -> None:
         with neovim(nvim, init="vim.cmd('runtime plugin/drawbridge.lua')") as editor:
             editor.command("DrawbridgeAccept")
-            editor.says("no proposal waits")
+            editor.says("no proposal is waiting")

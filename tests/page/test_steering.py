@@ -166,7 +166,7 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
         (directory / "notes.md").write_text("mine\n")
         person.clicks("text=Take it back…")
         person.clicks(".changes footer .no")
-        person.sees(".changes .problem", "Nothing was taken back")
+        person.sees(".changes .problem", "Nothing was reverted")
     assert (directory / "notes.md").read_text() == "mine\n"
 
 
@@ -224,7 +224,7 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
             person.prompts("/quick")
             person.sees(".queued", "Queued")
             person.prompts("one too many")
-            person.sees(".toast.problem", "Too many prompts wait")
+            person.sees(".toast.problem", "The queue of this project is full")
             assert person("value", css="#prompt") == "one too many"
             assert len(person.reads(".queued")) == 1
 

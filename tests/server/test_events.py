@@ -136,6 +136,20 @@ def test_an_event_reaches_its_receivers_in_their_order(event: Event) -> None:
     assert tuple(reached) == RECEIVERS[type(event)]
 
 
+def test_a_receiver_that_fails_does_not_keep_an_event_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor from the caller: a decision that is recorded must reach the agent."""
+
+    def fails(announced: Announced) -> None:
+        raise RuntimeError("a defect")
+
+    reached: list[str] = []
+    receivers = {one: (lambda announced, one=one: reached.append(one)) for one in get_args(Receiver)}
+    bus = Bus(**(receivers | {"clients": fails}))
+    bus.publish(Announced("p1", PATH, ApprovalResolved("appr_1", "phone", "allow")))
+    assert reached == ["notices", "editors"]
+    assert "p1: clients could not be given an event of type ApprovalResolved" in caplog.text
+
+
 @pytest.mark.parametrize("event", RECORDED, ids=name)
 def test_clients_see_the_same_live_and_in_a_replay(event: Recorded) -> None:
     happened = stored(event)

@@ -75,11 +75,11 @@ def test_what_came_before_the_snapshot_does_not_open_a_question_again() -> None:
     conversation.join(SNAPSHOT, anew=True)
     conversation.joined = False
     conversation.take(event(1, "permission_request", **asked))
-    conversation.take(event(2, "permission_withdrawn", approval_id="a", reason="the server began anew"))
+    conversation.take(event(2, "permission_withdrawn", approval_id="a", reason="the server was restarted"))
     conversation.join(SNAPSHOT | {"last_seq": 2}, anew=False)
     assert conversation.open == {}
     (question,) = conversation.items
-    assert question.data["answer"]["reason"] == "the server began anew"
+    assert question.data["answer"]["reason"] == "the server was restarted"
 
 
 def test_a_question_is_open_until_somebody_has_settled_it() -> None:

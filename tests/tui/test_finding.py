@@ -125,7 +125,7 @@ async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
 
 async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("x" * 43)
-    with pytest.raises(BadSetting, match=r"The server at wss://.* says: .*token"):
+    with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
     (secured.data / "token").unlink()
     with pytest.raises(BadSetting, match="There is no token in"):
@@ -157,7 +157,7 @@ async def test_where_nothing_or_something_else_listens_one_line_says_so() -> Non
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
         with pytest.raises(
-            NoServer, match=r"nothing listens there\. Nothing was done; start one with `drawbridge serve`"
+            NoServer, match=r"nothing listens there\. Nothing was done\. Start a server with `drawbridge serve`"
         ):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 

@@ -118,7 +118,7 @@ def test_a_newer_file_on_disk_is_never_written_over(desk: Desk) -> None:
 
 def test_what_is_not_open_is_not_saved(desk: Desk) -> None:
     path = desk.file("a.py")
-    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open here"}
+    assert desk.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open in this window"}
 
 
 # merge_buffer
@@ -226,5 +226,5 @@ def test_bytes_that_are_no_text_are_not_merged(desk: Desk) -> None:
     path = desk.opens(desk.file("a.py"))
     desk.types("mine ")
     answer = merge(desk, path, edit(0, 1, "caf\udce9"))
-    assert answer == {"merged": False, "reason": "what is to come in is not UTF-8"}
+    assert answer == {"merged": False, "reason": "the text to insert is not UTF-8"}
     assert desk.text(path) == "mine one\ntwo\nthree\n"

@@ -138,9 +138,7 @@ class Turn:
                 parts.append(f"{name}:\n\n{one.data.decode()}\n\n")
             except UnicodeDecodeError:
                 self.turn_open = False
-                problem = (
-                    f"{name} ({one.media_type}) is no text, and {self.name} can be given no other. Nothing was sent."
-                )
+                problem = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts no others. Nothing was sent."
                 return [TurnEnded(ok=False, error=json_lines.valid(problem), code="VALIDATION_FAILED")]
         self._out = json_lines.valid("".join([*parts, text])).encode()
         return []
@@ -152,9 +150,7 @@ class Turn:
         self._interrupted = self.turn_open
 
     def set_mode(self, mode: str) -> str:
-        raise AgentRefused(
-            f"{self.name} can't be told while it is at work; it holds for the next prompt if sent with it"
-        )
+        raise AgentRefused(f"{self.name} can't change this during a run; send it with the next prompt")
 
     def set_model(self, model: str) -> str:
         return self.set_mode(model)

@@ -126,7 +126,7 @@ class Process(asyncio.SubprocessProtocol):
             return
         self._stdin.write(data)
         if self._stdin.get_write_buffer_size() > STDIN_LIMIT:
-            self._fail(f"{self._name} does not read what it is told")
+            self._fail(f"{self._name} does not read its input")
 
     # What it says: asyncio calls these.
 
@@ -143,7 +143,7 @@ class Process(asyncio.SubprocessProtocol):
         for line in self._lines.feed(data):
             self._hear(self._conversation.received(line))
         if self._lines.too_long:
-            self._fail(f"{self._name} said a line of more than {LINE_LIMIT // 2**20} MB")
+            self._fail(f"{self._name} sent a line of more than {LINE_LIMIT // 2**20} MB")
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == STDOUT:

@@ -19,7 +19,7 @@
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file that should be ours alone can't be made so, or written
         ├── NotWritable          a file of the person's that a command is to change can't be written
-        ├── NoServer             no agent server answers at the address, or it can't prove that it is the right one
+        ├── NoServer             no agent server answers at the address, or its certificate is not the expected one
         ├── DataTooNew           a server's data were written by a newer Drawbridge; they were not touched
         └── ServerRunning        another agent server works with the same data
 

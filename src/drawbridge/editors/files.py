@@ -31,7 +31,7 @@ def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
     """The whole file, byte for byte: line ends as they are, a byte-order mark as U+FEFF. None: there is no such file.
 
     Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
-    binary (holds a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
+    binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
     """
     content = _read(path, limit, limit)
     if content is None:
@@ -136,7 +136,7 @@ def _refuse_unreadable(path: str, error: OSError) -> NoReturn:
 
 def _refuse_binary(path: str, content: bytes) -> None:
     if b"\0" in content:
-        raise UnusableFile(f"{_shown(path)} is binary (it holds NUL bytes). {_REMEDY}")
+        raise UnusableFile(f"{_shown(path)} is binary (it contains NUL bytes). {_REMEDY}")
 
 
 def _shown(path: str) -> str:

@@ -174,7 +174,7 @@ class Folder:
 
     def _failed(self, error: Exception) -> None:
         """No proposal can be answered without the task that asks, so the bridge ends."""
-        self._say("Drawbridge failed and cannot ask here any more. Its log says why.", "warn")
+        self._say("Drawbridge failed and can't ask here any more. Its log has the reason.", "warn")
         if self._listener is not None:
             self._listener(Gone())
 

@@ -209,7 +209,7 @@ def _check(proposal: Proposal) -> None:
     for name, value in (("proposed", proposal.new_text), ("present", proposal.old_text)):
         if "\0" in value:
             raise UnusableFile(
-                f"The {name} text holds NUL characters: it is binary and can't be shown. Nothing was opened."
+                f"The {name} text contains NUL characters: it is binary and can't be shown. Nothing was opened."
             )
         if value.isascii():
             continue

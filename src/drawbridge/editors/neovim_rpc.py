@@ -173,6 +173,6 @@ async def inherited() -> Session:
         _, session = await loop.connect_read_pipe(Session, sys.stdin)
         writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb", buffering=0))
     except (OSError, ValueError) as error:
-        raise EditorGone(f"stdin and stdout are no connection to Neovim: {error}.") from None
+        raise EditorGone(f"stdin and stdout are not a connection to Neovim: {error}.") from None
     session.use_writer(writer)
     return session

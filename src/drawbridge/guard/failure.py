@@ -50,7 +50,7 @@ def _tell_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
 
         notify(find.sockets(settings["socket_dir"], environ), NOTICE)
     except Exception as error:
-        state.log(settings, environ, f"nobody could be told: {type(error).__name__}: {error}")
+        state.log(settings, environ, f"no editor could be notified: {type(error).__name__}: {error}")
 
 
 def _may_deny(call: calls.Call | None, data: bytes) -> bool:

@@ -32,7 +32,7 @@ def run(which: str, settings: Settings) -> int:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
-            f"{harmless(copy.path)} holds again what was replaced at {copy.when}."
+            f"{harmless(copy.path)} contains again what was replaced at {copy.when}."
             + (" What it held until now is the newest copy." if was_there else "")
         )
     elif not listed:
@@ -53,7 +53,7 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
         if copy.path == path:
             return copy
     raise UnusableFile(
-        f"There is no copy of {which}. Nothing was changed; `drawbridge hook --restore` lists what there is."
+        f"There is no copy of {which}. Nothing was changed; `drawbridge hook --restore` lists the copies."
     )
 
 

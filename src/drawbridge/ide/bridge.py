@@ -148,7 +148,7 @@ class Bridge:
         self._tasks.start(
             self._server_link.run(),
             "the connection to the agent server",
-            lambda _: self._notify("The connection to the agent server failed; the log of the bridge says why."),
+            lambda _: self._notify("The connection to the agent server failed. The log of the bridge has the reason."),
         )
 
     async def close(self) -> None:

@@ -265,7 +265,7 @@ class ClaudeClient:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"{CALL_LIMIT} calls of this client are unanswered already.")
         else:
             self._note_mode(call)
-            message = f"{tool.name} failed inside Drawbridge; its log says why."
+            message = f"{tool.name} failed inside Drawbridge. Its log has the reason."
             task = self._calls[call.id] = self._clients.tasks.start(
                 self._run(tool, call), tool.name, lambda _: self._fail(call, jsonrpc.INTERNAL_ERROR, message)
             )

@@ -75,7 +75,7 @@ def check_text(new_text: str) -> None:
     """Raises ``UnusableFile`` for a proposal that no editor can show and no file should hold."""
     if "\0" in new_text:
         raise UnusableFile(
-            "The proposed text holds NUL characters: it is binary and can't be shown. Nothing was opened."
+            "The proposed text contains NUL characters: it is binary and can't be shown. Nothing was opened."
         )
     try:
         size = len(new_text) if new_text.isascii() else len(new_text.encode())

@@ -165,7 +165,7 @@ class GeminiSessions:
         if isinstance(output, mcp.Reply):
             exchange.answer(200, output.data, [JSON])
         elif isinstance(output, mcp.Call):
-            words = f"{output.tool} failed inside Drawbridge; its log says why."
+            words = f"{output.tool} failed inside Drawbridge. Its log has the reason."
             problem = jsonrpc.error(output.id, jsonrpc.INTERNAL_ERROR, words)
             self._tasks.start(
                 self._call(session, output, exchange), output.tool, lambda _: exchange.answer(200, problem, [JSON])

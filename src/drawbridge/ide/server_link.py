@@ -184,7 +184,7 @@ class ServerLink:
                 self._open.pop(id, None)
                 self._reviews.answer(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
-                problem = "The bridge beside the editor failed. Its log says why."
+                problem = "The bridge beside the editor failed. Its log has the reason."
                 tasks.start(
                     self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )

@@ -60,7 +60,7 @@ def draw(report: Report, terminal: Terminal) -> str:
         labels = max([LABEL, *(columns(harmless(line.label)) for line in lines)])
         rows = [_row(line, width, min(labels, LONGEST_LABEL), terminal) for line in lines]
         parts += ["", terminal.paint(title, "agent"), *rows]
-    for title, texts, style in (("Removed", report.swept, "dim"), ("To mend", report.problems, "error")):
+    for title, texts, style in (("Removed", report.swept, "dim"), ("To fix", report.problems, "error")):
         if texts:
             parts += ["", terminal.paint(title, style)]
             parts += [row for text in texts for row in _wrapped(text, width or 100, terminal)]

@@ -244,7 +244,7 @@ class HttpConnection:
 
     def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self.respond(error.error_status_hint or 400, "This is no valid HTTP request.")
+            self.respond(error.error_status_hint or 400, "This is not a valid HTTP request.")
         self._finish()
         return [HungUp()] if self._body is not None else []
 

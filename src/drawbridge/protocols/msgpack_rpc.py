@@ -74,7 +74,7 @@ class Connection:
             raise BadMessage(f"A message is larger than {MESSAGE_LIMIT:,} bytes.") from None
         except (ValueError, TypeError, RecursionError) as error:
             # msgpack raises several subclasses of ValueError, and TypeError for a map whose key is a list.
-            raise BadMessage(f"These bytes are no msgpack: {error or type(error).__name__}.") from None
+            raise BadMessage(f"The data is not valid msgpack: {error or type(error).__name__}.") from None
 
     def _pack(self, message: list[Any]) -> bytes:
         try:
@@ -82,7 +82,7 @@ class Connection:
         except (ValueError, TypeError, OverflowError) as error:
             # The packer keeps what it had of a message that failed.
             self._packer.reset()
-            raise BadMessage(f"This can't be said in msgpack: {error}.") from None
+            raise BadMessage(f"The value can't be encoded as msgpack: {error}.") from None
         return packed
 
 

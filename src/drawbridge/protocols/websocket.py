@@ -55,7 +55,7 @@ def handshake(head: Head, subprotocol: str | None) -> Handshake:
             426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is served."
         )
     if head.method != "GET" or not _is_nonce(key):
-        return Handshake(400, (), "This is no valid WebSocket handshake.")
+        return Handshake(400, (), "This is not a valid WebSocket handshake.")
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     headers = [
         ("Upgrade", "websocket"),

@@ -10,6 +10,7 @@ The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +46,8 @@ __all__ = [
     "SessionChanged",
     "SessionReset",
 ]
+
+logger = logging.getLogger("drawbridge.server")
 
 SHOWN_TEXT: Final = 150_000
 """The longest edited text, in characters, that clients get with a decision. As JSON it may be six times as long."""
@@ -190,7 +193,7 @@ class Announced(Struct, frozen=True):
     """An event at a project or terminal session (``project_id`` None: at none of them) in the directory ``path``.
 
     ``asker``: the id of the client whose answer reports the event; it receives nothing else about it. ``quiet``: it happened
-    long ago, so only clients that have joined receive it.
+    long ago, so only clients that have joined receive it. ``timestamp``: of a record that could not be written; else None.
     """
 
     project_id: str | None
@@ -198,6 +201,7 @@ class Announced(Struct, frozen=True):
     event: Event
     asker: str = ""
     quiet: bool = False
+    timestamp: str | None = None
 
 
 class Stored(Announced, frozen=True, kw_only=True):
@@ -384,7 +388,11 @@ Handler: TypeAlias = Callable[[Announced], None]
 
 
 class Bus:
-    """Passes events to their receivers, at once and in order. Each kind of receiver has to be there: none can be forgotten."""
+    """Passes events to their receivers, at once and in order. Each kind of receiver has to be there: none can be forgotten.
+
+    An error of a receiver is logged. It does not reach the caller, since what the event reports has happened: an agent must
+    receive the decision that its history contains.
+    """
 
     def __init__(
         self, *, clients: Handler, editors: Handler, notices: Handler, metrics: Handler, audit: Handler
@@ -396,8 +404,14 @@ class Bus:
             "metrics": metrics,
             "audit": audit,
         }
-        self._handlers = {kind: tuple(handlers[one] for one in receivers) for kind, receivers in RECEIVERS.items()}
+        self._handlers = {
+            kind: tuple((one, handlers[one]) for one in receivers) for kind, receivers in RECEIVERS.items()
+        }
 
     def publish(self, announced: Announced) -> None:
-        for handle in self._handlers[type(announced.event)]:
-            handle(announced)
+        for receiver, handle in self._handlers[type(announced.event)]:
+            try:
+                handle(announced)
+            except Exception:
+                kind = type(announced.event).__name__
+                logger.exception("%s: %s could not be given an event of type %s", announced.project_id, receiver, kind)

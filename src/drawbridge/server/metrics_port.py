@@ -64,7 +64,9 @@ class _Numbers(Collector):
         counts = accumulate(metrics.buckets)
         buckets = list(zip([*map(str, BOUNDS), "+Inf"], counts, strict=True))
         yield HistogramMetricFamily("drawbridge_run_seconds", "How long they took.", buckets, metrics.seconds)
-        yield CounterMetricFamily("drawbridge_cost_usd", "What they cost, as agents tell.", value=metrics.cost_usd)
+        yield CounterMetricFamily(
+            "drawbridge_cost_usd", "Cost of runs in US dollars, as reported by agents.", value=metrics.cost_usd
+        )
 
 
 class _Site:

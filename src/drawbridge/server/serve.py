@@ -238,13 +238,15 @@ def _own_data(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             pid = os.read(file, 32).decode("ascii", "replace").strip()
             raise ServerRunning(
-                f"Another server{f' (process {pid})' if pid.isdigit() else ''} works with the data in {directory}. "
-                "Nothing was started; end that one, or choose another directory with --data-dir."
+                f"Another server{f' (process {pid})' if pid.isdigit() else ''} is using the data in {directory}. "
+                "Nothing was started. Stop that one, or choose another directory with --data-dir."
             ) from None
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            text = f"{directory} can't be locked against a second server ({why}): its file system has no locks."
-            raise NotWritable(f"{text} Nothing was started; choose another directory with --data-dir.") from None
+            text = (
+                f"{directory} can't be locked against a second server ({why}): its file system does not support locks."
+            )
+            raise NotWritable(f"{text} Nothing was started. Choose another directory with --data-dir.") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         yield
@@ -261,8 +263,8 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         raise NoPort(
-            f"Port {port} of {host} can't be had: {why}. Nothing was started; end what listens there, or choose another "
-            f"with {flag}."
+            f"Port {port} on {host} is not available: {why}. Nothing was started. Stop the program that listens "
+            f"there, or choose another port with {flag}."
         ) from None
     listener.setblocking(False)
     return listener

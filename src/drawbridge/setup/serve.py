@@ -222,7 +222,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     directories = made.directories if made else tuple(map(str, files.missing_directories(ours.path)))
     return Plan(
         steps,
-        done=f"Done: {ours.path} is installed. docs/server.md describes how to manage the service.",
+        done=f"Done: {ours.path} is installed. `drawbridge info` shows whether the server runs.",
         nothing=f"Nothing to change: {ours.path} is up to date.",
         notes=notes,
         finish=lambda: record.save(ours.path, Record(created=True, directories=directories)),

@@ -15,11 +15,9 @@ Request = Mapping[str, Any]
 def why_not_edited(request: Request) -> str:
     """Why the proposed text can't be edited here; empty where it can."""
     if not request.get("proposal") or _edited(request, "") is None:
-        return "This can't be edited: accept it, or reject it and say what you want instead."
+        return "This can't be edited: accept it, or reject it with a comment."
     if request.get("changeable") is False:
-        return (
-            "This agent does not accept an edited text: accept the change, or reject it and say what you want instead."
-        )
+        return "This agent does not accept an edited text: accept the change, or reject it with a comment."
     if request.get("truncated"):
         return "Only a part of this is shown: show all of it first."
     if not is_plain(draft(request)):

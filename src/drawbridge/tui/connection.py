@@ -76,8 +76,12 @@ class Connection:
         try:
             self._socket = await self._meet(place)
         except _Refused as refusal:
-            held = "" if place.token else f" There is no token in {place.token_file}."
-            raise BadSetting(f"The server at {place.url} says: {refusal}{held} Nothing was done.") from None
+            held = (
+                " Name the file with the right one with --token-file."
+                if place.token
+                else f" There is no token in {place.token_file}."
+            )
+            raise BadSetting(f"The server at {place.url} did not accept the token: {refusal}{held}") from None
         except (OSError, WebSocketException, TimeoutError) as error:
             raise NoServer(_no_server(place, error)) from None
 
@@ -262,8 +266,8 @@ def _no_server(place: Place, error: Exception) -> str:
     if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
         return f"The program that answers at {place.url} is not a Drawbridge server: {_why(error)}. Nothing was done."
     return (
-        f"No server answers at {place.url}: {_why(error)}. Nothing was done; start one with `drawbridge serve`, or say "
-        "where it is with --url."
+        f"No server answers at {place.url}: {_why(error)}. Nothing was done. Start a server with `drawbridge serve`, or "
+        "give its address with --url."
     )
 
 
@@ -282,5 +286,5 @@ def _why(error: Exception) -> str:
 
 def _offline() -> RequestError:
     return RequestError(
-        "OFFLINE", "There is no connection to the server. Nothing was done; try again once it is connected."
+        "OFFLINE", "There is no connection to the server. Nothing was done. Try again when the connection is back."
     )

@@ -18,7 +18,7 @@ from drawbridge.tui.wording import MODES, mode, one_line
 KEYS: Final = (
     ("a", "accept what is asked"),
     ("e", "edit it first: what you see is what is written"),
-    ("r", "reject it, and say why"),
+    ("r", "reject it with a reason"),
     ("w", "always: the agent's own suggestion, in words"),
     ("Ctrl-S", "accept with your edits; answer"),
     ("/", "to the prompt box; Enter sends, Ctrl-J begins a new line"),

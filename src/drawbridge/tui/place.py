@@ -57,7 +57,7 @@ class Finder:
         if self._token_file is None and self._url is not None and not is_here(self._url):
             raise BadSetting(
                 f"The server at {self._url} is not on this machine: its token is needed. Nothing was sent; "
-                "name the file that holds it with --token-file."
+                "name the file that contains it with --token-file."
             )
 
     def find(self) -> Place:
@@ -145,5 +145,9 @@ def _token(path: Path, *, named: bool) -> str:
             return ""
         raise BadSetting(f"There is no file {path} with a token. Nothing was sent.") from None
     except (OSError, UnicodeDecodeError) as error:
-        why = "it holds no token" if isinstance(error, UnicodeDecodeError) else (error.strerror or str(error)).lower()
+        why = (
+            "it does not contain a token"
+            if isinstance(error, UnicodeDecodeError)
+            else (error.strerror or str(error)).lower()
+        )
         raise BadSetting(f"The token can't be read from {path}: {why}. Nothing was sent.") from None

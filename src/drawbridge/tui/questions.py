@@ -23,7 +23,7 @@ from drawbridge.tui.history import History
 STILL_SECONDS: Final = 1.0
 """Without a key, after which a question takes the focus from an empty prompt box."""
 
-BEGAN_ANEW: Final = {"reason": "the server began anew"}
+BEGAN_ANEW: Final = {"reason": "the server was restarted"}
 
 
 class Questions(Vertical):

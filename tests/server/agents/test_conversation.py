@@ -256,17 +256,17 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to let it go on.",
+            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue.",
         ),
         (
             {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to let it go on.",
+            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
         ),
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
             "SESSION_NOT_FOUND",
-            f"The agent does not know this conversation (any more): No conversation found with session ID: {ID}. "
+            f"The agent does not have this conversation (any more): No conversation found with session ID: {ID}. "
             "Start a new session.",
         ),
         (

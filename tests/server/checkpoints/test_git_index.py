@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,27 @@ def test_what_is_beside_the_tracked_files_is_what_git_lists(project: Path) -> No
         path for path in git(project, "ls-files", "--others", "--directory", "-z").split("\0") if path
     }
     assert beside.ignore_files == {".gitignore", "sub/.gitignore"}
+
+
+def index_of(version: int, *entries: bytes) -> bytes:
+    """An index without extensions."""
+    return b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + bytes(20)
+
+
+def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """In version 4 a path of a megabyte is repeated by an entry of 66 bytes: here 66 KB would become 1 GB."""
+    header = bytes(60) + b"\0\0"
+    entries = [header + b"\0" + b"x" * 2**20 + b"\0", *[header + b"\0" + b"y\0"] * 1_000]
+    (tmp_path / "index").write_bytes(index_of(4, *entries))
+    tracemalloc.start()
+    try:
+        assert git_index.read(tmp_path / "index", 20) is None
+        assert tracemalloc.get_traced_memory()[1] < 300_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """One path of 40 KB in 20,000 directories has 400 MB of directory names."""
+    with pytest.raises(ValueError, match="too many directories"):
+        git_index.beside(tmp_path, ["a/" * 20_000 + "b"])

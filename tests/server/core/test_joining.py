@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,6 +18,7 @@ from drawbridge.server.app import joining
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.store.log import History
+from drawbridge.server.store.pages import Page
 from tests.server.schema import check_said
 from tests.waiting import PATIENCE, until
 
@@ -133,6 +136,49 @@ async def test_a_client_that_reads_while_its_project_is_deleted_hears_of_that(
         await settled(turns=20)
         assert len(slow.updates("project_deleted")) == 1
         assert slow.of_type("error") == []
+
+
+async def test_a_deleted_project_has_no_clients_that_catch_up(tmp_path: Path) -> None:
+    """The client has all records when the project is deleted, and would join next."""
+    phone, slow = Client(), SlowReader()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        (await server.running(phone, project)).ends()
+        await settled()
+        await server.does(slow, "project_join", project, after_seq=0)
+        await until(lambda: bool(slow.seqs))
+        await server.does(phone, "project_delete", project)
+        received = len(slow.heard)
+        slow.reads_on.set()
+        await settled(turns=20)
+        assert slow.heard[received:] == []
+        assert server.core.audience.all_joined(project) == {}
+
+
+async def test_a_record_written_during_an_empty_page_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last records of the history are damaged, so nothing follows the cursor; then another one is written."""
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        last = records(server, project)[-1]["seq"]
+        reading, written = threading.Event(), threading.Event()
+        read = History.read
+
+        def empty_once(history: History, **where: Any) -> Page:
+            if reading.is_set():
+                return read(history, **where)
+            reading.set()
+            assert written.wait(PATIENCE)
+            return Page((), has_more=False)
+
+        monkeypatch.setattr(History, "read", empty_once)
+        await server.does(page, "project_join", project, after_seq=last - 1)
+        await until(reading.is_set)
+        process.says({"type": "assistant"})
+        written.set()
+        await until(lambda: last + 1 in page.seqs)
+        process.ends()
 
 
 async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -> None:

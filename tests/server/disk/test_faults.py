@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,19 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
     async with serving(tmp_path) as server:
         assert server.core.projects.get(id).state == "IDLE"
         assert not server.core.projects.get(id).memory.unfinished
+
+
+async def test_an_approval_that_is_not_kept_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients show how long an approval has been waiting."""
+    phone = Client("phone")
+    async with serving(tmp_path) as server:
+        id = await server.project(phone)
+        process = await server.running(phone, id)
+        with broken_disk(monkeypatch, errno.ENOSPC):
+            process.asks("q1")
+        (request,) = phone.of_type("permission_request")
+        assert datetime.fromisoformat(request["data"]["created_at"]).tzinfo is not None
+        process.ends()
 
 
 @pytest.mark.parametrize(("number", "code"), FAULTS.items(), ids=errno.errorcode.get)
@@ -175,7 +189,7 @@ async def test_a_damaged_project_that_can_not_be_put_aside_stops_no_server(
     monkeypatch.setattr(os, "replace", fail)
     async with serving(tmp_path) as server:
         assert len(server.core.projects) == 0
-        assert server.core.problems() == ["The project in proj_1 was damaged; it lies in quarantine."]
+        assert server.core.problems() == ["The project in proj_1 was damaged; it is in quarantine."]
 
 
 # A disk of its own, really full.

@@ -74,7 +74,7 @@ test('many questions in one piece are answered in their order, also when the ask
     );
     assert.deepEqual(await answers(socket), [
       ...[1, 2, 3].map((n) => ({ id: n, result: { n } })),
-      { id: null, error: { code: -32700, message: 'this line is no JSON' } },
+      { id: null, error: { code: -32700, message: 'the line is not JSON' } },
     ]);
   }));
 

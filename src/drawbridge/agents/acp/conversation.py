@@ -46,8 +46,8 @@ REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "t
 """What a resumed session tells again; the history has it already."""
 
 STOPPED: Final = {
-    "max_tokens": "stopped at its limit of tokens. Send a prompt to let it go on.",
-    "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to let it go on.",
+    "max_tokens": "stopped at its limit of tokens. Send a prompt to continue.",
+    "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to continue.",
     "refusal": "refused to go on.",
 }
 

@@ -236,7 +236,7 @@ class Opening:
             failure = not_logged_in(self._name, fault.text)
             return AgentUnusable(failure.code, failure.text)
         if self._launch.resume or self._launch.fork_from:
-            text = f"{self._name} does not know this conversation (any more): {fault.text} Start a new session."
+            text = f"{self._name} does not have this conversation (any more): {fault.text} Start a new session."
             return AgentUnusable(NO_SESSION, text)
         return AgentUnusable(FAILED, f"{self._name} could not begin a conversation: {fault.text}")
 

@@ -37,9 +37,9 @@ def failure(
     said = _said(result)
     match result.get("subtype"):
         case "error_max_turns":
-            return Failure(FAILED, f"{name} stopped at its limit of turns: {said} Send a prompt to let it go on.")
+            return Failure(FAILED, f"{name} stopped at its limit of turns: {said} Send a prompt to continue.")
         case "error_max_budget_usd":
-            return Failure(FAILED, f"{name} stopped at its budget: {said} Raise max_budget_usd to let it go on.")
+            return Failure(FAILED, f"{name} stopped at its budget: {said} Raise max_budget_usd to continue.")
     if api_error == "authentication_failed":
         return not_logged_in(name, said)
     if api_error == "rate_limit":
@@ -50,7 +50,7 @@ def failure(
 def explained(name: str, said: str) -> Failure | None:
     """The failures that a person can do something about, by the words they come with."""
     if _NO_CONVERSATION in said:
-        return Failure(NO_SESSION, f"{name} does not know this conversation (any more): {said} Start a new session.")
+        return Failure(NO_SESSION, f"{name} does not have this conversation (any more): {said} Start a new session.")
     return None
 
 

@@ -119,7 +119,7 @@ class Conversation(Turn):
         told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
         said = self._error or "\n".join(told) or words
         if "no rollout found" in said:
-            return Failure(NO_SESSION, f"{self.name} does not know this conversation (any more). Start a new session.")
+            return Failure(NO_SESSION, f"{self.name} does not have this conversation (any more). Start a new session.")
         if "401 Unauthorized" in said:
             return not_logged_in(self.name, said)
         if "usage limit" in said:

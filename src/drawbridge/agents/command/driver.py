@@ -34,7 +34,7 @@ class Command:
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         for option in launch.options.__struct_fields__:
             if option != "partial_messages" and getattr(launch.options, option) != getattr(Options(), option):
-                raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} can't be told anything.")
+                raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} does not support options.")
         if launch.fork_from is not None:
             raise AgentUnusable("NOT_SUPPORTED", f"{self.name} can't copy a conversation.")
         command = [program(self.name, self._command[0], self._environment), *self._command[1:]]

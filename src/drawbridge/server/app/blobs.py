@@ -66,7 +66,9 @@ class Blobs:
             self._write(blob_id, data, begins)
         except OSError as error:
             self._forget(blob_id)
-            raise ClientError("FILE_OPERATION", "The blob could not be written; it begins anew.") from error
+            raise ClientError(
+                "FILE_OPERATION", "The blob could not be written. Upload it again from the start."
+            ) from error
         self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
         return BlobStored(blob_id, offset + len(data), last)
 
@@ -145,5 +147,5 @@ def json_object(data: bytes, field: str) -> Raw:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        text = "it is no JSON object, is nested too deeply, or holds a number that is out of range. Nothing was done."
+        text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range. Nothing was done."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None

@@ -30,7 +30,7 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
                         break
     except OSError:
         raise ClientError(
-            "INVALID_PATH", "There is no such directory inside the allowed ones.", field="data.path"
+            "INVALID_PATH", "The allowed directories do not contain this directory.", field="data.path"
         ) from None
     names.sort(key=str.casefold)
     return Directories(str(real), names[:MOST], len(names) > MOST)

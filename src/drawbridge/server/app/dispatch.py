@@ -111,7 +111,7 @@ class Dispatch:
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
         if self._ending:
-            raise ClientError("SHUTTING_DOWN", "The server is ending. Nothing was done; connect again later.")
+            raise ClientError("SHUTTING_DOWN", "The server is shutting down. Nothing was done. Connect again later.")
         try:
             asked = self._check(row, command, client)
             answered = row.handler(self._owners[row.request], command, client)
@@ -128,11 +128,13 @@ class Dispatch:
             raise not_written(error) from None
         except WorldError as error:
             logger.error("%s", error)
-            text = "A file of the server's could not be read or written; its log says which. Nothing else was changed."
+            text = (
+                "The server could not read or write one of its files. Nothing else was changed. Its log names the file."
+            )
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("a defect in %s", row.name)
-            text = "A fault of the server's own; its log says more under the correlation id."
+            text = "The server failed. Its log has the details under the correlation id."
             raise ClientError("INTERNAL_ERROR", text) from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
@@ -156,9 +158,9 @@ class Dispatch:
             for index, given in enumerate(command.options.add_dirs):
                 if not identity.sees(_real(given)):
                     field = f"data.options.add_dirs[{index}]"
-                    raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field)
+                    raise ClientError("INVALID_PATH", "The allowed directories do not contain this directory.", field)
         if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(command.path)):
-            raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", "data.path")
+            raise ClientError("INVALID_PATH", "The allowed directories do not contain this directory.", "data.path")
         if not isinstance(command, commands.PermissionResponse):
             return None
         asked = self._core.question(command.project_id, command.approval_id)

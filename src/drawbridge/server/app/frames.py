@@ -16,7 +16,7 @@ from drawbridge.server.protocol.subscriber import Frame
 
 def frame(announced: Announced) -> Frame:
     """What clients receive when the event happens. An agent's line goes in as it came."""
-    seq, timestamp = (announced.seq, announced.timestamp) if isinstance(announced, Stored) else (None, None)
+    seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
     project_id, event = announced.project_id, announced.event
     match event:
         case AgentLine() | PromptAccepted():

@@ -83,7 +83,7 @@ class Joining:
 
         ``told``: the state that it knows of. What has come of it meanwhile is no part of the history.
         """
-        while seq < project.history.last_seq:
+        while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
             for record in page.records:
                 seq = record.seq
@@ -93,9 +93,11 @@ class Joining:
                     logger.warning(
                         "%s: record %d of its history was not written by Drawbridge; it was skipped", project.id, seq
                     )
-            if not page.records:
-                break
+            if not page.records:  # up to ``last_seq`` they are damaged; one may have been written since
+                seq = last_seq
             await client.room()
+            if project.history.closed:  # deleted: the client has been sent that
+                return
         self._audience.join(project.id, client)
         state = project.shown()
         if state != told:
@@ -107,7 +109,7 @@ class Joining:
         self._failed(project, client)
 
     def _failed(self, project: Joined, client: Subscriber) -> None:
-        text = "The history of this project can't be read now. Join again later."
+        text = "The history of this project can't be read. Join again later."
         failure = ClientError("FILE_OPERATION", text)
         client.send(Frame(messages.error(failure, client.id, project_id=project.id)))
 

@@ -94,7 +94,7 @@ class ServerCommands:
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "The token belongs to another device. This connection stays signed in as it was."
+            text = "The token belongs to another device. The connection stays signed in as before."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name

@@ -140,7 +140,7 @@ class Approvals:
         except DrawbridgeError as error:
             logger.error("%s: the decision about %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
-            text = f"{refused.text} The agent was not given the answer, and the question stays open."
+            text = f"{refused.text} The agent did not receive the answer, and the question stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         approval.decide(by.name, decision)
         surfaces = self._close(approval, by.id)
@@ -176,9 +176,7 @@ class Approvals:
         """The open approval. Raises ``ClientError`` where there is none, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = (
-                "This agent takes no other input than its own. The question stays open: allow it as it is, or deny it."
-            )
+            text = "This agent does not accept a changed input. The question stays open: allow it as it is, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
@@ -187,14 +185,16 @@ class Approvals:
     def _too_late(self, approval_id: str) -> ClientError:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)
         if verdict is None:
-            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
+            return ClientError(
+                "APPROVAL_NOT_FOUND", "This project has no question with that id.", field="data.approval_id"
+            )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
-            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+            return ClientError("APPROVAL_RESOLVED", "The question was withdrawn.", details=reason)
         given = {"by": verdict.by, "decision": verdict.decision}
         if verdict.client_id is not None:
             given["client_id"] = verdict.client_id
-        return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has answered already.", details=given)
+        return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
     def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
         """It is not open any more. Returns its surfaces."""

@@ -36,8 +36,10 @@ logger = logging.getLogger("drawbridge.server")
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
 
-FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages of other places are refused.")
-FOREIGN_NAME: Final = Refusal(403, "This server does not go by that name. Its owner can give it one: --public-host.")
+FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages of other origins are refused.")
+FOREIGN_NAME: Final = Refusal(
+    403, "The server is not configured for this host name. Its owner can add the name with --public-host."
+)
 
 
 def owner_token(path: Path) -> str:
@@ -53,7 +55,9 @@ def owner_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(f"{path} holds no token. Nothing was started; remove the file, and a new one is made.")
+        raise BadSetting(
+            f"{path} does not contain a token. Nothing was started. Remove the file; the server creates a new one."
+        )
     return token
 
 
@@ -186,7 +190,7 @@ class Access:
             device, token = pairing.redeem(self._devices, code, name)
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
-            text = "The server can't write down the new device. Nothing was done; its log says why."
+            text = "The server can't save the new device. Nothing was done. Its log has the reason."
             raise ClientError("FILE_OPERATION", text) from None
         return device.identity, token
 

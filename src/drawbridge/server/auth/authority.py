@@ -61,7 +61,9 @@ def own_authority(directory: Path, names: Sequence[str], now: datetime) -> Autho
     if found is not None and _is_good(found.certificate, names, now):
         return found
     if (directory / "ca.pem").exists():
-        logger.warning("the certificate authority is made anew: who has trusted the old one has to trust the new one")
+        logger.warning(
+            "a new certificate authority was created: devices that trusted the old one have to trust the new one"
+        )
     key = ec.generate_private_key(ec.SECP256R1())
     made = Authority(_signed(key, names, now), key)
     write_private(str(directory / "ca-key.pem"), private_pem(key))

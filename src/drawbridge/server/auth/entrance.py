@@ -173,7 +173,9 @@ class Entrance:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
-            logger.warning("%s (%s) asks on and on for what it may not: no more is said of that for now", address, by)
+            logger.warning(
+                "%s (%s) keeps sending requests that it may not send: further ones are not logged for now", address, by
+            )
             self.note("limited", what="denials", device=by, address=address)
 
     def _warn_of_proxy(self, head: Head) -> None:

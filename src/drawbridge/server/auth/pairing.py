@@ -79,12 +79,14 @@ def _found(file: File, given: str) -> tuple[int, Code]:
     hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits:
         raise ClientError(
-            "PAIRING_WRONG", "There is no such code. Nothing was done; look at it once more.", "data.code"
+            "PAIRING_WRONG",
+            "The pairing code is not valid. Nothing was done. Check the code and try again.",
+            "data.code",
         )
     if hits[0][1].used:
-        raise ClientError("PAIRING_USED", "This code was used already. Ask the owner for another one.", "data.code")
+        raise ClientError("PAIRING_USED", "This code has already been used. Ask the owner for a new one.", "data.code")
     if hits[0][1].until <= store.now():
-        raise ClientError("PAIRING_EXPIRED", "This code is too old. Ask the owner for another one.", "data.code")
+        raise ClientError("PAIRING_EXPIRED", "This code has expired. Ask the owner for a new one.", "data.code")
     return hits[0]
 
 

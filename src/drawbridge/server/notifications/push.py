@@ -162,7 +162,9 @@ class Subscriptions:
         except FileNotFoundError:
             return _File(subscriptions=[])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            logger.error("%s can't be read (%s): it begins anew, browsers have to be asked again", self._path, error)
+            logger.error(
+                "%s can't be read (%s): an empty list is used, and browsers have to subscribe again", self._path, error
+            )
             return _File(subscriptions=[])
 
     def _write(self, file: _File) -> None:

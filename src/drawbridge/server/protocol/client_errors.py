@@ -27,7 +27,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "VALIDATION_FAILED": Kind(
         "A field is missing, has the wrong type or a value that is not allowed; `field` names it."
     ),
-    "UNKNOWN_OPTION": Kind("`data.options` has a field that is no option; `field` names it. Nothing was started."),
+    "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it. Nothing was started."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than one may be."),
     # who asks
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
@@ -81,7 +81,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` and `details.lines` say where. Nothing was taken back."
+        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was reverted."
     ),
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
@@ -91,14 +91,16 @@ CODES: Final[Mapping[str, Kind]] = {
     "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),
     "APPROVAL_RESOLVED": Kind("The question was answered or withdrawn before; `details` says by whom and how."),
     "BLOB_NOT_FOUND": Kind("There is no blob with this id, or it has expired."),
-    "BLOB_OFFSET": Kind("The piece does not go on where the last one ended; `details.expected` says where."),
+    "BLOB_OFFSET": Kind(
+        "The piece does not continue where the last one ended; `details.expected` has the expected offset."
+    ),
     # the world
     "DISK_LIMIT": Kind(
         "The project's history, or all that the server keeps, is as large as its owner allows.", retryable=True
     ),
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
-    "SHUTTING_DOWN": Kind("The server is ending; connect again later.", retryable=True),
+    "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
     "INTERNAL_ERROR": Kind("A fault of the server's own; its log has it under `correlation_id`.", retryable=True),
 }
 """Every code there is. ``retryable`` is what holds unless the error at hand says otherwise."""

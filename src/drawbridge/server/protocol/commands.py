@@ -291,7 +291,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
     request = requests.get(envelope.type)
     if request is None:
         shown = envelope.type[:LONGEST_NAME]
-        raise ClientError("UNKNOWN_TYPE", f"type: there is no message {shown!r}. Nothing was done.", "type")
+        raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type. Nothing was done.", "type")
     try:
         # Clients that follow the specification's own code send "data": null where there is nothing to say.
         data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
@@ -323,7 +323,7 @@ def request_id_of(text: str) -> str | None:
 
 def _set_project(command: ProjectCommand, beside: str) -> None:
     if beside and command.project_id and beside != command.project_id:
-        text = "project_id: it is another one beside data than in it. Nothing was done; give it once."
+        text = "project_id: the message and its data name different projects. Nothing was done. Send the id once."
         raise ClientError("VALIDATION_FAILED", text, "project_id")
     command.project_id = beside or command.project_id
     if not command.project_id:

@@ -105,7 +105,7 @@ def within(
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"
-            raise ClientError("INVALID_PATH", "There is no such directory inside the allowed ones.", field=field)
+            raise ClientError("INVALID_PATH", "The allowed directories do not contain this directory.", field=field)
     return msgspec.structs.replace(
         asked,
         permission_mode=_mode(ceilings, asked.permission_mode, own_modes=own_modes),

@@ -272,13 +272,14 @@ class Checkpoints:
     async def _beside(self, git: Git, run_id: str) -> _Before:
         """What is beside the files in git's index."""
         index = await asyncio.to_thread(git_index.read, git.index, git.settings.id_bytes)
-        if index is None:
-            listed = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
-            return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
-        return await asyncio.to_thread(self._look_beside, git, run_id, index)
+        if index is not None:
+            with contextlib.suppress(ValueError):
+                return await asyncio.to_thread(self._look_beside, git, run_id, index)
+        listed = await git.read("ls-files", "--others", "--directory", "-z", "--", ".")
+        return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
 
     def _look_beside(self, git: Git, run_id: str, index: git_index.Index) -> _Before:
-        """Blocking."""
+        """Blocking. Raises ``ValueError`` for an index that only git can be asked about."""
         directory, root = self._directory.resolve(), git.repository.root
         found = git_index.beside(directory, self._inside(git, index))
         above = directory.parents[: len(directory.parts) - len(root.parts)]

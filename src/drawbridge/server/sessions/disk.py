@@ -110,7 +110,7 @@ class Disk:
             if used + more > limit or used >= limit:
                 text = (
                     f"{what} {used // MB:,} MB, and {limit // MB:,} MB are allowed ({flag}). What is there is kept. "
-                    "No run goes on until the owner raises that, has old history dropped (--keep-mb), or deletes projects."
+                    "No run continues until the owner raises the limit, drops old history (--keep-mb), or deletes projects."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None

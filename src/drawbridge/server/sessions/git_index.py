@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
-"""Bytes; about 600,000 files."""
+"""Bytes; about 600,000 files. The paths of the files, and of the directories that they are in, are limited to this size too."""
 
 GITLINK: Final = 0o160000
 
@@ -68,7 +68,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
         raise ValueError("not an index of a known version")
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
-    at, name = 12, b""
+    at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
         start, after_id = at, at + _STAT_BYTES + id_bytes
         at = after_id + (4 if data[after_id] << 8 & _EXTENDED else 2)
@@ -79,6 +79,10 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
             if kept < 0:
                 raise ValueError("a path that is shorter than nothing")
         flags_end, end = at, data.index(b"\0", at)
+        # An entry of version 4 can repeat a path of any length in a few bytes.
+        room -= kept + end - at
+        if room < 0:
+            raise ValueError("the paths are too long")
         name = name[:kept] + data[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
         mode = data[start + 24 : start + 28]
@@ -121,12 +125,17 @@ class Beside(Struct, frozen=True):
 
 
 def beside(directory: Path, tracked: Collection[str]) -> Beside:
-    """``tracked``: paths relative to ``directory``. Blocking."""
+    """``tracked``: paths relative to ``directory``. Blocking. Raises ``ValueError`` where the paths of their directories have
+    more than ``LARGEST_INDEX`` characters: an index can name directories that no file system has."""
     above: set[str] = {""}
+    room = LARGEST_INDEX
     for path in tracked:
         parent = path.rpartition("/")[0]
         while parent not in above:
             above.add(parent)
+            room -= len(parent)
+            if room < 0:
+                raise ValueError("too many directories inside each other")
             parent = parent.rpartition("/")[0]
     untracked: set[str] = set()
     ignore_files: set[str] = set()

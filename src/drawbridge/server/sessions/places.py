@@ -10,13 +10,13 @@ from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST = 4096
 
-NOT_HERE = "There is no such directory inside the allowed ones."
+NOT_HERE = "The allowed directories do not contain this directory."
 
 
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
     if not given or len(given) > LONGEST or _is_strange(given):
-        raise refusal("INVALID_PATH", "The path is empty, too long, or holds control characters.")
+        raise refusal("INVALID_PATH", "The path is empty, too long, or contains control characters.")
     path = Path(given)
     if not path.is_absolute():
         raise refusal("INVALID_PATH", "The path must be absolute.")
@@ -30,12 +30,12 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a link has led there
-        raise refusal("INVALID_PATH", "The directory's own name holds characters that no message can carry.")
+        raise refusal("INVALID_PATH", "The name of the directory contains characters that are not UTF-8.")
     for other in taken:
         if _same(real, other):
             raise refusal("PROJECT_EXISTS", "This directory is a project already.")
         if _inside(real, other) or _inside(other, real):
-            raise refusal("PROJECT_NESTING", "This directory lies inside another project, or holds one.")
+            raise refusal("PROJECT_NESTING", "This directory is inside another project, or contains one.")
     return real
 
 

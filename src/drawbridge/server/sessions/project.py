@@ -142,9 +142,15 @@ class Project:
         if known is not None:
             return known
         if self.busy and not queue:
-            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was started.", retryable=True)
+            raise ClientError(
+                "PROCESS_ACTIVE", "The agent is already working in this project. Nothing was started.", retryable=True
+            )
         if len(self.queue) >= self._context.limits.queue:
-            raise ClientError("RESOURCE_LIMIT", "Too many prompts wait already. Nothing was added.", retryable=True)
+            raise ClientError(
+                "RESOURCE_LIMIT",
+                "The queue of this project is full. Nothing was added. Try again after the next run.",
+                retryable=True,
+            )
         self._context.disk.check(self.id)
         self._context.granted(str(self.path), base.Options())
         names = tuple(attachment.name or attachment.media_type for attachment in order.attachments)
@@ -239,7 +245,7 @@ class Project:
             try:
                 changes = await self.checkpoints.revert(run_id)
             except Changed as error:
-                text = f"The same lines were changed since, in {error}. Nothing was taken back."
+                text = f"The same lines have changed since the run, in {error}. Nothing was reverted."
                 details = {"paths": error.paths, "lines": error.lines}
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
@@ -263,7 +269,7 @@ class Project:
             try:
                 await self._worker.change(**chosen)
             except base.AgentRefused as error:
-                text = f"The agent did not take it: {error}. It goes on as before."
+                text = f"The agent rejected the change: {error}. It continues as before."
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
@@ -272,15 +278,21 @@ class Project:
 
     def _running(self) -> Run:
         if self.run is None:
-            raise ClientError("PROCESS_NOT_FOUND", "No agent is at work here.")
+            raise ClientError("PROCESS_NOT_FOUND", "No agent is working in this project.")
         return self.run
 
     def check_at_rest(self) -> None:
         """Raises ``ClientError`` unless it is."""
         if self.busy:
-            raise ClientError("PROCESS_ACTIVE", "The agent is at work here. Nothing was changed.", retryable=True)
+            raise ClientError(
+                "PROCESS_ACTIVE", "The agent is working in this project. Nothing was changed.", retryable=True
+            )
         if self._reverting.locked():
-            raise ClientError("PROCESS_ACTIVE", "A run is being taken back here. Nothing was changed.", retryable=True)
+            raise ClientError(
+                "PROCESS_ACTIVE",
+                "A run of this project is being reverted. Nothing was changed. Try again in a moment.",
+                retryable=True,
+            )
 
     # A run's life, told by the worker.
 

@@ -57,7 +57,9 @@ class Projects:
     def get(self, project_id: str) -> Project:
         project = self._projects.get(project_id)
         if project is None and project_id.startswith("desk_"):
-            text = "This agent works at somebody's desk: it is steered there. Nothing was done; its questions can be answered."
+            text = (
+                "This agent was started in a terminal and is controlled there. Only its approvals can be decided here."
+            )
             raise ClientError("NOT_SUPPORTED", text)
         if project is None:
             raise no_project()
@@ -122,7 +124,7 @@ class Projects:
                 if (problem := self._context.places.problem(one.path))
             ),
             *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
-            *(f"The project in {name} was damaged; it lies in quarantine." for name in self.quarantined),
+            *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
         ]
 
     def _open(self, directory: Path) -> Project:
@@ -148,7 +150,7 @@ class Projects:
             raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
         real = self._context.places.resolve(path, [project.path for project in self])
         if len(self) >= self._context.limits.projects:
-            raise ClientError("RESOURCE_LIMIT", "There are as many projects as this server takes.")
+            raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
         id = f"proj_{uuid.uuid4().hex[:16]}"
         directory = self._data / "projects" / id
         when = now()
@@ -160,7 +162,9 @@ class Projects:
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be made: %s", error)
-            raise ClientError("FILE_OPERATION", "The server can't write its data. No project was made.") from None
+            raise ClientError(
+                "FILE_OPERATION", "The server can't write its data. The project was not created."
+            ) from None
         return self._add(Project(directory, data, history, self._context, self._open_in_terminal))
 
     async def delete(self, project: Project) -> None:
@@ -178,7 +182,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", project.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; it will be back at the next start.",
+                "The project is closed, but its data could not be moved; the project reappears at the next start.",
             ) from None
 
     async def close(self, reason: str) -> None:
@@ -187,7 +191,7 @@ class Projects:
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
-        logger.error("the project in %s can't be read (%s); it goes to quarantine", directory.name, why)
+        logger.error("the project in %s can't be read (%s); it was moved to quarantine", directory.name, why)
         try:
             os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
         except OSError as error:
@@ -204,9 +208,7 @@ class Projects:
         """The histories of what was deleted go now; what it has cost stays known."""
         for deleted in self._trash():
             if (deleted / "logs").exists():
-                logger.warning(
-                    "there is no room: the history of the deleted %s is dropped before its time", deleted.name
-                )
+                logger.warning("the disk is full: the history of the deleted %s is dropped early", deleted.name)
                 shutil.rmtree(deleted / "logs", ignore_errors=True)
 
     def _trash(self) -> list[Path]:

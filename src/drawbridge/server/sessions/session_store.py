@@ -19,6 +19,7 @@ from drawbridge.server.protocol.messages import PermissionWithdrawn, RunFinished
 from drawbridge.server.protocol.subscriber import Subscriber
 from drawbridge.server.sessions import metadata, records
 from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.shown import instant
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History
 from drawbridge.server.store.pages import Page
@@ -79,8 +80,9 @@ class SessionStore:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:
             logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
-            self.memory.apply(event, datetime.now(UTC))
-            self.announce(event, asker, quiet=quiet)
+            moment = datetime.now(UTC)
+            self.memory.apply(event, moment)
+            self.announce(event, asker, quiet=quiet, moment=moment)
             return None
         return self._publish(stored)
 
@@ -88,11 +90,14 @@ class SessionStore:
         self._context.publish(stored)
         return None if self._context.audience.is_catching_up(self.data.id, stored.asker) else stored.seq
 
-    def announce(self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False) -> None:
-        """Publishes an event that is not part of the history. A session that was closed announces nothing."""
+    def announce(
+        self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
+    ) -> None:
+        """Publishes an event that is not part of the history. A session that was closed announces nothing. ``moment``: when it
+        happened, for one that could not be written."""
         if not self.history.closed:
             asked_by = asker.id if asker is not None else ""
-            self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet))
+            self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
         """As ``History.read``, in a thread. Raises ``ClientError`` where the session was deleted meanwhile."""

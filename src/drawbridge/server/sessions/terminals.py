@@ -30,8 +30,8 @@ JOINERS: Final = "\u200c\u200d"
 """They change how letters look. Of other signs that nobody sees Claude Code wants a second Enter."""
 
 ELSEWHERE: Final = (
-    "This agent works in a terminal that is not ours: it is steered there. Nothing was done; its questions can be "
-    "answered, and a fork of the session goes on in a project of this server."
+    "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
+    "answered, and a fork of the session continues in a project of this server."
 )
 
 ABOVE: Final = (
@@ -49,7 +49,9 @@ def typeable(text: str) -> str:
     if not seen:
         raise ClientError("VALIDATION_FAILED", "There is nothing to type in it.", field="data.prompt")
     if seen.startswith(("/", "!")) or seen in LEAVES:
-        text = "In a terminal that would be a command, not a prompt. Nothing was typed; say it with other words first."
+        text = (
+            "In a terminal this text is a command, not a prompt. Nothing was typed. Begin the prompt with another word."
+        )
         raise ClientError("NOT_SUPPORTED", text, field="data.prompt")
     if len(seen) > LONGEST:
         text = f"More than {LONGEST:,} characters can't be typed into a terminal. Nothing was typed; fork the session."
@@ -104,7 +106,7 @@ class Terminals:
             async with asyncio.timeout(TYPING_SECONDS):
                 refusal = await outcome
         except TimeoutError:
-            text = "The editor does not say whether it was typed. Look at the agent's terminal."
+            text = "The editor has not confirmed that the prompt was typed. Check the agent's terminal."
             raise ClientError("EXECUTION_FAILED", text, retryable=False) from None
         finally:
             del self._typing[id]

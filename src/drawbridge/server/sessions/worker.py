@@ -82,7 +82,7 @@ class _Listener:
 
 
 def _last_words(code: int, stderr: str) -> str:
-    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and said nothing."
+    return stderr.strip()[-LONGEST_ERROR:] or f"It ended with code {code} and without output."
 
 
 class Worker:
@@ -417,9 +417,12 @@ class Worker:
             return
         now = time.monotonic()
         idle, total = self._context.limits.idle_seconds, self._context.limits.total_seconds
-        left, why = idle - (now - self._last_output), f"The agent said nothing for {idle:g} seconds and was ended."
+        left, why = (
+            idle - (now - self._last_output),
+            f"The agent produced no output for {idle:g} seconds and was stopped.",
+        )
         if total is not None and (rest := total - (now - run.started_at - self._asked_seconds)) < left:
-            left, why = rest, f"The run took {total:g} seconds, as long as one may, and was ended."
+            left, why = rest, f"The run reached its limit of {total:g} seconds and was stopped."
         if left <= 0:
             run.stop("timeout", {"code": "EXECUTION_TIMEOUT", "message": why})
             self.stop_soon(run)

@@ -213,6 +213,6 @@ class Catalogue:
         if (name, offset) not in self.damage and len(self.damage) < _DAMAGE_KEPT:
             self.damage[name, offset] = Damage(name, offset, length)
             logger.warning(
-                "%s has %d bytes at %d that are no record of this history; they were left and are skipped",
+                "%s has %d bytes at %d that are not a record of this history; they were left and are skipped",
                 self.path(name), length, offset,
             )  # fmt: skip

@@ -72,7 +72,7 @@ class History:
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
-            raise NotPrivate(f"{path} is a link. A history is kept in a directory of its own; nothing was written.")
+            raise NotPrivate(f"{path} is a symbolic link. A history needs a directory of its own. Nothing was written.")
         make_private_directory(path)
         try:
             return cls(Catalogue(path), fsync, symlink)
@@ -139,7 +139,7 @@ class History:
             except OSError as error:
                 raise HistoryNotWritten(
                     f"The message could not be written into the project's history: {_why(error)}. Nothing of it was kept, "
-                    "and what was there before is untouched. Mend that; the next message is written again.",
+                    "and what was there before is untouched. Fix the cause; the next message is written again.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record
@@ -313,7 +313,7 @@ class History:
                 self._read_anew(stale.name)
                 return self._page(wanted, limit, max_bytes)
         except Stale:
-            raise HistoryUnreadable("The project's history changes while it is read. Ask again.") from None
+            raise HistoryUnreadable("The project's history changed while it was read. Try again.") from None
         except OSError as error:
             raise _unreadable(error) from None
 
@@ -380,7 +380,7 @@ def _aware(moment: datetime) -> datetime:
 
 def _unreadable(error: OSError) -> HistoryUnreadable:
     return HistoryUnreadable(
-        f"The project's history can't be read: {_why(error)}. It was left as it is. Mend that and ask again."
+        f"The project's history can't be read: {_why(error)}. It was left as it is. Fix the cause and try again."
     )
 
 

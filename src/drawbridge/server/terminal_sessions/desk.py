@@ -257,7 +257,7 @@ class Desk:
                 history = History.open(directory / "logs", fsync=self._fsync)
                 facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
             except (metadata.Damaged, DrawbridgeError, OSError, msgspec.MsgspecError) as error:
-                logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
+                logger.error("the terminal session in %s can't be read (%s); it was removed", directory.name, error)
                 shutil.rmtree(directory, ignore_errors=True)
                 continue
             session = DeskSession(directory, data, history, self._context, facts)
@@ -288,7 +288,7 @@ class Desk:
             return None
         self._make_room()
         if len(self._followers) >= MOST:
-            logger.warning("more than %d agents are at work at desks: one is not shown", MOST)
+            logger.warning("more than %d terminal sessions are active: one is not shown", MOST)
             return None
         directory, when = self._place / id, now()
         try:
@@ -296,7 +296,7 @@ class Desk:
             data = metadata.Metadata(id, path, session_id, when, when, agent=agent)
             history = History.open(directory / "logs", fsync=self._fsync)
         except (DrawbridgeError, OSError) as error:
-            logger.error("a desk session can't be kept, so it is not shown: %s", error)
+            logger.error("a terminal session can't be saved, so it is not shown: %s", error)
             return None
         session = DeskSession(directory, data, history, self._context, Facts(background=background))
         session.store.record(SessionChanged(session_id))
@@ -325,7 +325,7 @@ class Desk:
         """It is none of ours any more when this returns, and its agent, which may be heard of again at any moment, begins
         anew where it was. What is returned removes what is left.
         """
-        session, reason = follower.session, "it was taken from the list"
+        session, reason = follower.session, "it was removed from the list"
         del self._followers[session.id]
         follower.hurry()  # a hook whose question waits for its turn is answered, too
         session.settle_all(reason)

@@ -20,7 +20,7 @@ from drawbridge.server.terminal_sessions.transcript import Fate
 
 REMEMBERED: Final = 100
 
-OVERRULED: Final = "overruled: it was {} at the desk in the same moment"
+OVERRULED: Final = "overruled: it was {} in the terminal at the same moment"
 
 
 class Overruled(Struct, frozen=True):

@@ -85,7 +85,7 @@ async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
         try:
             listener = stack.enter_context(listening())
         except DrawbridgeError as error:
-            logger.error("agents in terminals and editors are not heard of: %s", error)
+            logger.error("agents in terminals and editors can't connect: %s", error)
             yield
             return
         server = await asyncio.start_unix_server(socket.met, sock=listener, limit=wire.LINE_BYTES)

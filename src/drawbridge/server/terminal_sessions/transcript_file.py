@@ -60,7 +60,7 @@ class TranscriptFile:
         try:
             found = os.fstat(file)
             if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-                raise PermissionError(f"{self._path} is no file of this user")
+                raise PermissionError(f"{self._path} is not a file of this user")
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)
             if found.st_size < self._offset:  # another file stands there now

@@ -172,7 +172,8 @@ def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
     assert "Done: Pelican Code now calls the guard." in drawbridge_("setup", "pelican", "--yes")
     assert set(hook_commands(home / ".pelican" / "hooks.json")) == {"about_to_act", "did_act"}
     assert "pelican" in run(
-        "-c", "from drawbridge import cli; from drawbridge.cli import completion; print(completion.script('bash', cli.parser()))"
+        "-c",
+        "from drawbridge import cli; from drawbridge.cli import completion; print(completion.script('bash', cli.parser()))",
     )
 
 

@@ -207,7 +207,7 @@ async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             task.cancel()
         for ended in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(ended, Exception):
-                logger.error("a fault of ours", exc_info=ended)
+                logger.error("internal error", exc_info=ended)
 
 
 def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:

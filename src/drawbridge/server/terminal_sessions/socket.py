@@ -125,7 +125,7 @@ class DeskSocket:
         except (ValueError, OSError) as error:
             logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
         except Exception:
-            logger.exception("the private socket: a connection failed")
+            logger.exception("internal error at the private socket")
         finally:
             writer.close()
 

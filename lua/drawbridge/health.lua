@@ -86,7 +86,7 @@ end
 local function check_private(path, wanted, what)
   local found = mode(path)
   if not found then
-    fault(('%s %s is missing'):format(what, home(path)), { ':DrawbridgeRestart writes it anew.' })
+    fault(('%s %s is missing'):format(what, home(path)), { ':DrawbridgeRestart writes it again.' })
   elseif found ~= wanted then
     local text = ('%s %s can be read by others (mode %03o)'):format(what, home(path), found)
     warn(text, { ('chmod %03o %s'):format(wanted, path) })

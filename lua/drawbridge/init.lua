@@ -111,7 +111,7 @@ function M.send(first, last)
     return false
   end
   if not require('drawbridge.link').attached() then
-    say(':DrawbridgeSend: the bridge is not running. Nothing was sent. Start it with :DrawbridgeStart.', 'warn')
+    say(':DrawbridgeSend: the bridge is not running (:DrawbridgeStart)', 'warn')
     return false
   end
   require('drawbridge.selection').mention(path, first and first - 1, last and last - 1)

@@ -191,7 +191,7 @@ local function count(names)
   return counts
 end
 
---- The names that `after` holds more often than `before`.
+--- The names that `after` contains more often than `before`.
 local function gained(before, after)
   local known, names = count(before), {}
   for _, name in ipairs(after) do

@@ -199,7 +199,7 @@ function launch()
     on_exit = exited,
   })
   if not ok or job <= 0 then
-    return fail('', ("%s can't be run: %s"):format(words[1], ok and 'it is no program' or tostring(job)))
+    return fail('', ("%s can't be run: %s"):format(words[1], ok and 'it is not executable' or tostring(job)))
   end
   state.job = job
   enter('starting')

@@ -55,7 +55,7 @@ class TestSaysWhyNot:
             ("DrawbridgeReview", "DrawbridgeReview: no proposal is waiting"),
             (
                 "DrawbridgeSend",
-                ":DrawbridgeSend: the bridge is not running. Nothing was sent. Start it with :DrawbridgeStart.",
+                ":DrawbridgeSend: the bridge is not running (:DrawbridgeStart)",
             ),
             ("DrawbridgeStop", ":DrawbridgeStop: the bridge is not running"),
         ],

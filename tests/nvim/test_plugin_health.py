@@ -156,7 +156,7 @@ def test_a_lock_file_that_is_gone_is_an_error(editor: Neovim) -> None:
     Path(editor.status()["lock_file"]).unlink()
     report = health(editor)
     assert "is missing" in report
-    assert ":DrawbridgeRestart writes it anew" in report
+    assert ":DrawbridgeRestart writes it again" in report
 
 
 @pytest.mark.thorough

@@ -18,7 +18,7 @@ class _Options:
 
     @staticmethod
     def parse_constant(name: str) -> "Any":
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
 
 _scan = make_scanner(_Options)  # type: ignore[arg-type]  # typeshed takes the context for a scanner

@@ -85,15 +85,17 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
     problems = []
     for guard in installed:
         name = title(guard.agent)
-        anew = f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` installs it anew."
+        reinstall = (
+            f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` reinstalls it."
+        )
         if guard.state == "broken":
-            problems.append(f"The guard for {name} is off: {guard.problem}. {anew}")
+            problems.append(f"The guard for {name} is off: {guard.problem}. {reinstall}")
         elif guard.state == "off":
             problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
             problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may pass over what is in it.")
         elif guard.state == "works" and guard.problem:
-            problems.append(f"The guard for {name} is of another version: {guard.problem}. {anew}")
+            problems.append(f"The guard for {name} is of another version: {guard.problem}. {reinstall}")
     return problems
 
 

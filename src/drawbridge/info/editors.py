@@ -118,7 +118,7 @@ def _not_ours(prefix: str, found: Sequence[tuple[str, str]]) -> Iterator[tuple[s
             path = f"{place}/{name}"
             if name.startswith(beginning) and find.pid_in(name) and path not in known:
                 foreign = os.lstat(path).st_uid != os.geteuid()
-                yield path, "belongs to another user" if foreign else "is no socket"
+                yield path, "belongs to another user" if foreign else "is not a socket"
 
 
 def _kind(path: str) -> str:

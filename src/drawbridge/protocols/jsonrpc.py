@@ -53,7 +53,7 @@ def decode(text: str) -> Message:
     try:
         value = _value(text)
     except (ValueError, RecursionError):
-        return Invalid(None, PARSE_ERROR, "Parse error: this is no JSON.")
+        return Invalid(None, PARSE_ERROR, "Parse error: the message is not JSON.")
     if not isinstance(value, dict):
         return Invalid(None, INVALID_REQUEST, "Invalid request: a message is one JSON object.")
     return _message(value)
@@ -70,7 +70,7 @@ def _value(text: str) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _message(value: dict[str, Any]) -> Message:

@@ -126,7 +126,7 @@ def test_what_can_not_be_an_option_starts_nothing_and_is_named(name: str, bad: A
 @pytest.mark.parametrize("bad", ["", "sess_abc", "-c", ID + "\n", ID + " --model=x"])
 @pytest.mark.parametrize("field", ["session_id", "fork_from"])
 def test_only_an_id_is_an_id(field: str, bad: str) -> None:
-    with pytest.raises(AgentUnusable, match=rf"^{field}: it is no UUID"):
+    with pytest.raises(AgentUnusable, match=rf"^{field}: it is not a UUID"):
         arguments(Launch("/project", **{"session_id": ID, field: bad}))  # type: ignore[arg-type]
 
 

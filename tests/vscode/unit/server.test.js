@@ -139,11 +139,11 @@ test('a socket that somebody listens at is left alone', () =>
     assert.deepEqual(fs.readdirSync(place), ['a.sock']);
   }));
 
-test('what is no socket is left alone', async () => {
+test('what is not a socket is left alone', async () => {
   fs.writeFileSync(address, 'mine');
   await assert.rejects(
     listen(address, () => {}),
-    /is no socket and was left alone/,
+    /is not a socket and was not changed/,
   );
   assert.equal(fs.readFileSync(address, 'utf8'), 'mine');
   fs.rmSync(address);

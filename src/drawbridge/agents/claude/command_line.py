@@ -56,7 +56,7 @@ def version(answer: str) -> tuple[int, ...] | None:
 def _session(launch: Launch) -> Iterator[str]:
     for name, value in (("session_id", launch.session_id), ("fork_from", launch.fork_from)):
         if value is not None and not _UUID.fullmatch(value):
-            raise _unusable(name, "it is no UUID")
+            raise _unusable(name, "it is not a UUID")
     if launch.fork_from is not None:
         yield from (f"--resume={launch.fork_from}", "--fork-session", f"--session-id={launch.session_id}")
     elif launch.resume:

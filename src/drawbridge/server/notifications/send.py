@@ -69,7 +69,7 @@ class Sender:
         try:
             self._tasks.put_nowait((what, send))
         except queue.Full:
-            logger.error("%s was not told: too much waits for a service that is slow or away", what)
+            logger.error("%s was not notified: too much waits for a service that is slow or away", what)
 
     def end(self) -> None:
         """What waits is left undone; what is on its way ends by itself."""
@@ -94,9 +94,9 @@ class Sender:
                 return send()
             except Failed as error:
                 if pause is None or not error.again:
-                    return logger.error("%s was not told: %s", what, error)
+                    return logger.error("%s was not notified: %s", what, error)
             except Exception:
-                return logger.exception("a fault of ours: %s was not told", what)
+                return logger.exception("internal error: %s was not notified", what)
             if self._ended.wait(pause):
                 return None
         return None

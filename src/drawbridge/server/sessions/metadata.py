@@ -83,7 +83,7 @@ def load(directory: Path) -> Metadata:
     """The file, else its copy. Raises ``Damaged`` where both are unusable, or are about another project; ``Unreadable``
     where that can't be told; ``Newer``.
     """
-    problem, denied = "there is none", ""
+    problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):
         try:
             found = msgspec.json.decode((directory / name).read_bytes(), type=Metadata)

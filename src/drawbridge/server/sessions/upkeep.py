@@ -63,7 +63,7 @@ class Upkeep:
                     await self.clean()
                 await self.look()
             except Exception:
-                logger.exception("a fault of ours")
+                logger.exception("internal error")
             await asyncio.sleep(every)
 
     async def look(self) -> None:

@@ -105,7 +105,7 @@ class Follower:
         try:
             path = checked(self.session.facts.transcript, session_id)
         except NotItsFile:
-            logger.warning("%s: its conversation is not read: no file of Claude Code's", self.session.id)
+            logger.warning("%s: its conversation is not read: the file is not one of Claude Code", self.session.id)
             return
         after = self._taken_last()
         self._seen = bool(after)
@@ -130,7 +130,7 @@ class Follower:
             try:
                 await self._read_until(text)
             except Exception:
-                logger.exception("%s: a fault of ours", self.session.id)
+                logger.exception("%s: internal error", self.session.id)
             self._do(call)
 
     def _do(self, call: Callable[[], None]) -> None:
@@ -138,7 +138,7 @@ class Follower:
         try:
             call()
         except Exception:  # a fault of ours: this session may be told wrongly, the others go on
-            logger.exception("%s: a fault of ours", self.session.id)
+            logger.exception("%s: internal error", self.session.id)
 
     def _look(self) -> None:
         """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""

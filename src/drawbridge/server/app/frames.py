@@ -15,7 +15,7 @@ from drawbridge.server.protocol.subscriber import Frame
 
 
 def frame(announced: Announced) -> Frame:
-    """What clients receive when the event happens. An agent's line goes in as it came."""
+    """The frame that clients receive when the event happens. An agent's line is embedded unchanged."""
     seq, timestamp = (announced.seq, announced.timestamp) if isinstance(announced, Stored) else (None, None)
     project_id, event = announced.project_id, announced.event
     match event:
@@ -44,7 +44,7 @@ def frame(announced: Announced) -> Frame:
 
 
 def replayed(project_id: str, record: bytes) -> Frame:
-    """What a client receives for a record that it has missed. Raises ``events.NOT_OURS``."""
+    """The frame that a client receives for a record that it has missed. Raises ``events.NOT_OURS``."""
     found = events.parts(record)
     if found.direction != "server":
         named = msgspec.json.decode(found.message, type=events.OfAgent)

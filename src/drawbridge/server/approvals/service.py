@@ -28,14 +28,14 @@ LONGEST_NAME: Final = 200
 """Characters of a tool's name that lists have."""
 
 REMEMBERED: Final = 200
-"""Verdicts, for decisions that come too late."""
+"""Ended approvals that are remembered, to answer decisions that arrive too late."""
 
 
 class Approvals:
-    """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that has asked.
+    """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that reported it.
 
     ``write`` and ``record`` are those of the session's store. ``verdicts``: what became of the approvals of earlier processes
-    of the server. ``decide``: where a decision made in an editor goes, as one of a client does.
+    of the server. ``decide`` handles a decision made in an editor like one of a client.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Approvals:
         return len(self._open)
 
     def find(self, approval_id: str) -> PendingApproval | None:
-        """One that is open."""
+        """The open approval of that id."""
         return self._open.get(approval_id)
 
     def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """Those of an open one; none of any other."""
+        """The surfaces of an open approval; of any other an empty list."""
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """An agent waits, at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it is about a text; not the
-        editor of the agent's own process.
+        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it is about
+        a text; except the editor of the agent's own process.
         """
         approval.leads(link_targets(approval.request.given, _path(approval), approval.request.blocked_path))
         self._open[approval.id] = approval
@@ -83,7 +83,7 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
-        """An approval from before a restart, in whatever state. Everybody knows of it already."""
+        """Restores an approval from before a restart, in any state. It is not reported again."""
         if not approval.is_open:
             self._remember(approval)
             return
@@ -93,23 +93,23 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """The agent has asked the same in another way too."""
+        """Adds a surface by which the agent has asked the same question."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """The agent has asked the same again; whether that is still open."""
+        """The agent has asked the same again. Returns whether it is still open."""
         if approval.id not in self._surfaces:
             return False
         self._surfaces[approval.id][0] = surface
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Nothing reaches the agent by this surface any more, but by another."""
+        """The agent can't be reached by this surface any more, but by another."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
-        """The server ends: what is open stays so in the history."""
+        """The server is shutting down: open approvals stay open in the history."""
         self._open.clear()
         self._surfaces.clear()
         self._closed.clear()
@@ -117,8 +117,8 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """The first decision: it is in the history, the others are notified, and the agent receives it by its surface (``at``:
-        by this one, which sees to that itself). Returns that surface too.
+        """Accepts the first decision: it is recorded, the other surfaces are notified, and the agent receives it by its surface
+        (``at``: the surface that delivers it by itself). Returns that surface too.
 
         Raises ``ClientError`` for any other decision, and for one that can't be written: the approval stays open, since an
         agent must not get a decision that is not in the history.
@@ -140,7 +140,7 @@ class Approvals:
         except DrawbridgeError as error:
             logger.error("%s: the decision about %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
-            text = f"{refused.text} The agent was not given the answer, and the question stays open."
+            text = f"{refused.text} The agent was not sent the decision, and the approval stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         approval.decide(by.name, decision)
         surfaces = self._close(approval, by.id)
@@ -154,7 +154,7 @@ class Approvals:
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
-        """Whether it was still open."""
+        """Withdraws the approval. Returns whether it was still open."""
         if not approval.withdraw(reason):
             return False
         surfaces = self._close(approval)
@@ -164,11 +164,11 @@ class Approvals:
         return True
 
     def waiting(self) -> list[messages.Waiting]:
-        """As lists have them."""
+        """The open approvals as lists contain them."""
         return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
-        """As a snapshot has them: in ``room`` bytes altogether."""
+        """The open approvals as a snapshot contains them: in ``room`` bytes altogether."""
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
@@ -177,7 +177,7 @@ class Approvals:
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = (
-                "This agent takes no other input than its own. The question stays open: allow it as it is, or deny it."
+                "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."
             )
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
@@ -187,17 +187,17 @@ class Approvals:
     def _too_late(self, approval_id: str) -> ClientError:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)
         if verdict is None:
-            return ClientError("APPROVAL_NOT_FOUND", "There is no such question here.", field="data.approval_id")
+            return ClientError("APPROVAL_NOT_FOUND", "This session does not have such an approval.", field="data.approval_id")
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
-            return ClientError("APPROVAL_RESOLVED", "The question was taken back.", details=reason)
+            return ClientError("APPROVAL_RESOLVED", "The approval was withdrawn: the agent does not wait any more.", details=reason)
         given = {"by": verdict.by, "decision": verdict.decision}
         if verdict.client_id is not None:
             given["client_id"] = verdict.client_id
-        return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has answered already.", details=given)
+        return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already decided.", details=given)
 
     def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """It is not open any more. Returns its surfaces."""
+        """Removes it from the open approvals. Returns its surfaces."""
         del self._open[approval.id]
         self._remember(approval, client_id)
         return self._surfaces.pop(approval.id)

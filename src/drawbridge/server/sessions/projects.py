@@ -1,4 +1,4 @@
-"""All projects of a server: made, found, listed, deleted, and back after a restart.
+"""All projects of a server: they are created, found, listed, deleted, and restored after a restart.
 
 ``<data>/projects/<id>/`` holds one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
 could not be read.
@@ -57,14 +57,14 @@ class Projects:
     def get(self, project_id: str) -> Project:
         project = self._projects.get(project_id)
         if project is None and project_id.startswith("desk_"):
-            text = "This agent works at somebody's desk: it is steered there. Nothing was done; its questions can be answered."
+            text = "This agent runs in a terminal and is controlled there. Nothing was done; its approvals can be decided here."
             raise ClientError("NOT_SUPPORTED", text)
         if project is None:
             raise no_project()
         return project
 
     def load(self) -> None:
-        """Everything back, each at rest; what can't be read is put aside and said."""
+        """Restores all projects, idle; those that can't be read are put aside and logged."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         self.empty_trash()
@@ -80,15 +80,15 @@ class Projects:
         self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
         for project in self:
             if problem := self._context.places.problem(project.path):
-                logger.warning("%s (%s) runs nothing: %s", project.id, project.path, problem)
+                logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
 
     def rebuild(self, others: Iterable[History]) -> None:
-        """Indexes that were lost are built again in the background, those of ``others`` too."""
+        """Rebuilds lost indexes in the background, those of ``others`` too."""
         histories = [*(project.history for project in self), *others]
         self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     def _load(self, directory: Path) -> Project | None:
-        """What can't be read now is tried again later; what is damaged is put aside."""
+        """Projects that can't be read now are retried later; damaged ones are put aside."""
         try:
             return self._open(directory)
         except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
@@ -100,7 +100,7 @@ class Projects:
         return None
 
     async def read_again(self) -> list[Project]:
-        """Those that could not be read and now can; they are projects like any other from here on."""
+        """Restores the projects that could not be read before and now can. Returns them."""
         found = []
         for name in sorted(self._unreadable):
             project = await asyncio.to_thread(self._load, self._data / "projects" / name)
@@ -117,12 +117,12 @@ class Projects:
         """For people, without a path."""
         return [
             *(
-                f"{problem} ({one.id}) It runs nothing."
+                f"{problem} ({one.id}) It can't run agents."
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
-            *(f"The project in {name} can't be read now; it is tried again." for name in sorted(self._unreadable)),
-            *(f"The project in {name} was damaged; it lies in quarantine." for name in self.quarantined),
+            *(f"The project in {name} can't be read now; reading it is retried." for name in sorted(self._unreadable)),
+            *(f"The project in {name} was damaged; it is in quarantine." for name in self.quarantined),
         ]
 
     def _open(self, directory: Path) -> Project:
@@ -142,13 +142,13 @@ class Projects:
         return project
 
     def create(self, path: str, agent: str | None) -> Project:
-        """A new project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
+        """Creates a project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         real = self._context.places.resolve(path, [project.path for project in self])
         if len(self) >= self._context.limits.projects:
-            raise ClientError("RESOURCE_LIMIT", "There are as many projects as this server takes.")
+            raise ClientError("RESOURCE_LIMIT", "The server has its maximum of projects. Delete one first.")
         id = f"proj_{uuid.uuid4().hex[:16]}"
         directory = self._data / "projects" / id
         when = now()
@@ -159,12 +159,12 @@ class Projects:
             history = History.open(directory / "logs", fsync=self._fsync)
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
-            logger.error("a project could not be made: %s", error)
-            raise ClientError("FILE_OPERATION", "The server can't write its data. No project was made.") from None
+            logger.error("a project could not be created: %s", error)
+            raise ClientError("FILE_OPERATION", "The server can't write its data. No project was created.") from None
         return self._add(Project(directory, data, history, self._context, self._open_in_terminal))
 
     async def delete(self, project: Project) -> None:
-        """Into the trash, whence it goes after 7 days."""
+        """Moves a project to the trash, which keeps it for 7 days."""
         project.check_at_rest()
         del self._projects[project.id]
         self._context.disk.gone(project.id)
@@ -178,7 +178,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", project.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; it will be back at the next start.",
+                "The project was closed, but its data could not be moved; it will be listed again after the next start.",
             ) from None
 
     async def close(self, reason: str) -> None:
@@ -187,7 +187,7 @@ class Projects:
         await asyncio.gather(*(project.close(reason) for project in self))
 
     def _quarantine(self, directory: Path, why: str) -> None:
-        logger.error("the project in %s can't be read (%s); it goes to quarantine", directory.name, why)
+        logger.error("the project in %s can't be read (%s); it is moved to quarantine", directory.name, why)
         try:
             os.replace(directory, self._data / "quarantine" / f"{directory.name}-{time.time_ns()}")
         except OSError as error:
@@ -195,17 +195,17 @@ class Projects:
         self.quarantined.append(directory.name)
 
     def empty_trash(self) -> None:
-        """What was deleted 7 days ago is gone for good."""
+        """Removes what was deleted more than 7 days ago."""
         for deleted in self._trash():
             if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS:
                 shutil.rmtree(deleted, ignore_errors=True)
 
     def make_room(self) -> None:
-        """The histories of what was deleted go now; what it has cost stays known."""
+        """Removes the histories of deleted projects now; their costs stay known."""
         for deleted in self._trash():
             if (deleted / "logs").exists():
                 logger.warning(
-                    "there is no room: the history of the deleted %s is dropped before its time", deleted.name
+                    "the disk is full: the history of the deleted %s is removed early", deleted.name
                 )
                 shutil.rmtree(deleted / "logs", ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The history of one project: every message once, numbered, on disk before anybody hears of it.
+"""The history of one session: every message once, numbered, and on disk before it is published.
 
 A directory of files (``segments``) of one JSON line a record (``lines``), with an index beside them
 (``index``). A file ends at midnight UTC, at 100 MB or at 10,000 messages; none is made before there is something
@@ -53,7 +53,7 @@ class History:
         self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
-        """Nothing more can be written; reading goes on to work."""
+        """Closes it for writing; reading continues to work."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
 
@@ -72,7 +72,7 @@ class History:
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
-            raise NotPrivate(f"{path} is a link. A history is kept in a directory of its own; nothing was written.")
+            raise NotPrivate(f"{path} is a link. A history needs a directory of its own. Nothing was written.")
         make_private_directory(path)
         try:
             return cls(Catalogue(path), fsync, symlink)
@@ -114,7 +114,7 @@ class History:
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """What was found so far, at most 100 places."""
+        """The damage that was found so far, at most 100 places."""
         return tuple(self._catalogue.damage.values())
 
     # Writing.
@@ -139,13 +139,13 @@ class History:
             except OSError as error:
                 raise HistoryNotWritten(
                     f"The message could not be written into the project's history: {_why(error)}. Nothing of it was kept, "
-                    "and what was there before is untouched. Mend that; the next message is written again.",
+                    "and what it contained is unchanged. Fix the cause; the next message is written normally.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record
 
     def close(self) -> None:
-        """What was written is on the disk then, unless the policy is ``off``. Reading goes on to work."""
+        """What was written is on the disk then, unless the policy is ``off``. Reading continues to work."""
         with self._changing:
             if self.closed:
                 return
@@ -262,7 +262,7 @@ class History:
     def drop(self, before: datetime | None, more_than: int | None) -> int:
         """Drops the oldest files: those with no record since ``before``, and while there are more bytes than ``more_than``.
 
-        Never the newest. The numbers go on. How many were dropped; raises ``HistoryNotWritten`` where one can't be.
+        Never the newest. Numbers continue. Returns how many were dropped; raises ``HistoryNotWritten`` if one can't be dropped.
         """
         catalogue, dropped = self._catalogue, 0
         latest = None if before is None else microseconds(_aware(before))
@@ -275,7 +275,7 @@ class History:
                     catalogue.drop_first()
                 except OSError as error:
                     raise HistoryNotWritten(
-                        f"An old file of the project's history can't be dropped: {_why(error)}. It was left as it is."
+                        f"An old file of the project's history can't be removed: {_why(error)}. It is unchanged."
                     ) from None
                 dropped += 1
             if dropped:
@@ -313,7 +313,7 @@ class History:
                 self._read_anew(stale.name)
                 return self._page(wanted, limit, max_bytes)
         except Stale:
-            raise HistoryUnreadable("The project's history changes while it is read. Ask again.") from None
+            raise HistoryUnreadable("The project's history changes while it is read. Try again.") from None
         except OSError as error:
             raise _unreadable(error) from None
 
@@ -380,7 +380,7 @@ def _aware(moment: datetime) -> datetime:
 
 def _unreadable(error: OSError) -> HistoryUnreadable:
     return HistoryUnreadable(
-        f"The project's history can't be read: {_why(error)}. It was left as it is. Mend that and ask again."
+        f"The project's history can't be read: {_why(error)}. It is unchanged. Fix the cause and try again."
     )
 
 

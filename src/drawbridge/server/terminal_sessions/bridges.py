@@ -51,7 +51,7 @@ class BridgeSurface:
         self.session: DeskSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
-        """In the editor, before its question was heard of."""
+        """In the editor, before its question was reported."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
@@ -105,7 +105,7 @@ class Bridges:
     # One bridge.
 
     async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
-        """Until it goes."""
+        """Runs until the bridge disconnects."""
         try:
             self._said(editor, first)
             while line := await reader.readline():

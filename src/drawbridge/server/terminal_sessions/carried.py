@@ -26,7 +26,7 @@ PAGE_BYTES: Final = 8 * 1024 * 1024
 
 
 class Carried(Struct):
-    """``approvals``: those that can be known again, the oldest first, each as it stands. ``calls`` wait for their result."""
+    """``approvals``: those that can be recognised, the oldest first, each in its state. ``calls`` wait for their result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]

@@ -1,7 +1,7 @@
-"""The agents that people have started in terminals of this machine, as far as their hooks and bridges tell of them.
+"""The agents that people have started in terminals of this machine, as far as their hooks and bridges report them.
 
-Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. What concerns one is worked on in the order in which it came,
-after what stands in its conversation's file by then.
+Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. Reports about one are processed in the order of their arrival,
+after what its conversation's file contains by then.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, Tran
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""Sessions that are kept; the one that ended first goes first."""
+"""The maximum of sessions; the one that ended first is removed first."""
 
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
 """Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
 
 RETURN_SECONDS: Final = 20.0
-"""After its start, in which a hook or a bridge comes again to a server; they look every 2 s."""
+"""Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
 
 RECORD_SECONDS: Final = 1.0
-"""That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
+"""Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
 
 PREFIX: Final = "desk_"
 
@@ -103,7 +103,7 @@ class Follower:
         try:
             path = checked(self.session.facts.transcript, session_id)
         except NotItsFile:
-            logger.warning("%s: its conversation is not read: no file of Claude Code's", self.session.id)
+            logger.warning("%s: its conversation is not read: it is not a file of Claude Code", self.session.id)
             return
         after = self._taken_last()
         self._seen = bool(after)
@@ -128,15 +128,15 @@ class Follower:
             try:
                 await self._read_until(text)
             except Exception:
-                logger.exception("%s: a fault of ours", self.session.id)
+                logger.exception("%s: an internal error", self.session.id)
             self._do(call)
 
     def _do(self, call: Callable[[], None]) -> None:
         self._call = None
         try:
             call()
-        except Exception:  # a fault of ours: this session may be told wrongly, the others go on
-            logger.exception("%s: a fault of ours", self.session.id)
+        except Exception:  # an internal error: this session may be shown wrongly, the others continue
+            logger.exception("%s: an internal error", self.session.id)
 
     def _look(self) -> None:
         """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
@@ -163,7 +163,7 @@ class Follower:
             self.session.move(successor)
 
     async def _read_until(self, text: str) -> None:
-        """All that there is; the CLI writes it down a moment later than it says it."""
+        """Reads all lines; the CLI writes them a moment after it has shown them."""
         until = time.monotonic() + RECORD_SECONDS
         await self._read()
         while text and self._file is not None and self.session.last_text.strip() != text.strip():
@@ -210,7 +210,7 @@ class Desk:
         self._context = context
         self._fsync = fsync
         self.closed = False
-        """The server ends: who comes now waits for the next one."""
+        """Shuts down: hooks and bridges that connect now wait for the next server."""
         self._followers: dict[str, Follower] = {}
         self._discarding: set[asyncio.Task[None]] = set()
 
@@ -243,7 +243,7 @@ class Desk:
         return await session.prompts.execute(command, client, allowed)
 
     def load(self) -> None:
-        """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""
+        """Those that were there before a restart. What can't be read is removed: the agent has its own record."""
         make_private_directory(str(self._place))
         loop = asyncio.get_running_loop()
         for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
@@ -255,7 +255,7 @@ class Desk:
                 history = History.open(directory / "logs", fsync=self._fsync)
                 facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
             except (metadata.Damaged, DrawbridgeError, OSError, msgspec.MsgspecError) as error:
-                logger.error("the desk session in %s can't be read (%s); it is thrown away", directory.name, error)
+                logger.error("the terminal session in %s can't be read (%s); it is removed", directory.name, error)
                 shutil.rmtree(directory, ignore_errors=True)
                 continue
             session = DeskSession(directory, data, history, self._context, facts)
@@ -281,12 +281,12 @@ class Desk:
         return follower
 
     def begin(self, id: str, path: str, agent: str, session_id: str, *, background: bool = False) -> Follower | None:
-        """A new session, told to everybody who follows all projects."""
+        """Adds a session, and notifies the clients that follow all projects."""
         if not metadata.ID.fullmatch(id):
             return None
         self._make_room()
         if len(self._followers) >= MOST:
-            logger.warning("more than %d agents are at work at desks: one is not shown", MOST)
+            logger.warning("more than %d agents run in terminals: one is not shown", MOST)
             return None
         directory, when = self._place / id, now()
         try:
@@ -294,7 +294,7 @@ class Desk:
             data = metadata.Metadata(id, path, session_id, when, when, agent=agent)
             history = History.open(directory / "logs", fsync=self._fsync)
         except (DrawbridgeError, OSError) as error:
-            logger.error("a desk session can't be kept, so it is not shown: %s", error)
+            logger.error("a terminal session can't be stored, so it is not shown: %s", error)
             return None
         session = DeskSession(directory, data, history, self._context, Facts(background=background))
         session.store.record(SessionChanged(session_id))
@@ -315,17 +315,17 @@ class Desk:
             task.add_done_callback(self._discarding.discard)
 
     async def forget(self, session: DeskSession) -> None:
-        """Out of the list, with its history. One whose agent goes on is back when that tells something."""
+        """Removes it from the list, with its history. It is listed again if its agent continues and reports something."""
         follower = self._followers[session.id]
         await follower.up_to_date()
         if self._followers.get(session.id) is follower:
             await self._discard(follower)
 
     def _discard(self, follower: Follower) -> Coroutine[Any, Any, None]:
-        """It is none of ours any more when this returns, and its agent, which may be heard of again at any moment, begins
-        anew where it was. What is returned removes what is left.
+        """The session is forgotten when this returns; its agent may report again at any moment, and then gets a new session.
+        Returns what removes the session's files.
         """
-        session, reason = follower.session, "it was taken from the list"
+        session, reason = follower.session, "it was removed from the list"
         del self._followers[session.id]
         follower.hurry()  # a hook whose question waits for its turn is answered, too
         session.settle_all(reason)

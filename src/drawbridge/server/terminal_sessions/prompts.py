@@ -27,10 +27,10 @@ from drawbridge.server.sessions.terminals import ABOVE, ELSEWHERE, Terminals, ty
 from drawbridge.server.terminal_sessions import transcript
 
 AT_DESK: Final = "desk"
-"""Who says what is said there."""
+"""The sender of prompts that were typed in the terminal."""
 
 BEGIN_SECONDS: Final = 10.0
-"""That the agent may take to begin with a prompt that stands in its terminal; its hooks run first."""
+"""Seconds that the agent may take to begin with a typed prompt; its hooks run first."""
 
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
@@ -56,7 +56,7 @@ class Sent(Struct, frozen=True):
 
 
 class Session(Protocol):
-    """Whose prompts they are."""
+    """The session whose prompts they are."""
 
     id: str
     pid: int | None
@@ -96,7 +96,7 @@ class Prompts:
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Accepted when the agent has begun with it. A repeated ``request_id`` is answered, nothing is typed again.
+        """Accepted when the agent has begun with it. A repeated ``request_id`` gets the same reply; nothing is typed again.
 
         ``allowed``: whether a client might have started the agent as it is.
         """
@@ -115,7 +115,7 @@ class Prompts:
 
     def _first(self, sent: Sent, command: commands.Execute, allowed: Callable[[], bool]) -> asyncio.Future[str]:
         if self._sending is not None and not self._sending.done():
-            raise ClientError("PROCESS_ACTIVE", "Another prompt is just being typed there. Nothing was typed.")
+            raise ClientError("PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Nothing was typed.")
         self._check(command)
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
@@ -133,12 +133,12 @@ class Prompts:
             raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.state == "waiting":
             text = (
-                "The agent waits for an answer, and Enter would be one. Nothing was typed; answer its question first."
+                "The agent waits for a decision, and Enter would be one. Nothing was typed; decide about its approval first."
             )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.state == "working" and not session.resting:
             raise ClientError(
-                "PROCESS_ACTIVE", "The agent is at work there. Nothing was typed; try again when it has finished."
+                "PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished."
             )
 
     async def _send(self, sent: Sent) -> str:

@@ -276,7 +276,7 @@ async def test_what_only_has_the_name_of_an_editor_is_not_ours(folder: Path) -> 
     path = Path(f"{launcher.socket_prefix(str(folder))}4711.sock")
     path.write_text("a trap")
     said = await report(folder, "--sweep")
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("not ours", "is no socket")]
+    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("not ours", "is not a socket")]
     assert path.read_text() == "a trap"
 
 

@@ -129,7 +129,7 @@ async def test_a_guard_that_can_not_run_is_said_loudly(folder: Path, breaks: Cal
     said = await report(folder, code=3)
     assert (said["guard"][0]["state"], said["guard"][0]["problem"]) == ("broken", problem)
     assert said["problems"] == [
-        f"The guard for Claude Code is off: {problem}. `drawbridge setup claude` installs it anew."
+        f"The guard for Claude Code is off: {problem}. `drawbridge setup claude` reinstalls it."
     ]
     shown = await screen(folder, code=3)
     assert section(shown, "Guard")[0].split() == ["✗", "claude", "~/.claude/settings.json", "BROKEN"]

@@ -156,7 +156,7 @@ async def test_a_hook_that_is_ended_takes_its_question_with_it(desk: SocketDesk)
 async def test_the_agent_has_the_last_word(desk: SocketDesk) -> None:
     """Both were answered in the same moment, and it has heard the terminal first."""
     session = Session(desk)
-    overruled = "overruled: it was {} at the desk in the same moment"
+    overruled = "overruled: it was {} in the terminal at the same moment"
     async with session.asks(**COMMAND) as (_, question):
         await desk.answers(question, "deny")
         await session.tells("PostToolUse", tool_name="Bash", tool_input=COMMAND)

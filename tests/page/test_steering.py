@@ -166,7 +166,7 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
         (directory / "notes.md").write_text("mine\n")
         person.clicks("text=Take it back…")
         person.clicks(".changes footer .no")
-        person.sees(".changes .problem", "Nothing was taken back")
+        person.sees(".changes .problem", "Nothing was reverted")
     assert (directory / "notes.md").read_text() == "mine\n"
 
 

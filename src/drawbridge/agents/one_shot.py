@@ -78,17 +78,17 @@ class Turn:
         return []
 
     def rest(self) -> list[Said]:
-        """What is to be said when nothing comes any more."""
+        """The last events, when the output has ended."""
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; ``words``: what it said on stderr, or else its junk."""
+        """Why the turn failed; ``words``: its stderr, or else its invalid output."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return Failure(
-            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a word.'}"[:LONGEST_TEXT]
+            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT]
         )
 
     def outgoing(self) -> bytes:
@@ -129,7 +129,7 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
-        """Attachments go as text before the prompt; what is no text can't be given."""
+        """Attachments are sent as text before the prompt; other kinds are refused."""
         self.turn_open = True
         parts = []
         for one in attachments:
@@ -138,9 +138,7 @@ class Turn:
                 parts.append(f"{name}:\n\n{one.data.decode()}\n\n")
             except UnicodeDecodeError:
                 self.turn_open = False
-                problem = (
-                    f"{name} ({one.media_type}) is no text, and {self.name} can be given no other. Nothing was sent."
-                )
+                problem = f"{name} ({one.media_type}) is not text, and {self.name} accepts only text. Nothing was sent."
                 return [TurnEnded(ok=False, error=json_lines.valid(problem), code="VALIDATION_FAILED")]
         self._out = json_lines.valid("".join([*parts, text])).encode()
         return []
@@ -152,9 +150,7 @@ class Turn:
         self._interrupted = self.turn_open
 
     def set_mode(self, mode: str) -> str:
-        raise AgentRefused(
-            f"{self.name} can't be told while it is at work; it holds for the next prompt if sent with it"
-        )
+        raise AgentRefused(f"{self.name} can't change this during a run; send it with the next prompt")
 
     def set_model(self, model: str) -> str:
         return self.set_mode(model)

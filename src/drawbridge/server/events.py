@@ -278,7 +278,7 @@ class _OfPrompt(Struct):
 
 
 # Records of older versions lack some of the fields. Numbers are bounded, since what follows from a record is stored and
-has to be readable again.
+# has to be readable again.
 
 
 class _Started(RunStarted, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""The server's log: for people at a console, or as one JSON object per line. Each line of a request carries its correlation id."""
+"""The server's log: for people at a console, or as one JSON object per line. Each line of a request carries its
+correlation id."""
 
 from __future__ import annotations
 

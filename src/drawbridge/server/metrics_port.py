@@ -56,7 +56,9 @@ class _Numbers(Collector):
             yield GaugeMetricFamily(f"drawbridge_{name}", text, value=getattr(health, name))
         free = health.disk_free_mb * MEGABYTE
         yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Free space on the disk with the data.", value=free)
-        yield GaugeMetricFamily("drawbridge_problems", "Problems that make the health degraded.", value=len(health.problems))
+        yield GaugeMetricFamily(
+            "drawbridge_problems", "Problems that make the health degraded.", value=len(health.problems)
+        )
         runs = CounterMetricFamily("drawbridge_runs", "Runs that have ended.", labels=["outcome"])
         for outcome, number in sorted(metrics.runs.items()):
             runs.add_metric([outcome], number)
@@ -64,7 +66,9 @@ class _Numbers(Collector):
         counts = accumulate(metrics.buckets)
         buckets = list(zip([*map(str, BOUNDS), "+Inf"], counts, strict=True))
         yield HistogramMetricFamily("drawbridge_run_seconds", "The duration of runs.", buckets, metrics.seconds)
-        yield CounterMetricFamily("drawbridge_cost_usd", "The cost of runs, as agents report it.", value=metrics.cost_usd)
+        yield CounterMetricFamily(
+            "drawbridge_cost_usd", "The cost of runs, as agents report it.", value=metrics.cost_usd
+        )
 
 
 class _Site:

@@ -164,7 +164,9 @@ async def _serve(
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
             logger.error("the shutdown was not complete within %g s", ENDING_SECONDS)
-        await asyncio.sleep(0)  # what was sent to clients in this iteration of the loop is written before they are closed
+        await asyncio.sleep(
+            0
+        )  # what was sent to clients in this iteration of the loop is written before they are closed
     return 0
 
 
@@ -268,7 +270,7 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     except OSError as error:
         why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         raise NoPort(
-            f"Port {port} of {host} can't be used: {why}. Nothing was started; stop the program that listens there, or choose another "
+            f"Port {port} of {host} can't be used: {why}. Nothing was started; stop what listens there, or choose another "
             f"with {flag}."
         ) from None
     listener.setblocking(False)

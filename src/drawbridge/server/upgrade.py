@@ -2,7 +2,7 @@
 
 ``format.json`` says which it is. Up to format 0, which has no such file, metadata lacked what they have now; what is
 missing is filled in when they are read and stands in them when they are next written. Indexes of histories that are of
-another format are made anew from the logs.
+another format are rebuilt from the logs.
 """
 
 from __future__ import annotations
@@ -52,6 +52,6 @@ def _read(data: Path) -> _Format | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise NotPrivate(
-            f"{data / FILE} can't be read ({type(error).__name__}), so the version that wrote this directory is not known. Nothing was "
+            f"{data / FILE} can't be read ({type(error).__name__}), so its version is not known. Nothing was "
             "changed; if it was an older Drawbridge or this one, remove the file."
         ) from None

@@ -142,7 +142,7 @@ async def test_a_person_has_longer_to_sign_than_a_program_has_for_its_token(
         began = time.monotonic()
         await client.ask("ssh_challenge")
         assert await client.close_code() == 4401
-        assert client.connection.close_reason == "the signature did not come in time"
+        assert client.connection.close_reason == "the signature did not arrive in time"
         assert time.monotonic() - began > 0.35
 
 

@@ -256,12 +256,12 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to let it go on.",
+            "The agent stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue.",
         ),
         (
             {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
             "EXECUTION_FAILED",
-            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to let it go on.",
+            "The agent stopped at its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
         ),
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
@@ -495,7 +495,7 @@ def test_between_two_prompts_its_end_is_only_told() -> None:
 @pytest.mark.parametrize(
     ("code", "stderr", "junk", "fault", "error"),
     [
-        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a word."),
+        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a message."),
         (0, "", b"Segmentation fault", None, "The agent ended with exit code 0 before it was done: Segmentation fault"),
         (-15, "noise", b"", "The agent said too much, and was ended.", "The agent said too much, and was ended."),
         (1, "\n".join("abcdefg"), b"", None, "The agent ended with exit code 1 before it was done: c\nd\ne\nf\ng"),

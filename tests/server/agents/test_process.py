@@ -208,7 +208,7 @@ async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
 
 async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
     ended = await agent.turn("endless-line")
-    assert ended.error == f"The bad agent said a line of more than {LINE_LIMIT // 2**20} MB, and was ended."
+    assert ended.error == f"The bad agent sent a line of more than {LINE_LIMIT // 2**20} MB, and was ended."
     assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
 
 
@@ -256,7 +256,7 @@ async def test_a_question_that_is_none_is_answered_with_an_error(agent: Session)
 @pytest.mark.parametrize("command", ["close-stdout", "close-stdin"])
 async def test_an_agent_that_can_not_be_talked_to_any_more_is_ended(agent: Session, command: str) -> None:
     ended = await agent.turn(command)
-    assert ended.error == "The bad agent closed its input or output but went on running, and was ended."
+    assert ended.error == "The bad agent closed its input or output but continued to run, and was ended."
     assert not lives(agent.process.pid)
 
 
@@ -270,7 +270,7 @@ async def test_an_agent_that_does_not_read_costs_bounded_memory(
     with pytest.raises(AgentRefused):
         await agent.process.set_model("x" * 2_000_000)
     ended = await agent.heard.next(TurnEnded)
-    assert ended.error == "The bad agent does not read what it is told, and was ended."
+    assert ended.error == "The bad agent does not read its input, and was ended."
 
 
 async def test_the_end_of_stderr_is_kept(agent: Session) -> None:

@@ -55,7 +55,7 @@ async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.M
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
-        "There is no program `claude` on PATH on the server's machine. Install Claude Code there, or start the server "
+        "The program `claude` was not found on PATH on the server's machine. Install Claude Code there, or start the server "
         "with --agent-path claude=PATH."
     )
     for path in (tmp_path / "gone", tmp_path):
@@ -100,7 +100,7 @@ async def test_a_program_that_tells_no_version_is_not_run(
     found = await problem(Claude(str(fake)))
 
     assert found.code == "EXECUTION_FAILED"
-    assert str(found).startswith("`claude --version` does not tell a version: '")
+    assert str(found).startswith("`claude --version` does not report a version: '")
     assert "\x1b" not in str(found)
     assert time.monotonic() - began < 3
     await eventually(lambda: not runs(str(fake)), "the end of what it has started")

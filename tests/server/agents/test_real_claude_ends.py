@@ -226,7 +226,7 @@ async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: Me
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
     assert done.error == (
-        "Claude Code stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to let it go on."
+        "Claude Code stopped at its limit of turns: Reached maximum number of turns (1). Send a prompt to continue."
     )
 
 

@@ -193,7 +193,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         "--insecure-no-auth requires a loopback address, not 0.0.0.0",
         f"--allow: {tmp_path / 'missing'} is not a directory",
         f"--allow: {config} is not a directory",
-        "--agent-path: there is no program /no/claude",
+        "--agent-path: /no/claude is not a program",
         "--agent-path: no program can be named for hal",
         "--public-host: not a name is not a valid host name",
         "--cert and --key must be given together",
@@ -207,7 +207,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     ("arguments", "expected"),
     [
         (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
-        pytest.param(["--host", "203.0.113.1"], "can't be had", marks=pytest.mark.thorough),
+        pytest.param(["--host", "203.0.113.1"], "can't be used", marks=pytest.mark.thorough),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
         pytest.param(
             ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],
@@ -256,7 +256,7 @@ async def test_a_port_that_is_taken_is_said(data: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = await refused("--data-dir", data, "--port", str(taken.getsockname()[1]))
     assert code == 3
-    assert "can't be had: address already in use. Nothing was started" in said
+    assert "can't be used: address already in use. Nothing was started" in said
 
 
 async def test_a_data_directory_that_can_not_be_made_is_said(tmp_path: Path) -> None:

@@ -113,5 +113,5 @@ async def test_a_port_that_is_taken_is_named_and_nothing_is_started(tmp_path: Pa
         port = str(taken.getsockname()[1])
         code, said = await refused("--port", "0", "--no-tls", "--data-dir", tmp_path / "data", "--metrics-port", port)
     assert code == 3
-    assert f"Port {port} of 127.0.0.1 can't be had" in said
+    assert f"Port {port} of 127.0.0.1 can't be used" in said
     assert "--metrics-port" in said

@@ -1,7 +1,7 @@
 """How ``claude`` is started: its command line and its environment. Pure.
 
 Values are given as ``--flag=value``, so that none becomes a flag, and a flag that takes several is repeated, so that it
-swallows nothing that follows (2.1.329). A prompt never stands in a command line.
+swallows nothing that follows (2.1.329). A prompt is never in a command line.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def _flags(options: Options) -> Iterator[str]:
         yield f"--max-turns={options.max_turns}"
     if options.max_budget_usd is not None:
         if not (options.max_budget_usd > 0 and math.isfinite(options.max_budget_usd)):
-            raise _unusable("options.max_budget_usd", "it is no amount above 0")
+            raise _unusable("options.max_budget_usd", "it is not an amount above 0")
         yield f"--max-budget-usd={options.max_budget_usd:.10g}"
 
 
 def _check_text(name: str, value: str, strange: re.Pattern[str] = _CONTROL) -> None:
     found = strange.search(value)
     if found:
-        raise _unusable(name, f"it holds the control character U+{ord(found[0]):04X}")
+        raise _unusable(name, f"it contains the control character U+{ord(found[0]):04X}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -110,7 +110,7 @@ def _check_prose(name: str, value: str) -> None:
 
 def _check_word(name: str, value: str) -> None:
     if not _WORD.fullmatch(value):
-        raise _unusable(name, "it is no name")
+        raise _unusable(name, "it is not a valid name")
 
 
 def _check_model(name: str, value: str) -> None:
@@ -133,7 +133,7 @@ def _check_rule(name: str, value: str) -> None:
 def _check_directory(name: str, value: str) -> None:
     _check_text(name, value)
     if not value.startswith("/"):
-        raise _unusable(name, "it is no absolute path")
+        raise _unusable(name, "it is not an absolute path")
 
 
 _VALUES: Final[dict[str, Callable[[str, str], None]]] = {

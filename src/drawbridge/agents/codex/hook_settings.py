@@ -40,5 +40,5 @@ SETTINGS = AgentHooks(
     sample=("PreToolUse", "apply_patch", {"command": "*** Update File: /nonexistent/drawbridge"}),
     handler=handler,
     switches=switches,
-    takes_effect="Codex runs a hook only once you have trusted it: start `codex` and say so there (or type /hooks).",
+    takes_effect="Codex runs a hook only once you have trusted it: start `codex` and confirm it there (or type /hooks).",
 )

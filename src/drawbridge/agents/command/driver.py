@@ -16,7 +16,7 @@ from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
-"""The environment variable that holds the conversation to go on with: what ``session_id`` of its last JSON line named."""
+"""The environment variable with the conversation to continue: the ``session_id`` of its last JSON line."""
 
 LONGEST_TEXT: Final = 64 * 1024
 """Bytes of text in one line of the history."""
@@ -34,7 +34,7 @@ class Command:
     async def start(self, launch: Launch, heard: Callable[[Event], None]) -> process.Process:
         for option in launch.options.__struct_fields__:
             if option != "partial_messages" and getattr(launch.options, option) != getattr(Options(), option):
-                raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} can't be told anything.")
+                raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} does not support options.")
         if launch.fork_from is not None:
             raise AgentUnusable("NOT_SUPPORTED", f"{self.name} can't copy a conversation.")
         command = [program(self.name, self._command[0], self._environment), *self._command[1:]]

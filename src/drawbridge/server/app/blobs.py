@@ -28,7 +28,8 @@ KEPT_SECONDS: Final = 3_600.0
 """Seconds that a blob is kept after it was used last."""
 
 DEEPER: Final = 500
-"""A client's JSON may be nested by this many levels less than what can be parsed, since it is passed on inside other messages."""
+"""A client's JSON may be nested by this many levels less than what can be parsed, since it is passed on inside other
+messages."""
 
 
 class _Blob(Struct):
@@ -66,7 +67,9 @@ class Blobs:
             self._write(blob_id, data, begins)
         except OSError as error:
             self._forget(blob_id)
-            raise ClientError("FILE_OPERATION", "The blob could not be written. Send it again from offset 0.") from error
+            raise ClientError(
+                "FILE_OPERATION", "The blob could not be written. Send it again from offset 0."
+            ) from error
         self._blobs[blob_id] = _Blob(offset + len(data), last, time.monotonic(), device)
         return BlobStored(blob_id, offset + len(data), last)
 

@@ -30,7 +30,9 @@ def listed(path: str, roots: Sequence[Path]) -> Directories:
                         break
     except OSError:
         raise ClientError(
-            "INVALID_PATH", "The directory does not exist, or is outside the directories that the server allows.", field="data.path"
+            "INVALID_PATH",
+            "The directory does not exist, or is outside the directories that the server allows.",
+            field="data.path",
         ) from None
     names.sort(key=str.casefold)
     return Directories(str(real), names[:MOST], len(names) > MOST)

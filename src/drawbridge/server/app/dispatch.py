@@ -128,7 +128,9 @@ class Dispatch:
             raise not_written(error) from None
         except WorldError as error:
             logger.error("%s", error)
-            text = "A file of the server could not be read or written; its log names the file. Nothing else was changed."
+            text = (
+                "A file of the server could not be read or written; its log names the file. Nothing else was changed."
+            )
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("a defect in %s", row.name)
@@ -136,14 +138,16 @@ class Dispatch:
             raise ClientError("INTERNAL_ERROR", text) from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
-        """Writes a refusal to the log and the audit, if it matters to the owner. ``command``: None if it could not be parsed."""
+        """Writes a refusal to the log and the audit, if it matters to the owner. ``command``: None if it could not be
+        parsed."""
         name = None if command is None else self._rows[type(command)].name
         fields = audited.refused(error, name, command)
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
-        """Checks whether this client may send this command for this project. Only this method decides it. Raises ``ClientError``.
+        """Checks whether this client may send this command for this project. Only this method decides it. Raises
+        ``ClientError``.
 
         Returns the approval that the command decides, if it is one that waits.
         """
@@ -156,9 +160,17 @@ class Dispatch:
             for index, given in enumerate(command.options.add_dirs):
                 if not identity.sees(_real(given)):
                     field = f"data.options.add_dirs[{index}]"
-                    raise ClientError("INVALID_PATH", "The directory does not exist, or is outside the directories that the server allows.", field)
+                    raise ClientError(
+                        "INVALID_PATH",
+                        "The directory does not exist, or is outside the directories that the server allows.",
+                        field,
+                    )
         if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(command.path)):
-            raise ClientError("INVALID_PATH", "The directory does not exist, or is outside the directories that the server allows.", "data.path")
+            raise ClientError(
+                "INVALID_PATH",
+                "The directory does not exist, or is outside the directories that the server allows.",
+                "data.path",
+            )
         if not isinstance(command, commands.PermissionResponse):
             return None
         asked = self._core.question(command.project_id, command.approval_id)

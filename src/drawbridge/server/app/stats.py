@@ -1,4 +1,5 @@
-"""The statistics and health of the server and its descendants: every ten seconds to clients that follow them, and on request."""
+"""The statistics and health of the server and its descendants: every ten seconds to clients that follow them, and on
+request."""
 
 from __future__ import annotations
 

@@ -132,7 +132,9 @@ class Editors:
             offered.decide(approval_id, decision(offered.approval, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
-            if approval_id in self._offered:  # still open: the decision could not be written, so the person is asked again
+            if (
+                approval_id in self._offered
+            ):  # still open: the decision could not be written, so the person is asked again
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:

@@ -72,8 +72,8 @@ class Approvals:
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it is about
-        a text; except the editor of the agent's own process.
+        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it
+        is about a text; except the editor of the agent's own process.
         """
         approval.leads(link_targets(approval.request.given, _path(approval), approval.request.blocked_path))
         self._open[approval.id] = approval
@@ -176,9 +176,7 @@ class Approvals:
         """The open approval. Raises ``ClientError`` where there is none, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = (
-                "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."
-            )
+            text = "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
@@ -187,10 +185,14 @@ class Approvals:
     def _too_late(self, approval_id: str) -> ClientError:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)
         if verdict is None:
-            return ClientError("APPROVAL_NOT_FOUND", "This session does not have such an approval.", field="data.approval_id")
+            return ClientError(
+                "APPROVAL_NOT_FOUND", "This session does not have such an approval.", field="data.approval_id"
+            )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
-            return ClientError("APPROVAL_RESOLVED", "The approval was withdrawn: the agent does not wait any more.", details=reason)
+            return ClientError(
+                "APPROVAL_RESOLVED", "The approval was withdrawn: the agent does not wait any more.", details=reason
+            )
         given = {"by": verdict.by, "decision": verdict.decision}
         if verdict.client_id is not None:
             given["client_id"] = verdict.client_id

@@ -53,7 +53,9 @@ def owner_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(f"{path} does not contain a token. Nothing was started. Remove the file to have a new token created.")
+        raise BadSetting(
+            f"{path} does not contain a token. Nothing was started. Remove the file to have a new token created."
+        )
     return token
 
 
@@ -102,7 +104,8 @@ class OwnNames:
 
 
 class Access:
-    """``token``: the owner's; None accepts everybody who uses one of the server's names (``--insecure-no-auth``, on loopback only)."""
+    """``token``: the owner's; None accepts everybody who uses one of the server's names (``--insecure-no-auth``, on
+    loopback only)."""
 
     def __init__(
         self,
@@ -193,7 +196,9 @@ class Access:
     def nonce(self) -> str:
         """Raises ``ClientError`` if the server does not accept SSH keys."""
         if self._keys is None:
-            raise ClientError("NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can change that: --authorized-keys.")
+            raise ClientError(
+                "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can change that: --authorized-keys."
+            )
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
@@ -204,7 +209,9 @@ class Access:
         if self._keys is None:
             self.nonce()
         if nonce is None or not same(answer.nonce, nonce):
-            raise ClientError("SIGNATURE_REPLAYED", "The challenge was already answered, or belongs to another connection.")
+            raise ClientError(
+                "SIGNATURE_REPLAYED", "The challenge was already answered, or belongs to another connection."
+            )
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
                 "The signature is for another host name or port than this server's. Connect to the server's own port: "

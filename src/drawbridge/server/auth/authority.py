@@ -34,7 +34,8 @@ PRIVATE: Final = tuple(
         ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"),
     )
 )
-"""Loopback, private networks and those of VPNs: a laptop's address changes there, and the phone need not trust a new authority."""
+"""Loopback, private networks and those of VPNs: a laptop's address changes there, and the phone need not trust a new
+authority."""
 
 logger = logging.getLogger("drawbridge.server")
 

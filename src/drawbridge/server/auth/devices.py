@@ -70,7 +70,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A pairing code, which becomes a device once: see ``pairing``. ``lifetime``: seconds for which the device's token is valid."""
+    """A pairing code, which becomes a device once: see ``pairing``. ``lifetime``: seconds for which the device's token
+    is valid."""
 
     hash: str
     scope: Scope

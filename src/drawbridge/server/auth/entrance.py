@@ -173,7 +173,9 @@ class Entrance:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
         elif refused.first:
-            logger.warning("%s (%s) keeps requesting what it may not do: further refusals are not logged for now", address, by)
+            logger.warning(
+                "%s (%s) keeps requesting what it may not do: further refusals are not logged for now", address, by
+            )
             self.note("limited", what="denials", device=by, address=address)
 
     def _warn_of_proxy(self, head: Head) -> None:
@@ -217,10 +219,16 @@ class Entrance:
             return refusal
         if self._all >= self._crowd.clients:
             self._turn_away(head, "TOO_MANY_CLIENTS")
-            return Refusal(503, "TOO_MANY_CLIENTS: The server has its maximum of clients. Try again later.", RETRY_SECONDS)
+            return Refusal(
+                503, "TOO_MANY_CLIENTS: The server has its maximum of clients. Try again later.", RETRY_SECONDS
+            )
         if self._here[key] >= self._crowd.per_address and not local:
             self._turn_away(head, "TOO_MANY_FROM_ADDRESS")
-            return Refusal(429, "TOO_MANY_FROM_ADDRESS: Your address has too many connections. Close some, or try again later.", RETRY_SECONDS)
+            return Refusal(
+                429,
+                "TOO_MANY_FROM_ADDRESS: Your address has too many connections. Close some, or try again later.",
+                RETRY_SECONDS,
+            )
         return None
 
     def _tried(self, attempt: Callable[[], Found], address: str, *, short: bool = False) -> Found:

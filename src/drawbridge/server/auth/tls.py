@@ -1,7 +1,8 @@
 """The certificate that the server creates for itself, so that traffic is encrypted from the first start.
 
-Its own authority signs it (``authority``). The key is created once and kept when the certificate is renewed: clients that pinned
-the key need not pin it again. A self-signed certificate of an earlier Drawbridge is used until it has to be renewed.
+Its own authority signs it (``authority``). The key is created once and kept when the certificate is renewed: clients
+that pinned the key need not pin it again. A self-signed certificate of an earlier Drawbridge is used until it has to be
+renewed.
 """
 
 from __future__ import annotations

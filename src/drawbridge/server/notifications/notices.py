@@ -19,7 +19,7 @@ from drawbridge.server.protocol.desk_messages import IN_TERMINAL
 LONGEST_NAME: Final = 60
 """Characters that are shown of a project's or a tool's name."""
 
-OUTCOMES: Final = {"completed": "finished", "failed": "failed", "timeout": "took too long and was stopped"}
+OUTCOMES: Final = {"completed": "finished", "failed": "failed", "timeout": "took too long and was ended"}
 """How a run ended → the text. Interrupted and killed runs are left out: the person who did it knows."""
 
 

@@ -111,7 +111,9 @@ class Subscriptions:
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
         """Raises ``ClientError`` and ``NotPrivate``."""
         if who.key is not None:
-            raise ClientError("NOT_SUPPORTED", "Only devices with a token can receive notifications. Nothing was stored.")
+            raise ClientError(
+                "NOT_SUPPORTED", "Only devices with a token can receive notifications. Nothing was stored."
+            )
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
 
     def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
@@ -162,7 +164,9 @@ class Subscriptions:
         except FileNotFoundError:
             return _File(subscriptions=[])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            logger.error("%s can't be read (%s): a new file is created; browsers have to subscribe again", self._path, error)
+            logger.error(
+                "%s can't be read (%s): a new file is created; browsers have to subscribe again", self._path, error
+            )
             return _File(subscriptions=[])
 
     def _write(self, file: _File) -> None:

@@ -61,7 +61,8 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def do(self, what: str, send: Callable[[], None]) -> None:
-        """Queues a call of ``send``, which raises ``Failed`` on failure. Never blocks. ``what`` is for the log: without secrets."""
+        """Queues a call of ``send``, which raises ``Failed`` on failure. Never blocks. ``what`` is for the log: without
+        secrets."""
         if self._thread is None:
             # Not a thread of the loop's executor: the server waits for those when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
@@ -69,7 +70,9 @@ class Sender:
         try:
             self._tasks.put_nowait((what, send))
         except queue.Full:
-            logger.error("%s was not notified: too many notifications wait for a service that is slow or unreachable", what)
+            logger.error(
+                "%s was not notified: too many notifications wait for a service that is slow or unreachable", what
+            )
 
     def end(self) -> None:
         """Drops what waits; a request in progress ends by itself."""
@@ -156,7 +159,10 @@ class Notifier:
         """The push services that do not work, as sentences for people."""
         refused = dict(self._refused)
         remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
-        return [f"Notifications through {service} do not arrive: {why}. {remedy}" for service, why in sorted(refused.items())]
+        return [
+            f"Notifications through {service} do not arrive: {why}. {remedy}"
+            for service, why in sorted(refused.items())
+        ]
 
     def end(self) -> None:
         for later in self._questions.values():

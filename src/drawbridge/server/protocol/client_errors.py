@@ -67,8 +67,10 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
-    "EXECUTION_TIMEOUT": Kind("The run took too long and was stopped.", retryable=True),
-    "MEMORY_LIMIT": Kind("The agent and the processes that it started used more memory than the owner allows, and were stopped."),
+    "EXECUTION_TIMEOUT": Kind("The run took too long and was ended.", retryable=True),
+    "MEMORY_LIMIT": Kind(
+        "The agent and the processes that it started used more memory than the owner allows, and were ended."
+    ),
     "AGENT_NOT_FOUND": Kind("The agent's program is not installed, or no agent has this name."),
     "AGENT_TOO_OLD": Kind("The agent's program is older than the versions that the server supports."),
     "AGENT_NOT_LOGGED_IN": Kind("The agent's program is not logged in; log in on the server's machine."),
@@ -99,7 +101,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
-    "INTERNAL_ERROR": Kind("An internal error of the server; its log has the details under `correlation_id`.", retryable=True),
+    "INTERNAL_ERROR": Kind(
+        "An internal error of the server; its log has the details under `correlation_id`.", retryable=True
+    ),
 }
 """All codes. ``retryable`` is the default, which a single error may override."""
 

@@ -337,10 +337,13 @@ def _no_json() -> ClientError:
 
 
 def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
-    """Turns an error of msgspec into a text and a field. msgspec's are "Expected `str`, got `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
+    """Turns an error of msgspec into a text and a field. msgspec's are "Expected `str`, got `int` - at `$.a[1]`", or
+    "Object missing required field `a` - at `$`"."""
     problem, at, where = str(error).rpartition(" - at `$")
     problem, where = (problem, where) if at else (where, "")
-    problem = problem if problem.isprintable() else ascii(problem)[1:-1]  # it contains a field's name that the client chose
+    problem = (
+        problem if problem.isprintable() else ascii(problem)[1:-1]
+    )  # it contains a field's name that the client chose
     field = place + where.rstrip("`")
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
     if named:

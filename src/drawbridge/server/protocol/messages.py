@@ -58,7 +58,8 @@ class Update(Struct, frozen=True):
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One JSON object of an agent's output or, with ``direction`` "client", of a person's prompt. ``timestamp``: as in the history."""
+    """One JSON object of an agent's output or, with ``direction`` "client", of a person's prompt. ``timestamp``: as in
+    the history."""
 
     messages: tuple[Raw, ...]
     session_id: str
@@ -77,10 +78,10 @@ class ProposalOf(Struct, frozen=True):
 
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A question of an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
-    the decision may contain an ``updated_input``. ``link_targets``: its paths that lead through a symbolic link, with their targets.
-    ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words. ``blocked_path``: the path that it
-    may not use unasked.
+    """A question of an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
+    ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: its paths that lead through a
+    symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words.
+    ``blocked_path``: the path that it may not use unasked.
     """
 
     approval_id: str
@@ -135,7 +136,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues by itself."""
     problem: str | None = None
-    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner does not allow it any more."""
+    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner does not allow
+    it any more."""
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -22,8 +22,8 @@ DAYS_KEPT: Final = 3
 
 
 class Budgets:
-    """``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created again does
-    not get a new budget."""
+    """``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
+    again does not get a new budget."""
 
     def __init__(self, project: float | None = None, day: float | None = None) -> None:
         self._project = project

@@ -105,7 +105,11 @@ def within(
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"
-            raise ClientError("INVALID_PATH", "The directory does not exist, or is outside the directories that the server allows.", field=field)
+            raise ClientError(
+                "INVALID_PATH",
+                "The directory does not exist, or is outside the directories that the server allows.",
+                field=field,
+            )
     return msgspec.structs.replace(
         asked,
         permission_mode=_mode(ceilings, asked.permission_mode, own_modes=own_modes),

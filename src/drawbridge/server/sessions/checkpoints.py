@@ -259,7 +259,8 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Begins with the index of the last checkpoint; the only git command that a run waits for. False if that index is gone."""
+        """Begins with the index of the last checkpoint; the only git command that a run waits for. False if that index
+        is gone."""
         assert self._folder is not None
         try:
             # git does not read unchanged files again. The index's own time is part of how it knows them.
@@ -432,8 +433,8 @@ class Checkpoints:
         return RunChanges(run_id, files, diff, more or diff != start or len(files) < len(listed))
 
     async def revert(self, run_id: str) -> RunChanges:
-        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or ``GitFailed`` with
-        nothing changed, unless git itself was ended while it wrote the files."""
+        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or
+        ``GitFailed`` with nothing changed, unless git itself was ended while it wrote the files."""
         async with self._busy, self._opened() as git:
             git, before, after = await self._both(git, run_id)
             return await self._revert(git, run_id, before, after)

@@ -133,8 +133,8 @@ class Context:
         return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
-        """The budget that a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of hours, or out of
-        budget."""
+        """The budget that a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of
+        hours, or out of budget."""
         self.check_place(Path(directory), "Nothing was started.")
         now = datetime.now()
         check_hours(self.ceilings, now)

@@ -1,7 +1,7 @@
-"""A run that ended at a limit of its agent's account goes on when that is lifted, where the owner wants it.
+"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner enables that.
 
-The wish lies in the project's metadata, so that it outlives the server. Whatever a person does in the project meanwhile
-takes it back.
+The plan is stored in the project's metadata, so that it outlives the server. Whatever a person does in the project
+meanwhile cancels it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Continuing:
-    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner enables it. ``execute`` accepts a prompt, or
-    raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active or waits.
+    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner enables it. ``execute`` accepts
+    a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active or waits.
     """
 
     def __init__(

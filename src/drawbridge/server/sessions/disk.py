@@ -110,7 +110,7 @@ class Disk:
             if used + more > limit or used >= limit:
                 text = (
                     f"{what} {used // MB:,} MB, and {limit // MB:,} MB are allowed ({flag}). What is stored is kept. "
-                    "No run starts until the owner raises the limit, lets old history be dropped (--keep-mb), or deletes projects."
+                    "No run starts until the owner raises it, has old history dropped (--keep-mb), or deletes projects."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None
@@ -123,7 +123,9 @@ class Disk:
         with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = f"Only {free // MB} MB of the server's disk are free. Nothing was started; free some space there."
+                text = (
+                    f"Only {free // MB} MB of the server's disk are free. Nothing was started; free some space there."
+                )
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:

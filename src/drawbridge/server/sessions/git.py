@@ -3,9 +3,9 @@
 Whoever can write files in a project (an agent can) also writes ``.git/config`` and ``.gitattributes``. git runs programs
 that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a partial clone that
 is missing. Switching each of them off by name fails with the first one that is forgotten, and a new version of git adds
-more. So git works in a git directory of Drawbridge's own, made for one operation: objects, refs and the list of ignored files are
-links to the repository's, the configuration is Drawbridge's. A filter without a configured program passes the bytes on
-unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
+more. So git works in a git directory of Drawbridge's own, made for one operation: objects, refs and the list of ignored
+files are links to the repository's, the configuration is Drawbridge's. A filter without a configured program passes the
+bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
 --list`` is the only command that reads the repository's configuration. It runs nothing, and of what it prints only the
 settings in ``KEPT`` are used: line endings, ignored files, what the file system can do.
 
@@ -99,9 +99,9 @@ class NoCheckpoint(Exception):
 
 
 class Settings(Struct, frozen=True):
-    """The part of the configuration that git receives. ``words``: for its command line; ``id_bytes``: of an object id. ``files``: the
-    files that the configuration was read from or would be, and those for ignored files and attributes outside of the work
-    tree, each with a value that changes with it; None where these files are not known.
+    """The part of the configuration that git receives. ``words``: for its command line; ``id_bytes``: of an object id.
+    ``files``: the files that the configuration was read from or would be, and those for ignored files and attributes
+    outside of the work tree, each with a value that changes with it; None where these files are not known.
     """
 
     words: tuple[str, ...]

@@ -109,7 +109,7 @@ class _Watched:
         """Kills it at once, as the kernel would: during an orderly end it could take more."""
         if self._why is None:
             self._why = (
-                f"It used {used // MB:,} MB of memory with all that it had started, and was stopped; the owner of this server "
+                f"It used {used // MB:,} MB of memory with all that it had started, and was ended; the owner of this server "
                 f"allows {limit // MB:,} MB. What it has done until then is kept."
             )
             logger.warning(

@@ -1,8 +1,9 @@
 """Records the agent processes of this server in a file, so that the next start ends those that a crash has left.
 
-A supervisor ends its agent when the server dies; this is for cases in which it could not: killed together with the server, or on a
-system where it can't find children that went away. ``running.json`` names each agent by the mark that everything it
-starts has in its environment, and by process id and start time. A process id alone proves nothing: it is used again.
+A supervisor ends its agent when the server dies; this is for cases in which it could not: killed together with the
+server, or on a system where it can't find children that went away. ``running.json`` names each agent by the mark that
+everything it starts has in its environment, and by process id and start time. A process id alone proves nothing: it is
+used again.
 """
 
 from __future__ import annotations
@@ -90,9 +91,7 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning(
-                    "process %d (%s), left by an agent of a server that crashed, was ended", pid, name
-                )
+                logger.warning("process %d (%s), left by an agent of a server that crashed, was ended", pid, name)
         if left:
             logger.error("processes %s, left by an agent of a server that crashed, can't be ended", left)
             self._entries = {entry.mark: entry for entry in entries}
@@ -105,7 +104,9 @@ class Running:
             pass
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.error(
-                "%s can't be read (%s): processes that a crash has left are not searched for", FILE, type(error).__name__
+                "%s can't be read (%s): processes that a crash has left are not searched for",
+                FILE,
+                type(error).__name__,
             )
         return []
 

@@ -142,7 +142,8 @@ class Project:
     # Actions of people.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` gets the same reply and is not run again."""
+        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` gets the same reply and is
+        not run again."""
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
             return known
@@ -285,7 +286,9 @@ class Project:
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", "A run is active in this project. Nothing was changed.", retryable=True)
         if self._reverting.locked():
-            raise ClientError("PROCESS_ACTIVE", "A run is being reverted in this project. Nothing was changed.", retryable=True)
+            raise ClientError(
+                "PROCESS_ACTIVE", "A run is being reverted in this project. Nothing was changed.", retryable=True
+            )
 
     # The states of a run, as the worker reports them.
 

@@ -204,9 +204,7 @@ class Projects:
         """Removes the histories of deleted projects now; their costs stay known."""
         for deleted in self._trash():
             if (deleted / "logs").exists():
-                logger.warning(
-                    "the disk is full: the history of the deleted %s is removed early", deleted.name
-                )
+                logger.warning("the disk is full: the history of the deleted %s is removed early", deleted.name)
                 shutil.rmtree(deleted / "logs", ignore_errors=True)
 
     def _trash(self) -> list[Path]:

@@ -1,6 +1,6 @@
-"""What the server remembers of a session: what follows from its records up to ``seq``. Pure.
+"""The state of a session that follows from its records up to ``seq``. Pure.
 
-It is saved now and then with the metadata, and brought up to date by reading the rest of the history.
+It is saved now and then with the metadata, and updated by reading the rest of the history.
 """
 
 from __future__ import annotations

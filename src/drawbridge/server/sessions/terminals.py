@@ -47,7 +47,9 @@ def typeable(text: str) -> str:
     """
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:
-        raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field="data.prompt")
+        raise ClientError(
+            "VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field="data.prompt"
+        )
     if seen.startswith(("/", "!")) or seen in LEAVES:
         text = "In a terminal this would be a command, not a prompt. Nothing was typed; begin it with other words."
         raise ClientError("NOT_SUPPORTED", text, field="data.prompt")

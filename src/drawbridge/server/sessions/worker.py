@@ -1,6 +1,6 @@
-"""A project's agent process: started or kept warm for the next prompt, listened to, watched, and ended.
+"""A project's agent process: started or kept for the next prompt, watched, and ended.
 
-What it says is reported to its project, in order. A process that was given up is not listened to any more.
+Its events are reported to its project, in order. Those of a process that was given up are ignored.
 """
 
 from __future__ import annotations
@@ -185,7 +185,10 @@ class Worker:
             logger.error("%s: %s", self.id, limit)
             return {"code": limit.code, "message": str(limit)}
         logger.error("%s: the agent could not be started: a defect of the server", self.id, exc_info=error)
-        return {"code": "INTERNAL_ERROR", "message": "The agent could not be started: an internal error. The server's log has the details."}
+        return {
+            "code": "INTERNAL_ERROR",
+            "message": "The agent could not be started: an internal error. The server's log has the details.",
+        }
 
     async def _start(self, agent: str, options: base.Options, session_id: str, fork_from: str | None) -> None:
         launch = base.Launch(
@@ -304,8 +307,8 @@ class Worker:
             self._process.interrupt()
 
     async def change(self, *, permission_mode: str | None = None, model: str | None = None) -> None:
-        """Sets the mode and the model of the current process. The mode is sent even if it has not changed: an agent may have left
-        it by itself or by a decision. Raises ``AgentRefused``.
+        """Sets the mode and the model of the current process. The mode is sent even if it has not changed: an agent may
+        have left it by itself or by a decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -410,9 +413,9 @@ class Worker:
             return
         now = time.monotonic()
         idle, total = self._context.limits.idle_seconds, self._context.limits.total_seconds
-        left, why = idle - (now - self._last_output), f"The agent sent no output for {idle:g} seconds and was stopped."
+        left, why = idle - (now - self._last_output), f"The agent sent no output for {idle:g} seconds and was ended."
         if total is not None and (rest := total - (now - run.started_at - self._asked_seconds)) < left:
-            left, why = rest, f"The run took {total:g} seconds, the longest time allowed, and was stopped."
+            left, why = rest, f"The run took {total:g} seconds, the longest time allowed, and was ended."
         if left <= 0:
             run.stop("timeout", {"code": "EXECUTION_TIMEOUT", "message": why})
             self.spawn(self.stop_run(run))

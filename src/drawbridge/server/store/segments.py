@@ -236,7 +236,8 @@ class Tail:
     """The file that records are added to. Its methods raise ``OSError``."""
 
     def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
-        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` was not written by this process."""
+        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` was not written
+        by this process."""
         self.segment = segment
         self.file = os.open(path, _APPEND | flags, PRIVATE_FILE)
         try:

@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 class Syncer:
-    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is needed."""
+    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
+    needed."""
 
     def __init__(self, delay: float = 1.0) -> None:
         """``delay``: seconds."""

@@ -1,7 +1,7 @@
-"""Prompts that clients send to an agent at somebody's desk: typed into its terminal, where that is one of ours.
+"""Prompts that clients send to the agent of a terminal session: typed into its terminal, if an editor with a bridge has it.
 
-A prompt is accepted when the agent itself says that it has begun with it. What is under way is kept, so that it is known by
-its request after a restart too, and is in the history with the name of who sent it.
+A prompt is accepted when the agent itself reports that it has begun with it. Prompts on their way are stored, so that they
+are recognised by their request after a restart too, and are in the history with the name of their sender.
 """
 
 from __future__ import annotations
@@ -132,14 +132,10 @@ class Prompts:
             field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
             raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.state == "waiting":
-            text = (
-                "The agent waits for a decision, and Enter would be one. Nothing was typed; decide about its approval first."
-            )
+            text = "The agent waits for a decision, and Enter would be one. Nothing was typed; decide about its approval first."
             raise ClientError("PROCESS_ACTIVE", text)
         if session.state == "working" and not session.resting:
-            raise ClientError(
-                "PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished."
-            )
+            raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
 
     async def _send(self, sent: Sent) -> str:
         self._begun = asyncio.get_running_loop().create_future()

@@ -407,7 +407,8 @@ class DeskSession:
         self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
 
     def carry_on(self, carried: Carried) -> None:
-        """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published again."""
+        """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
+        again."""
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:

@@ -156,7 +156,7 @@ async def test_a_code_is_typed_and_one_that_is_wrong_used_or_too_old_is_said(
     monkeypatch.setattr(pairing, "LIFETIME", timedelta(seconds=-1))
     old = pairing.new_code(devices, "view")
     with browser.person(page_of(own_server)) as person:
-        for code, said in (("AAAA AAAA", "no such code"), (used, "used already"), (old, "too old")):
+        for code, said in (("AAAA AAAA", "code is not valid"), (used, "already used"), (old, "has expired")):
             person.fills("#token", code.lower())
             person.clicks("text=Pair this device")
             person.sees(".connect .problem", said)

@@ -224,7 +224,7 @@ async def test_a_prompt_that_the_server_does_not_take_comes_back_into_the_box(
             person.prompts("/quick")
             person.sees(".queued", "Queued")
             person.prompts("one too many")
-            person.sees(".toast.problem", "Too many prompts wait")
+            person.sees(".toast.problem", "Too many prompts are queued")
             assert person("value", css="#prompt") == "one too many"
             assert len(person.reads(".queued")) == 1
 

@@ -30,7 +30,7 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
         await person.comes(lambda: isinstance(person.app.screen, ProjectDialog), "the dialog")
         person.app.screen.query_one(Input).value = str(directory / "missing")
         await person.presses("enter")
-        await person.sees("There is no such directory", "Add a project")
+        await person.sees("The directory does not exist", "Add a project")
         field = person.app.screen.query_one(Input)
         assert field.value == str(directory / "missing"), "what was typed is kept"
         field.value = str(directory)

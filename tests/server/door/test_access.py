@@ -311,7 +311,7 @@ def test_a_token_that_others_could_read_is_taken_from_them(tmp_path: Path) -> No
 def test_a_file_that_holds_no_token_is_named_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(BadSetting, match="holds no token"):
+    with pytest.raises(BadSetting, match="does not contain a token"):
         owner_token(path)
     assert path.read_bytes() == content
 

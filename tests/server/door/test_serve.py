@@ -471,4 +471,4 @@ async def test_the_token_file_may_be_replaced_between_starts(data: Path) -> None
         assert (await client.ask("health_check"))["data"]["status"] == "ok"
     (data / "token").write_text("short")
     code, said = await refused("--data-dir", data, "--port", "0")
-    assert (code, "holds no token" in said) == (2, True)
+    assert (code, "does not contain a token" in said) == (2, True)

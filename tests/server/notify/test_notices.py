@@ -481,4 +481,4 @@ def test_of_one_device_the_oldest_subscription_gives_way(tmp_path: Path) -> None
 def test_a_damaged_file_begins_anew_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "push.json").write_text("{")
     assert list(Subscriptions(tmp_path)) == []
-    assert "begins anew" in caplog.text
+    assert "a new file is created" in caplog.text

@@ -150,7 +150,7 @@ class Connection:
         if self.client.is_closed and not self._tasks:
             self._clients.gone(self.client)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("%s: a defect ends its connection", self.client.id, exc_info=task.exception())
+            logger.error("%s: an internal error ends its connection", self.client.id, exc_info=task.exception())
             self.client.close(1011, "an internal error of the server")
 
     def _ended(self) -> None:

@@ -77,7 +77,7 @@ class Joining:
             if not project.history.closed:
                 logger.error("%s: %s", project.id, error)
                 self._failed(project, client)
-        except Exception:  # a defect of the server
+        except Exception:  # an error in the server itself
             logger.exception("%s: a client could not be sent what it had missed", project.id)
             self._audience.leave(project.id, client)
             self._failed(project, client)

@@ -184,7 +184,7 @@ class Worker:
         if limit is not None:
             logger.error("%s: %s", self.id, limit)
             return {"code": limit.code, "message": str(limit)}
-        logger.error("%s: the agent could not be started: a defect of the server", self.id, exc_info=error)
+        logger.error("%s: the agent could not be started: internal error", self.id, exc_info=error)
         return {
             "code": "INTERNAL_ERROR",
             "message": "The agent could not be started: an internal error. The server's log has the details.",

@@ -302,7 +302,7 @@ async def test_the_editor_is_gone_meanwhile(desk: SocketDesk) -> None:
         await editor.line.close()
         error = await refused(sending)
         assert (error.code, error.retryable) == ("EXECUTION_FAILED", False)
-        assert "went away" in error.text
+        assert "has disconnected" in error.text
         async with neovim(desk, CLAUDE) as other:
             assert (await refused(sends(desk, session, request_id="r1"))).code == "EXECUTION_FAILED"
             assert await other.line.hears_nothing()

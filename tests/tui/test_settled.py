@@ -61,7 +61,7 @@ def test_an_answer_to_a_question_is_not_an_edit() -> None:
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("overruled: it was allowed at the desk in the same moment", "Overruled: it was allowed at the desk"),
+        ("overruled: it was allowed in the terminal at the same moment", "Overruled: it was allowed in the terminal"),
         ("asked in the terminal: it can only be answered there now", "Asked in the terminal: it can only"),
         ("answered elsewhere", "Answered elsewhere"),
         ("the run has ended", "Withdrawn: the run has ended"),

@@ -57,11 +57,11 @@ async def test_what_a_limit_of_the_account_has_stopped_goes_on_by_itself_unless_
 
 
 async def test_a_disk_that_gets_full_is_said(server: Server, directory: Path) -> None:
-    words = "All that the server keeps takes 16,000 MB of 20,000 MB: at the limit no run begins any more."
+    words = "The server's data takes 16,000 MB of 20,000 MB: at the limit no run begins any more."
     warning = {"scope": "data", "used_mb": 16_000, "limit_mb": 20_000, "message": words}
     async with attached(server, directory) as person:
         person.app.client._heard({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
-        await person.sees("All that the server keeps takes 16,000 MB")
+        await person.sees("The server's data takes 16,000 MB")
 
 
 async def test_a_prompt_that_waits_for_its_turn_is_seen_and_runs_then(server: Server, directory: Path) -> None:

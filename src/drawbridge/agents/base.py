@@ -1,4 +1,4 @@
-"""What can be asked of a running agent, and what it says. Pure: the words between a project and whatever agent it runs.
+"""The interface of a running agent, and the events that it emits. Pure: what a session and any agent have in common.
 
 One ``AgentProcess`` is one child process with one conversation. It takes one prompt at a time; between prompts it may be
 kept warm.
@@ -59,7 +59,7 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """What a process is started with: with ``resume`` the conversation ``session_id`` goes on, without it one begins.
+    """What a process is started with: with ``resume`` the conversation ``session_id`` continues, without it one begins.
 
     ``mark``: of this process alone, in the environment of everything that it starts.
     """
@@ -94,7 +94,7 @@ class Decision(Struct, frozen=True):
     remember: bool = False
 
 
-# What an agent says, in the order in which it says it.
+# Events of an agent, in the order in which they happen.
 
 
 LONGEST_SESSION_ID: Final = 200
@@ -107,7 +107,7 @@ def session_id_of(value: object) -> str:
 
 
 class AgentLine(Struct, frozen=True):
-    """One JSON object that the agent has written. Its driver has parsed it: nobody else decodes it again.
+    """One JSON object that the agent has written. Its driver has parsed it: it is not decoded again.
 
     ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the conversation that
     the line names; empty where it names none. ``durable``: it belongs in the history.
@@ -120,7 +120,7 @@ class AgentLine(Struct, frozen=True):
 
 class SessionKnown(Struct, frozen=True):
     """The id of the conversation, as the agent has it, also where it changed by itself. Before the agent has sent this there is
-    no conversation to resume, even where the id was ours (``Launch.session_id``)."""
+    no conversation to resume, even if the id was the server's (``Launch.session_id``)."""
 
     session_id: str
 
@@ -157,7 +157,7 @@ class Question(Struct, frozen=True):
     suggestions: Raw
     proposal: Proposal | None = None
     changeable: bool = True
-    """An answer may hold another input."""
+    """An answer may contain another input."""
     asked_by: AskedBy | None = None
     reason: str | None = None
     """The reason for the question, in the agent's words."""
@@ -177,7 +177,7 @@ class TurnBegun(Struct, frozen=True):
 
 
 class TurnEnded(Struct, frozen=True):
-    """The prompt is done with: exactly one for each prompt, also where the process died or said nonsense.
+    """The prompt has ended: exactly one for each prompt, even if the process died or sent invalid output.
 
     ``session_id`` is the conversation where it can certainly be resumed: not before its first turn has come to its end.
     ``cost_usd`` is what the conversation cost since the turn before (None: unknown); ``error`` (for people) and ``code``
@@ -212,7 +212,7 @@ class Replied(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """Nothing can come of this process any more: it has to be ended. ``fault``: why, for people."""
+    """This process is unusable and has to be ended. ``fault``: the reason, for people."""
 
     fault: str
 
@@ -238,7 +238,8 @@ class Dialect(Protocol):
         ...
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
-        """The process is gone. ``fault``: why we ended it, where we did. The last events, ``Exited`` at their end."""
+        """The process has ended. ``fault``: why the server ended it, if it did. Returns the last events, ``Exited`` as
+        the last one."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]: ...
@@ -261,7 +262,7 @@ class AgentProcess(Protocol):
 
     @property
     def busy(self) -> bool:
-        """A turn runs, or the agent goes on by itself (a command in the background): not to be put away as idle."""
+        """A turn runs, or the agent continues by itself (a command in the background): it is not idle."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
@@ -269,11 +270,11 @@ class AgentProcess(Protocol):
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """``BadArgument`` where ``updated_input`` is no JSON object: nothing was said then, the question stays open."""
+        """Raises ``BadArgument`` if ``updated_input`` is not a JSON object: nothing was sent then, the question stays open."""
         ...
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; it says ``TurnEnded`` then."""
+        """Asks the agent to stop this turn; ``TurnEnded`` follows."""
         ...
 
     async def set_mode(self, mode: str) -> None:
@@ -302,7 +303,7 @@ class Remembered(Struct, frozen=True):
 
 
 class Sessions(Protocol):
-    """The conversations that an agent keeps for a project's directory, as its own files tell. Blocking."""
+    """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
         """The newest first."""

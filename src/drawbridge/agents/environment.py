@@ -11,7 +11,7 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
-"""An environment variable of everything that an agent of ours starts, with an id of its own for each process."""
+"""An environment variable of everything that an agent of the server starts, with a separate id for each agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
 """The server's own settings, as in ``Row.own_variables``: the webhook's address is a secret."""
@@ -37,6 +37,8 @@ def program(name: str, path: str, environment: Mapping[str, str], install: str =
     if found is None:
         where = f"at {path}" if os.sep in path else f"`{path}` on PATH"
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
-        text = f"There is no program {where} on the server's machine, which the agent {name} needs."
+        text = (
+            f"The agent {name} can't run: its program was not found {where} on the server's machine. Install it there."
+        )
         raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
     return os.path.abspath(found)

@@ -12,7 +12,7 @@ from drawbridge.agents import catalog
 from drawbridge.settings.hook import HookSettings
 
 SECONDS = 5
-"""That a hook may take before its agent goes on without it, beside what the settings let it wait; far more than it needs."""
+"""Seconds that a hook may take before its agent continues without it, beside the wait that the settings allow."""
 
 PERSON_SECONDS = 24 * 60 * 60
 """The longest wait of a hook for a person elsewhere. The agent's own dialog stays usable, except for subagents, whose
@@ -61,7 +61,7 @@ class AgentHooks(NamedTuple):
     project_file: str
     events: Mapping[str, str | None]
     sample: tuple[str, str, Mapping[str, str]]
-    """An edit of a file that nobody can have open: event, tool, its input."""
+    """An edit of a file that can't be open in an editor: event, tool, its input."""
     handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
     """A hook in the settings, from the words of its command, its timeout in the agent's unit, and whether the agent must not
     continue if the command can't be run."""

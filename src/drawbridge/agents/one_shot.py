@@ -78,17 +78,17 @@ class Turn:
         return []
 
     def rest(self) -> list[Said]:
-        """What is to be said when nothing comes any more."""
+        """The last events, when the output has ended."""
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; ``words``: what it said on stderr, or else its junk."""
+        """Why the turn failed; ``words``: its stderr, or else its invalid output."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return Failure(
-            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a word.'}"[:LONGEST_TEXT]
+            FAILED, f"{self.name} ended {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT]
         )
 
     def outgoing(self) -> bytes:
@@ -129,7 +129,7 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
-        """Attachments go as text before the prompt; what is no text can't be given."""
+        """Attachments are sent as text before the prompt; other kinds are refused."""
         self.turn_open = True
         parts = []
         for one in attachments:

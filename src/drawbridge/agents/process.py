@@ -85,7 +85,7 @@ class Process(asyncio.SubprocessProtocol):
     def busy(self) -> bool:
         return self._conversation.busy
 
-    # What it is told.
+    # Messages to the process.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         if not self._gone.is_set():
@@ -128,7 +128,7 @@ class Process(asyncio.SubprocessProtocol):
         if self._stdin.get_write_buffer_size() > STDIN_LIMIT:
             self._fail(f"{self._name} does not read its input")
 
-    # What it says: asyncio calls these.
+    # Messages of the process: asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -170,8 +170,8 @@ class Process(asyncio.SubprocessProtocol):
                 continue
             try:
                 self._heard(item)
-            except Exception:  # a fault of ours must not cost the rest of what the agent says
-                logger.exception("%s: what it said could not be dealt with", self._name)
+            except Exception:  # an internal error must not cost the rest of the agent's output
+                logger.exception("%s: internal error: its output could not be processed", self._name)
         self._flush()
         if self._conversation.turn_open:
             self._quiet.clear()
@@ -209,7 +209,7 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """One that somebody has stopped (SIGSTOP) would hear nothing of what follows but the last blow."""
+        """Continues a stopped process (SIGSTOP), which would otherwise receive only the final SIGKILL."""
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
@@ -243,7 +243,7 @@ class Process(asyncio.SubprocessProtocol):
     def _expect_exit(self) -> None:
         """A pipe of it is closed."""
         if not self._exited.is_set() and not self._tasks:
-            self._fail(f"{self._name} closed its input or output but went on running")
+            self._fail(f"{self._name} closed its input or output but continued to run")
 
     async def _finish(self) -> None:
         """It has exited. Whatever it started is ended; then the last word."""
@@ -260,7 +260,7 @@ class Process(asyncio.SubprocessProtocol):
             self._gone.set()
 
     async def _close_pipes(self) -> None:
-        """What was still in them is read to its end, but nobody who holds one open is waited for."""
+        """Reads the pipes to their end, but does not wait for processes that keep one open."""
         await self._wait_for_pipes(self.times.pipes)
         self._transport.close()
         await self._wait_for_pipes(self.times.pipes)
@@ -308,7 +308,7 @@ async def start(
         raise
     try:
         process.pid = await pipe.agent_pid() or process.pid
-    except BaseException:  # nobody wants it any more
+    except BaseException:  # it is not needed any more
         await process.stop()
         raise
     return process

@@ -41,7 +41,7 @@ def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def end(leader: int, mark: str) -> list[int]:
-    """Kills them all; what is left (nothing, as a rule) is returned. Nobody is waited for: the leader's exit code is the
+    """Kills them all, and returns those that are left (usually none). Does not wait for any: the leader's exit code is the
     event loop's to fetch."""
     return end_all(lambda: members(leader, mark))
 

@@ -20,7 +20,7 @@ TEXT_LIMIT: Final = 2 * 1024 * 1024
 """Bytes of a file, and characters of what becomes of it, above which a change is not shown as a proposal."""
 
 Reader: TypeAlias = Callable[[str], str | None]
-"""A file's whole text; None where there is no such file. Raises ``UnusableFile``."""
+"""A file's whole text; None if the file does not exist. Raises ``UnusableFile``."""
 
 
 def read_file(path: str) -> str | None:
@@ -154,7 +154,7 @@ def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
 
 
 def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:
-    """The CLI makes up an id when it writes; a word stands for it here."""
+    """The CLI generates an id when it writes; a placeholder represents it here."""
     if not isinstance(kind, str):
         raise _Unforeseeable
     has_ids = (notebook.get("nbformat", 0), notebook.get("nbformat_minor", 0)) >= (4, 5)

@@ -54,14 +54,14 @@ def missing(named: Named) -> dict[str, str]:
 
 
 def problems(named: Named) -> list[str]:
-    """What is wrong with them, as settings tell it."""
+    """The problems with the settings, as sentences for people."""
     found = []
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):
         if name not in with_a_program:
             found.append(f"--agent-path: no program can be named for {name}, only for {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
-            found.append(f"--agent-path: there is no program {path}")
+            found.append(f"--agent-path: {path} is not a program")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):

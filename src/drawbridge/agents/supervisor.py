@@ -47,7 +47,7 @@ def main() -> None:
     close_others(control)
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the account's secrets
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would contain the account's secrets
     woken = wake_at_children()
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
     agent = os.fork()  # what it is sent from now on waits until it can be hit
@@ -100,7 +100,7 @@ def keep(control: int, woken: int, agent: int) -> int | None:
         ready = select.select(watched, [], [], left)[0]
         if control in ready:
             orders = hear(control)
-            for number in orders or [signal.SIGTERM, signal.SIGCONT]:  # one that is stopped hears it then
+            for number in orders or [signal.SIGTERM, signal.SIGCONT]:  # a stopped process receives it then
                 if number == signal.SIGKILL:
                     return None
                 tell(agent, number)
@@ -144,12 +144,12 @@ def blow(agent: int, number: int) -> None:
 
 
 def descendants() -> list[int]:
-    """All of this process's, by what /proc says at this moment."""
+    """All descendants of this process, according to /proc at this moment."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()  # the name before it may hold anything
+                fields = file.read().rpartition(b")")[2].split()  # the name before it may contain anything
                 children.setdefault(int(fields[1]), []).append(int(name))
     found, ahead = [], [os.getpid()]
     while ahead:
@@ -160,7 +160,7 @@ def descendants() -> list[int]:
 
 
 def reap(woken: int, agent: int) -> tuple[int | None, bool]:
-    """The agent's status, where it was among those that have ended, and whether there is no child any more."""
+    """The agent's status, where it was among those that have ended, and whether no child is left."""
     with contextlib.suppress(BlockingIOError):
         os.read(woken, 4096)
     found = None
@@ -207,7 +207,7 @@ def close_others(control: int) -> None:
 
 
 def be_quiet() -> None:
-    """Leaves the pipes to the agent, except for stderr, where a fault of the supervisor can be read."""
+    """Leaves the pipes to the agent, except for stderr, on which errors of the supervisor appear."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)

@@ -1,4 +1,4 @@
-"""``drawbridge info``: who is there, what they have open, and whether what should protect it does.
+"""``drawbridge info``: the running editors and bridges, their open files, and whether the guard works.
 
 Composes what the jobs know, for a person (``screen``) or, with stable keys, for a script. It changes nothing unless it
 is told to sweep.
@@ -26,7 +26,7 @@ from drawbridge.transport.running import Server
 
 @dataclass(frozen=True)
 class Report:
-    """All that is shown; docs/cli.md says what its keys mean. ``problems``: what a person should mend."""
+    """The whole report; docs/cli.md describes its keys. ``problems``: what a person should fix."""
 
     directory: str
     expected: dict[str, str]

@@ -20,8 +20,8 @@ LARGEST: Final = 65_536
 class Bridge:
     """One port, and the files that lead there: at most one for each agent.
 
-    ``ours``: Drawbridge's; others are never removed. ``pid`` is the editor's, ``drawbridge_pid`` the bridge's; 0: not said.
-    ``state`` "stale": nobody listens there any more.
+    ``ours``: Drawbridge's; others are never removed. ``pid`` is the editor's, ``drawbridge_pid`` the bridge's; 0: not reported.
+    ``state`` "stale": no process listens there any more.
     """
 
     port: int
@@ -51,7 +51,7 @@ def look(environ: Mapping[str, str] = os.environ) -> list[Bridge]:
 
 
 def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Remove what dead bridges of ours left behind. Returns the paths."""
+    """Removes the files that ended bridges of Drawbridge have left. Returns their paths."""
     return sweep_directory(lock_directory(environ)) + sweep_directory(gemini_directory(environ))
 
 

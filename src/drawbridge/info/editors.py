@@ -1,4 +1,4 @@
-"""Who listens where: the sockets of this user's editors, and what each editor says of itself.
+"""The sockets of this user's editors, and what each editor reports about itself.
 
 The guard's own way of finding and asking (``guard.find``, ``guard.ask``), so that what is shown is what it would see.
 """
@@ -25,7 +25,7 @@ NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 @dataclass(frozen=True)
 class Socket:
-    """``state``: "silent" takes connections but gives no answer in the guard's time, ``problem`` says what it does instead;
+    """``state``: "silent" accepts connections but does not answer in the guard's time, ``problem`` is what it does instead;
     "not ours" has a name as an editor in ``here`` would have it, and is another user's or no socket at all.
     """
 
@@ -110,7 +110,7 @@ def _listens(path: str) -> bool:
 
 
 def _not_ours(prefix: str, found: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """What has the name of an editor's socket in the directory, and was passed over."""
+    """Files in the directory that have the name of an editor's socket, and were ignored."""
     known = {path for path, _ in found}
     place, _, beginning = prefix.rpartition("/")
     with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """What each editor says; then once more, how things stand with every file that is open."""
+    """Asks each editor for its report; then again for the state of every open file."""
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})
     for file in ask.ask(sockets, "snapshot", {"paths": names, "want": []}, deadline) if names else []:
@@ -186,6 +186,6 @@ def _rank(file: OpenFile) -> tuple[bool, bool, str]:
 
 
 def _related(folder: str, directory: str) -> bool:
-    """One of them is or holds the other."""
+    """Whether one of them is or contains the other."""
     shorter, longer = sorted((folder, directory), key=len)
     return longer == shorter or longer.startswith(shorter.rstrip("/") + "/")

@@ -1,4 +1,4 @@
-"""How often the guard has failed lately: what its log says, since an agent's terminal shows nothing of it."""
+"""How often the guard has failed lately, according to its log: an agent's terminal does not show failures."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def problems(named: str | None) -> list[str]:
 
 
 def log_file() -> str:
-    """Where the guard logs unless a setting says otherwise; it need not be there."""
+    """Where the guard logs unless a setting says otherwise; the file may be missing."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return os.path.join(base if base.startswith("/") else Path.home() / ".local" / "state", "drawbridge", "guard.log")

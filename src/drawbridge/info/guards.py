@@ -1,4 +1,4 @@
-"""Whether the guard stands where agents look for it, and really answers; and whether Claude Code asks at all."""
+"""Whether the guard is installed where agents look for it, and answers; and whether Claude Code asks at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILIN
 class Guard:
     """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch all
     hooks off; "broken": what is installed can't run, so it guards nothing; "unreadable": the file is not valid.
-    ``milliseconds``: how long a sample call took, 0 where none was made.
+    ``milliseconds``: the duration of a sample call, 0 if none was made.
     """
 
     agent: str
@@ -69,7 +69,7 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 
 
 def permissions(directory: str) -> Permissions:
-    """Which mode such an agent starts in in the directory, as far as its settings say; the last file that has it counts."""
+    """The mode in which such an agent starts in the directory, according to its settings; the last file that has it counts."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):
@@ -118,7 +118,7 @@ def _guard(agent: AgentHooks, file: _File, off: str, directory: str) -> Guard:
 
 
 def _read(path: Path, agent: AgentHooks) -> Any:
-    """The settings; {} where there is no file; a text that says what is wrong with it."""
+    """The settings; {} if the file does not exist; a text with the problem if it can't be used."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             text = file.read().decode("utf-8-sig" if agent.byte_order_mark else "utf-8")
@@ -134,7 +134,7 @@ def _read(path: Path, agent: AgentHooks) -> Any:
 
 
 def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]]:
-    """Event and words of every handler of ours. What has not the shape of hooks is passed over."""
+    """Event and command words of every handler of Drawbridge. Values that do not have the form of hooks are ignored."""
     events = value_at(content, "hooks")
     for event, groups in events.items() if isinstance(events, dict) else ():
         for group in groups if isinstance(groups, list) else ():
@@ -175,7 +175,7 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
         json.loads(ended.stdout)
     except ValueError:
         return "its answer is not JSON", took
-    return last, took  # it says nothing there while it is whole
+    return last, took  # it prints nothing there while it works
 
 
 def _missing(words: list[str]) -> str:

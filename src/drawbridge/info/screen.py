@@ -68,7 +68,7 @@ def draw(report: Report, terminal: Terminal) -> str:
 
 
 def short(path: str, directory: str = "") -> str:
-    """A path as a person would say it in ``directory``: below it, or from their home."""
+    """A path as a person would write it in ``directory``: below it, or from their home."""
     home = os.path.expanduser("~")
     for place, name in ((directory, ""), (home, "~")):
         if place not in ("", "/") and path == place and name:
@@ -200,7 +200,7 @@ def _wrapped(text: str, width: int, terminal: Terminal) -> list[str]:
 
 
 def _fit(text: str, room: int, terminal: Terminal) -> str:
-    """In ``room`` columns (0: any), without what is in its middle: the ends of a path say most."""
+    """In ``room`` columns (0: any), without the middle, since the ends of a path matter most."""
     text = harmless(text)
     if not room or columns(text) <= room:
         return text

@@ -1,4 +1,4 @@
-"""What happens in the server, as typed events: how each is written into a history and read back, and who receives it. Pure.
+"""The events of the server: their types, how each is written into a history and read back, and which receivers get it. Pure.
 
 An event is *recorded* (it is in a session's history, and has a number there) or *announced* (it is true at the moment only).
 Where the protocol has a structure with the same fields, that structure is the event. A record has one of three directions:
@@ -138,7 +138,7 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
 
 
 class ProjectCreated(Struct, frozen=True):
-    """A project or a terminal session is in the list from now on."""
+    """A project or a terminal session was added to the list."""
 
     info: messages.ProjectInfo
 
@@ -186,11 +186,11 @@ KINDS: Final[Mapping[type, str]] = {
     ProjectGone: "project_deleted",
     DiskWarning: "disk_warning",
 }
-"""The wire's name of each event of the server itself: the ``update_type``, and the ``subtype`` of its record."""
+"""The wire name of each of the server's own events: the ``update_type``, and the ``subtype`` of its record."""
 
 
 class Announced(Struct, frozen=True):
-    """An event at a project or terminal session (``project_id`` None: at none of them) in the directory ``path``.
+    """An event of a session (``project_id`` None: of none) in the directory ``path``.
 
     ``asker``: the id of the client whose answer reports the event; it receives nothing else about it. ``quiet``: it happened
     long ago, so only clients that have joined receive it. ``timestamp``: of a record that could not be written; else None.
@@ -225,7 +225,7 @@ def written(event: Recorded) -> tuple[messages.Direction, bytes]:
 
 
 def _prompt(event: PromptAccepted) -> bytes:
-    """``message.prompt`` is where the specification has it."""
+    """The specification has the prompt in ``message.prompt``."""
     message: dict[str, Any] = {
         "type": "user",
         "message": {"prompt": event.prompt},
@@ -240,7 +240,7 @@ def _prompt(event: PromptAccepted) -> bytes:
 
 
 NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""What reading a record raises that somebody else has written into the log."""
+"""The exceptions that reading a record raises if Drawbridge has not written it."""
 
 
 class Written(Struct):
@@ -253,14 +253,14 @@ class Written(Struct):
 
 
 class OfServer(Struct):
-    """The message of a record of the server."""
+    """The ``message`` of a record of the server."""
 
     subtype: str
     message: Raw
 
 
 class OfAgent(Struct):
-    """Where an agent's line names its conversation: in Claude Code's way, or in that of the Agent Client Protocol."""
+    """The id of the conversation in an agent's line, in Claude Code's format or that of the Agent Client Protocol."""
 
     session_id: Any = None
     params: Any = None
@@ -281,8 +281,8 @@ class _OfPrompt(Struct):
     request_id: str | None = None
 
 
-# Records of older versions lack some of the fields; and numbers are bounded, since what follows from a record is saved and
-# has to be read again.
+# Records of older versions lack some of the fields. Numbers are bounded, since what follows from a record is stored and
+# has to be readable again.
 
 
 class _Started(RunStarted, frozen=True, kw_only=True):
@@ -319,7 +319,7 @@ _written: Final = msgspec.json.Decoder(Written)
 
 
 class Read(NamedTuple):
-    """A record that was read back. ``event``: None for one that nothing follows from, as an agent's line."""
+    """A record that was read back. ``event``: None for one without an effect on the state, such as an agent's line."""
 
     seq: int
     moment: datetime
@@ -327,12 +327,12 @@ class Read(NamedTuple):
 
 
 def parts(line: bytes) -> Written:
-    """A record as it is in the history. Raises ``NOT_OURS``."""
+    """Parses a record as it is in the history. Raises ``NOT_OURS``."""
     return _written.decode(line)
 
 
 def read(line: bytes) -> Read:
-    """A record of a history, for a server that was started again. Raises ``NOT_OURS``."""
+    """Reads a record of a history after a restart of the server. Raises ``NOT_OURS``."""
     found = _written.decode(line)
     return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
 
@@ -349,7 +349,7 @@ def _event(found: Written) -> Recorded | None:
     return event
 
 
-# Who receives what.
+# Which receivers get which events.
 
 Receiver: TypeAlias = Literal["clients", "editors", "notices", "metrics", "audit"]
 

@@ -1,4 +1,5 @@
-"""The server's log: for people at a console, or one JSON object a line. Each line of a request carries its correlation id."""
+"""The server's log: for people at a console, or as one JSON object per line. Each line of a request carries its
+correlation id."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FILES_KEPT: Final = 5
 
 
 def configure(level: str, form: Literal["console", "json"], file: str | None) -> None:
-    """Logs to stderr, or to ``file``, which is begun anew at 10 MB; five old ones are kept."""
+    """Logs to stderr, or to ``file``, which is rotated at 10 MB; five old files are kept."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)

@@ -1,6 +1,6 @@
-"""The numbers for Prometheus, at a port of their own on the loopback interface, for whoever is on this machine.
+"""Metrics for Prometheus, on a separate port of the loopback interface, without a token.
 
-Nothing in them names a project, a path or a client.
+They do not contain the name of a project, a path or a client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-NOT_HERE: Final = Refusal(404, "Here are the metrics, at /metrics, and nothing else.")
+NOT_HERE: Final = Refusal(404, "Not found. The metrics are at /metrics.")
 
 GAUGES: Final = {
     "uptime_seconds": "Since the server started.",
@@ -39,7 +39,7 @@ GAUGES: Final = {
     "projects": "Projects.",
     "running": "Projects with a run.",
 }
-"""Fields of ``Health`` → what they say."""
+"""Fields of ``Health`` → their description."""
 
 MEGABYTE: Final = 1024 * 1024
 
@@ -55,8 +55,10 @@ class _Numbers(Collector):
         for name, text in GAUGES.items():
             yield GaugeMetricFamily(f"drawbridge_{name}", text, value=getattr(health, name))
         free = health.disk_free_mb * MEGABYTE
-        yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Where the data lies.", value=free)
-        yield GaugeMetricFamily("drawbridge_problems", "What makes the health degraded.", value=len(health.problems))
+        yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Free space on the disk with the data.", value=free)
+        yield GaugeMetricFamily(
+            "drawbridge_problems", "Problems that make the health degraded.", value=len(health.problems)
+        )
         runs = CounterMetricFamily("drawbridge_runs", "Runs that have ended.", labels=["outcome"])
         for outcome, number in sorted(metrics.runs.items()):
             runs.add_metric([outcome], number)
@@ -83,7 +85,7 @@ class _Site:
         return None
 
     def opened(self, head: Head, websocket: WebSocket) -> Peer:
-        raise AssertionError("no WebSocket is let in")
+        raise AssertionError("WebSockets are not supported")
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
         exchange.answer(200, generate_latest(self._registry), [("Content-Type", CONTENT_TYPE)])
@@ -93,7 +95,7 @@ class _Site:
 async def serving(
     listener: socket.socket | None, metrics: Metrics, health: Callable[[], Health]
 ) -> AsyncIterator[str | None]:
-    """Serves at ``listener``, which is bound to ``HOST``; the address, None where none is wanted."""
+    """Serves on ``listener``, which is bound to ``HOST``. Yields the address; None without a listener."""
     if listener is None:
         yield None
         return

@@ -19,17 +19,17 @@ from drawbridge.transport import running
 from drawbridge.transport.running import Running
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
-"""For cameras, whatever the terminal's own colours are; the light squares are drawn."""
+"""Colours of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
 
 ALONE: Final = (
     "The server listens on this machine only, so a phone can't reach it. Start it for this network with",
-    "`drawbridge serve --host 0.0.0.0`, or with the name of a tunnel or VPN that leads here,",
+    "`drawbridge serve --host 0.0.0.0`, or with the name of a tunnel or VPN to this machine,",
     "`drawbridge serve --public-host NAME`; then pair again. The code is valid for a browser on this machine.",
 )
 
 
 def run(data: Path, name: str | None, rights: Rights) -> int:
-    """``name``: the device's, None for what it calls itself. Raises ``NoServer`` where none runs; nothing is written then."""
+    """``name``: the device's, None to let it choose. Raises ``NoServer`` if none runs; nothing is written then."""
     server = running.find(data)
     if server is None:
         raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
@@ -40,7 +40,7 @@ def run(data: Path, name: str | None, rights: Rights) -> int:
 
 
 def link(server: Running, code: str) -> str:
-    """The content of the QR code. The code is after the ``#``, where no server and no log sees it."""
+    """The content of the QR code. The code is after the ``#``, which is not sent to a server and not logged."""
     fingerprint = f"&fp={server.fingerprint.replace(':', '').lower()}" if server.fingerprint else ""
     return f"{server.pages[0]}#pair={code.replace('-', '')}{fingerprint}"
 
@@ -72,7 +72,7 @@ def _show(terminal: Terminal, server: Running, code: str, scope: str) -> None:
 
 
 def _picture(text: str, terminal: Terminal) -> list[str]:
-    """Half blocks, two squares a character."""
+    """Draws the code in half blocks, two squares per character."""
     drawn = io.StringIO()
     segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
     begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")

@@ -27,7 +27,7 @@ from drawbridge.settings.serve import ServeSettings
 
 
 class Plan:
-    """Made from settings in which ``problems`` has found nothing."""
+    """Created from settings in which ``problems`` has found nothing."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.host: str = settings.host
@@ -88,7 +88,7 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """Everything that keeps a server from starting with these settings, except what only trying shows."""
+    """Everything that prevents a server from starting with these settings, except what only starting it shows."""
     return [
         *_address(settings),
         *_certificate(settings),

@@ -33,14 +33,14 @@ def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: 
 
 
 def address(plan: Plan, port: int) -> str:
-    """With the first public name if there is one. A server that listens on all addresses is given its loopback address."""
+    """The URL of the socket, with the first public name if there is one. A server on all addresses is given as loopback."""
     host = plan.public_hosts[0] if plan.public_hosts else plan.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     return f"{'wss' if plan.tls else 'ws'}://{bracketed(host)}:{port}{PATH}"
 
 
 def announced(plan: Plan, port: int, certificate: Certificate | None) -> contextlib.AbstractContextManager[None]:
-    """While the block lasts, commands beside the server can find it."""
+    """While the block lasts, other commands can find the server."""
     others = served(plan.host, plan.public_hosts)
     url = address(plan, port)
     scheme = "https" if plan.tls else "http"
@@ -69,7 +69,7 @@ def show(
     metrics: str | None,
     missing: Collection[str] = (),
 ) -> None:
-    """Prints it. ``missing``: those of ``agents`` that are not installed."""
+    """Prints where the server is. ``missing``: those of ``agents`` that are not installed."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")

@@ -1,4 +1,4 @@
-"""``drawbridge serve``: starts a server, says where it is, ends it in good order."""
+"""``drawbridge serve``: starts a server, prints where it is, and shuts it down cleanly."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
 
 ENDING_SECONDS: Final = 10.0
-"""From the signal until clients are told (1001): runs are told and their processes ended before."""
+"""Seconds from the signal until clients are disconnected (1001): runs are stopped and their processes ended before."""
 
 RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 64
-"""Beside those of clients: who has not said yet what it wants, and who asks for /health."""
+"""Connections beside those of clients: those without a request yet, and those for /health."""
 
 WAITING_CONNECTIONS: Final = 32
-"""Connections of all addresses with an unfinished request, or none. Over TLS each may cost 120 kB."""
+"""Connections without a complete request, of all addresses together. Over TLS each may take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 def run(settings: ServeSettings) -> int:
-    """Blocks until a signal ends the server; the exit code."""
+    """Runs the server until a signal ends it. Returns the exit code."""
     logs.configure(settings.log_level, settings.log_format, settings.log_file)
     plan = Plan(settings)
     upgrade.check(plan.data)
@@ -150,7 +150,7 @@ async def _serve(
             for name, program in lacking.items():
                 if program != name:  # the owner has named it: a built-in agent that is not installed needs no warning
                     logger.warning(
-                        "%s can't run: there is no program %s on PATH. Install it, or correct its setting.",
+                        "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
                         name,
                         program,
                     )
@@ -167,7 +167,7 @@ async def _serve(
         dispatch.end()
         notifier.end()
         try:
-            await asyncio.wait_for(core.close("the server is ending"), ENDING_SECONDS)
+            await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
             logger.error("not everything has ended within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
@@ -175,7 +175,7 @@ async def _serve(
 
 
 def terms(clients: int) -> ServerOptions:
-    """Of the door of a server with so many clients."""
+    """The limits of the HTTP transport for a server with this many clients."""
     return ServerOptions(
         connections=clients + SPARE_CONNECTIONS,
         waiting=WAITING_CONNECTIONS,
@@ -184,12 +184,12 @@ def terms(clients: int) -> ServerOptions:
         congested_bytes=64 * 1024,
         kernel_bytes=128 * 1024,
         ping_seconds=30.0,
-        farewell="the server is ending: connect again later",
+        farewell="the server is shutting down: connect again later",
     )
 
 
 def _stop_at_signals() -> asyncio.Event:
-    """Set by the first signal; the second one ends the process where it stands."""
+    """An event that the first signal sets; the second signal ends the process at once."""
     stop = asyncio.Event()
 
     def signalled(number: int) -> None:
@@ -204,13 +204,13 @@ def _stop_at_signals() -> asyncio.Event:
 
 
 def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
-    """By what clients come: what the certificate is for."""
+    """The names and addresses that clients connect to, for the certificate."""
     return (*names.names, *served(plan.host, plan.public_hosts))
 
 
 async def _renew(plan: Plan, names: OwnNames, certificate: Certificate | None, tls: Any) -> None:
-    """Once an hour: a certificate of ours is made anew in time, or for an address that this machine has got since; one that
-    was given may have been replaced by its owner.
+    """Every hour, renews the server's own certificate in time, or for a new address of this machine; loads one that the owner
+    has replaced.
     """
     while certificate is not None:
         await asyncio.sleep(RENEWAL_SECONDS)
@@ -229,7 +229,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate | None, t
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
-    """The data directory is this process's alone until it ends, in whatever way: the kernel gives the lock back."""
+    """Locks the data directory for this process. The kernel releases the lock however the process ends."""
     make_private_directory(str(directory))
     file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -2,7 +2,7 @@
 
 ``format.json`` says which it is. Up to format 0, which has no such file, metadata lacked what they have now; what is
 missing is filled in when they are read and stands in them when they are next written. Indexes of histories that are of
-another format are made anew from the logs.
+another format are rebuilt from the logs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ FILE: Final = "format.json"
 class _Format(Struct):
     format: int
     drawbridge: str = "of an unknown version"
-    """That made it so."""
+    """The version that wrote it."""
 
 
 def check(data: Path) -> None:
-    """Raises ``DataTooNew``, and then nothing was touched."""
+    """Raises ``DataTooNew`` with nothing changed."""
     found = _read(data)
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
             f"{data} was written by a newer Drawbridge ({found.drawbridge}); this one, {version('drawbridge')}, would lose "
-            "what it does not know. Nothing was touched; install that version, or choose another directory with --data-dir."
+            "what it does not know. Nothing was changed; install that version, or choose another directory with --data-dir."
         )
 
 
@@ -52,6 +52,6 @@ def _read(data: Path) -> _Format | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise NotPrivate(
-            f"{data / FILE} can't be read ({type(error).__name__}), so nobody knows what wrote this directory. Nothing was "
-            "touched; if it was an older Drawbridge or this one, remove the file."
+            f"{data / FILE} can't be read ({type(error).__name__}), so its version is not known. Nothing was "
+            "changed; if it was an older Drawbridge or this one, remove the file."
         ) from None

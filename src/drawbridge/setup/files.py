@@ -30,7 +30,7 @@ class Step(Protocol):
     def lines(self) -> list[str]: ...
 
     def apply(self) -> Path | None:
-        """Does it; where a copy of what was there before lies."""
+        """Executes the step. Returns the path of a copy of the former file, if there was one."""
 
 
 @dataclass(frozen=True)

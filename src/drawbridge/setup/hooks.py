@@ -1,7 +1,7 @@
-"""Hooks in an agent's settings: which of them are ours, how they get in, how they come out again. Pure.
+"""Hooks in an agent's settings: recognises, adds and removes those of Drawbridge. Pure.
 
 All three agents have one shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups go to the
-end of a list, so that the person's keep their places: Codex remembers by them which it was told to trust.
+end of a list, so that the person's keep their places: Codex remembers by them which ones it trusts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ HOOKS = ("hooks",)
 
 
 class Unfit(Exception):
-    """The settings have something else where hooks belong; the text says what."""
+    """The settings have something else in the place of hooks, which the text names."""
 
 
 def is_ours(handler: Any, agent: str) -> bool:
-    """Whether it calls the guard that setup installs for ``agent``, wherever that lies: for any scope, in any copy."""
+    """Whether it calls the guard that setup installs for ``agent``, wherever that is: for any scope, in any copy."""
     if not isinstance(handler, dict):
         return False
     words, command = handler.get("args"), handler.get("command")
@@ -42,7 +42,8 @@ def _is_stub(path: PurePath, agent: str) -> bool:
 
 
 def put(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
-    """With one group of ours for each event in ``wanted`` and nothing else of ours. Raises ``Unfit``."""
+    """The settings with one group of Drawbridge for each event in ``wanted``, and no other hooks of Drawbridge. Raises
+    ``Unfit``."""
     _check(document, wanted)
     for event in [event for event, _, _ in _ours(document, agent) if event not in wanted]:
         document = take(document, agent, made, only=event)
@@ -70,8 +71,8 @@ def _put_into_list(document: Document, event: str, group: Group, agent: str) -> 
 
 
 def take(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
-    """Without what is ours. Lists and objects that are empty then go too, if setup ``made`` them (None: not known, so it
-    did)."""
+    """The settings without Drawbridge's hooks. Lists and objects that are empty then go too, if setup ``made`` them
+    (None: not known, so it did)."""
     places = [place for place in _ours(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)
@@ -127,7 +128,7 @@ def _check(document: Document, events: Collection[str]) -> None:
 
 
 def _ours(document: Document, agent: str) -> Iterator[tuple[str, int, int]]:
-    """Event, group, handler, in the order of the text. What has not the shape of hooks is passed over."""
+    """Event, group, handler, in the order of the text. Values that do not have the form of hooks are ignored."""
     events = document.get(HOOKS, {})
     for event, groups in events.items() if isinstance(events, dict) else ():
         for number, group in enumerate(groups if isinstance(groups, list) else ()):

@@ -8,7 +8,7 @@
         claude-5e1f….py              the same, for the hooks of one project
 
 Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an interpreter that looks at nothing of its surroundings, and a
-file so short that reading it costs nothing (a script is compiled anew each time; what it imports is not).
+file so short that reading it costs nothing (a script is compiled each time; what it imports is not).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ base = base if base.startswith("/") else os.path.expanduser("~/.local/state")
 path = {log_file!r} or base + "/drawbridge/guard.log"
 try:
     os.write(2, f"{{said}}\\n".encode(errors="replace"))
-    if b'"drawbridge-info"' not in given:  # who looks whether this runs has found out
+    if b'"drawbridge-info"' not in given:  # `drawbridge info` reports this failure itself
         os.umask(0o077)
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
@@ -100,7 +100,7 @@ print("{{}}")
 sys.exit()
 """
 """What a stub does whose copy is damaged: no traceback for the agent, but a line where the person looks, and a denial where
-the guard fails closed. In the stub it is a text, since that is compiled anew at each call."""
+the guard fails closed. In the stub it is a text, since that is compiled at each call."""
 
 
 def directory() -> Path:

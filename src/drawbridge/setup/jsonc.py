@@ -1,7 +1,7 @@
 """A JSON text that is edited in place: comments, order, indentation and line ends stay as the person has them. Pure.
 
 An insertion adds text, and deleting what was inserted takes away exactly that text: for every document the bytes are then
-the same as before. The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments where the caller says so.
+the same as before. The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # its C twin;
 from typing import Any, NamedTuple, TypeAlias
 
 DEEPEST = 200
-"""Levels of lists and objects in one another; nobody writes settings like that."""
+"""The maximum nesting of lists and objects, far more than real settings have."""
 
 BLANK = re.compile(r"[ \t\r\n]*")
 COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -33,7 +33,7 @@ class Item(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A value and where it stands: ``text[start:end]``. ``items`` are what a list or an object holds, in order."""
+    """A value and its position: ``text[start:end]``. ``items`` are the contents of a list or an object, in order."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class Node(NamedTuple):
 
 
 class Document:
-    """A text and what it says. Editing gives another document; ``path`` leads to a value by keys and indices."""
+    """A text and its JSON value. Editing returns another document; ``path`` leads to a value by keys and indices."""
 
     def __init__(self, text: str, *, comments: bool = False) -> None:
         """Raises ``json.JSONDecodeError``: with line, column, and what was expected there."""
@@ -210,7 +210,7 @@ class Document:
             start = stop
 
     def _after_comments(self, start: int, end: int) -> int:
-        """Behind the last comment between two places; ``start`` where there is none."""
+        """The position after the last comment between two positions; ``start`` if there is none."""
         return max((stop for _, stop, is_comment in self._gaps(start, end) if is_comment), default=start)
 
     def _commas(self, start: int, end: int) -> Iterator[int]:
@@ -241,7 +241,7 @@ class _Parser:
         self._comments = comments
         self.seen_comment = False
         self.marks: dict[str, int] = {}
-        """Where the first comma and the first colon stand."""
+        """The positions of the first comma and the first colon."""
 
     def document(self) -> Node:
         node = self._value(self._skip(0), 0)

@@ -1,4 +1,4 @@
-"""What stands in the guard's way though its hooks are set up well: read from the agents' other settings."""
+"""What keeps the guard from working although its hooks are installed: read from the agents' other settings."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Link:
-    """The step that creates, changes or removes a symbolic link. None: there is no link."""
+    """The step that creates, changes or removes a symbolic link. None: the link does not exist."""
 
     path: Path
     before: str | None

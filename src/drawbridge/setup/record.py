@@ -1,7 +1,7 @@
-"""What setup made in whose settings: kept so that ``--remove`` takes back exactly that.
+"""What setup has added to which settings: stored so that ``--remove`` removes exactly that.
 
-One JSON file in our data directory: an object for each settings file. Without it (or what is no record any more) ``--remove``
-still finds every hook of ours; it then takes what is empty afterwards for its own too.
+One JSON file in Drawbridge's data directory: an object for each settings file. Without it (or with a damaged one) ``--remove``
+still finds every hook of Drawbridge; it then also removes lists and objects that are empty afterwards.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ EnvironmentFile=-{secrets}
 Restart=on-failure
 RestartSec=2
 RestartPreventExitStatus=2
-# The server is told to end and ends its agents in good order; what is left after that is killed.
+# The server is asked to end and ends its agents cleanly; what is left after that is killed.
 KillMode=mixed
 TimeoutStopSec=30
 # An agent that takes too much memory loses its own process, not the server and the other agents.
@@ -279,7 +279,7 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """With a first line (in XML: a second one) that shows who wrote it, and whether it was changed since."""
+    """With a first line (in XML: a second one) that shows that setup wrote it, and whether it was changed since."""
     digest = hashlib.sha256(content).hexdigest()[:12]
     text = f"Written by `drawbridge setup serve` ({digest}): run that again to renew it; it can remove it, too."
     if content.startswith(b"<?xml"):

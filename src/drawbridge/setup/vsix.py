@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape, quoteattr
 from drawbridge.core.errors import NotWritable, UnusableFile
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The earliest time a zip can hold."""
+"""The earliest time that a zip file can contain."""
 
 REQUIRED = ("name", "publisher", "version", "engines")
 
@@ -30,7 +30,8 @@ CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text
 def pack(extension_dir: Path, target: Path) -> None:
     """Writes ``target`` in one step; the directory above it is made where it is missing.
 
-    Raises ``UnusableFile`` where ``extension_dir`` holds no extension, ``NotWritable`` where ``target`` can't be written.
+    Raises ``UnusableFile`` where ``extension_dir`` does not contain an extension, ``NotWritable`` where ``target`` can't
+    be written.
     """
     package = _package(extension_dir)
     content = {"extension.vsixmanifest": _manifest(package).encode(), "[Content_Types].xml": _content_types().encode()}

@@ -50,7 +50,7 @@ async def test_what_is_no_question_is_refused(project: Path) -> None:
 async def test_a_question_that_it_does_not_wait_for_is_taken_back(project: Path) -> None:
     async with session(bad("question_then_end"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert [gone.reason for gone in warm.heard.all(QuestionGone)] == ["the agent went on without an answer"]
+        assert [gone.reason for gone in warm.heard.all(QuestionGone)] == ["the agent continued without an answer"]
 
 
 async def test_a_line_of_20_mb_is_passed_on(project: Path) -> None:

@@ -206,7 +206,7 @@ async def test_what_a_turn_costs_is_the_difference(project: Path) -> None:
 
 async def test_a_turn_that_fails_says_why(project: Path) -> None:
     async with session(official(), project) as warm:
-        for prompt, why in (("refuse", "The official agent refused to go on."), ("fail", "It does not work today.")):
+        for prompt, why in (("refuse", "The official agent refused to continue."), ("fail", "It does not work today.")):
             done = await warm.turn(prompt)
             assert (done.ok, done.interrupted, done.code, done.error) == (False, False, "EXECUTION_FAILED", why)
             assert await told(warm, "say again") == ["again"]

@@ -24,7 +24,7 @@ def test_all_problems_are_found_at_once() -> None:
     )
     assert problems(named) == [
         "--agent-path: no program can be named for hal, only for claude, gemini, codex",
-        "--agent-path: there is no program /no/gemini",
+        "--agent-path: /no/gemini is not a program",
         "--acp-agent: there is an agent claude already",
         "--acp-agent: 'x has a quotation mark without its other half",
         "--command-agent: there is an agent goose already",

@@ -495,7 +495,7 @@ def test_between_two_prompts_its_end_is_only_told() -> None:
 @pytest.mark.parametrize(
     ("code", "stderr", "junk", "fault", "error"),
     [
-        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a word."),
+        (-9, "", b"", None, "The agent ended by signal 9 before it was done, without a message."),
         (0, "", b"Segmentation fault", None, "The agent ended with exit code 0 before it was done: Segmentation fault"),
         (-15, "noise", b"", "The agent said too much, and was ended.", "The agent said too much, and was ended."),
         (1, "\n".join("abcdefg"), b"", None, "The agent ended with exit code 1 before it was done: c\nd\ne\nf\ng"),

@@ -256,7 +256,7 @@ async def test_a_question_that_is_none_is_answered_with_an_error(agent: Session)
 @pytest.mark.parametrize("command", ["close-stdout", "close-stdin"])
 async def test_an_agent_that_can_not_be_talked_to_any_more_is_ended(agent: Session, command: str) -> None:
     ended = await agent.turn(command)
-    assert ended.error == "The bad agent closed its input or output but went on running, and was ended."
+    assert ended.error == "The bad agent closed its input or output but continued to run, and was ended."
     assert not lives(agent.process.pid)
 
 

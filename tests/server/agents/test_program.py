@@ -55,7 +55,7 @@ async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.M
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
-        "There is no program `claude` on PATH on the server's machine. Install Claude Code there, or start the server "
+        "The program `claude` was not found on PATH on the server's machine. Install Claude Code there, or start the server "
         "with --agent-path claude=PATH."
     )
     for path in (tmp_path / "gone", tmp_path):

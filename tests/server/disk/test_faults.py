@@ -114,7 +114,7 @@ async def test_an_answer_that_can_not_be_written_is_refused(
                 with pytest.raises(ClientError) as refused:
                     await server.does(phone, "permission_response", id, approval_id=asked, decision=decision)
                 assert (refused.value.code, refused.value.retryable) == (code, True)
-                assert "the question stays open" in refused.value.text
+                assert "the approval stays open" in refused.value.text
         assert (process.answers, page.updates("permission_resolved")) == ([], [])
         await server.does(page, "permission_response", id, approval_id=asked, decision="deny")
         assert [decision.allow for _, decision in process.answers] == [False]
@@ -138,7 +138,7 @@ async def test_a_project_that_can_not_be_read_is_said_and_back_as_soon_as_it_can
         lock_up(patch, tmp_path / "data" / "projects" / id / ("logs" if what == "history" else "metadata.json"))
         async with serving(tmp_path) as server:
             server.core.follow(["projects"], page)
-            assert server.core.problems() == [f"The project in {id} can't be read now; it is tried again."]
+            assert server.core.problems() == [f"The project in {id} can't be read now; reading it is retried."]
             await server.core.upkeep.look()
             assert len(server.core.projects) == 0
             patch.undo()
@@ -244,7 +244,7 @@ async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: P
         answer = {"approval_id": asked, "decision": "allow", "updated_input": much}
         refused = await client.ask("permission_response", answer, id)
         assert (refused["type"], refused["data"]["code"]) == ("error", "DISK_SPACE_LOW")
-        assert "the question stays open" in refused["data"]["message"]
+        assert "the approval stays open" in refused["data"]["message"]
 
         filler.unlink()
         assert (await client.ask("permission_response", answer, id))["type"] == "update"

@@ -92,7 +92,7 @@ class Twin:
     async def project_join(self, command: say.ProjectJoin, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         if command.project_id not in self.projects:
-            raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
+            raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
         self.subscribers[client.id] = client
         made = msgspec.structs.asdict(self.projects[command.project_id])
         return messages.updated(

@@ -162,7 +162,7 @@ async def test_who_shows_no_token_in_time_is_closed_without_a_word(
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
         assert stranger.close_code == 4401
-        assert stranger.close_reason == "the token did not come in time"
+        assert stranger.close_reason == "the token did not arrive in time"
 
 
 async def test_who_has_shown_it_is_not_timed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

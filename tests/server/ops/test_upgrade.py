@@ -92,7 +92,7 @@ async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
         pytest.param(
             '{"format": 99}', "newer Drawbridge (of an unknown version)", "--data-dir", marks=pytest.mark.thorough
         ),
-        pytest.param("not json", "can't be read", "Nothing was touched", marks=pytest.mark.thorough),
+        pytest.param("not json", "can't be read", "Nothing was changed", marks=pytest.mark.thorough),
     ],
 )
 async def test_data_of_a_newer_server_are_refused_and_not_touched(

@@ -1,6 +1,6 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``Conversation`` is one process' side of it, with one session in it. What the agent tells of the session is passed
+Pure: ``Conversation`` is one process' side of it, with one session in it. What the agent reports of the session is passed
 on as its own lines; its questions become questions, its text is put together (see ``acp.text``). Measured with Gemini
 CLI 0.61.0.
 """
@@ -43,7 +43,7 @@ from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
 REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan")
-"""What a resumed session tells again; the history has it already."""
+"""Updates that a resumed session repeats; the history already has them."""
 
 STOPPED: Final = {
     "max_tokens": "stopped at its limit of tokens. Send a prompt to continue.",
@@ -65,7 +65,7 @@ class Conversation:
     """What is to be written to the agent is fetched with ``outgoing`` after every call, first after the making."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
-        """``name``: the agent's, for people. ``read``: how a file is read that a question is about. ``version``: ours."""
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``version``: Drawbridge's."""
         self._name = name
         self._read = read
         self._partial = launch.options.partial_messages
@@ -101,7 +101,7 @@ class Conversation:
         data, self._out = b"".join(self._out), []
         return data
 
-    # What the agent says.
+    # Messages of the agent.
 
     def received(self, line: bytes) -> list[Said]:
         line = line.strip(b" \t\r")
@@ -153,7 +153,7 @@ class Conversation:
         return [] if known is None else [known]
 
     def _whole(self) -> list[Said]:
-        """The message that was being said: something else comes now."""
+        """Completes the message in progress: something else follows now."""
         session_id, message = session_id_of(self._pieces.session_id), self._pieces.take()
         return [] if message is None else [AgentLine(message, session_id)]
 
@@ -200,7 +200,7 @@ class Conversation:
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Said]:
         said = [*self._whole(), AgentLine(data)]
-        reason = "interrupted" if self._interrupted else "the agent went on without an answer"
+        reason = "interrupted" if self._interrupted else "the agent continued without an answer"
         said += [QuestionGone(key, reason) for key in self._questions]
         self._cancel_questions()
         stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")
@@ -219,7 +219,7 @@ class Conversation:
             case wire.AUTH_REQUIRED:
                 return not_logged_in(self._name, fault.text)
             case wire.TOO_MANY_REQUESTS:
-                return Failure("AGENT_RATE_LIMITED", f"{self._name} has used up what its account may use: {fault.text}")
+                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached a limit of its account: {fault.text}")
         return Failure(FAILED, fault.text)
 
     def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
@@ -250,10 +250,10 @@ class Conversation:
             text = f"{self._name} does not know an option that it is started with ({words}): it is too old. Update it."
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a word.'}"
+        text = f"{self._name} ended {how} before it was done{f': {words}' if words else ', without a message.'}"
         return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
 
-    # What it is told.
+    # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
         """Begins a turn; what comes before the session is there waits for it. Not while another is open."""

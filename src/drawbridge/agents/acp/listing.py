@@ -20,7 +20,7 @@ DONE: Final = "listed"
 
 
 class Listing:
-    """A ``Dialect``. ``found`` holds the conversations of ``directory``, newest first, once the process has ended."""
+    """A ``Dialect``. ``found`` contains the conversations of ``directory``, newest first, once the process has ended."""
 
     turn_open = busy = False
 

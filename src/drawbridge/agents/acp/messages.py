@@ -21,7 +21,7 @@ TOO_MANY_REQUESTS: Final = 429
 """Not of the protocol: what Gemini CLI (0.61.0) answers a prompt with whose quota is used up."""
 
 LONGEST_TEXT: Final = 2_000
-"""Characters of what an agent said that go into an error's text."""
+"""Characters of an agent's text that an error contains."""
 
 NOTHING: Final = Raw(b"null")
 
@@ -50,7 +50,7 @@ class Incoming(Struct):
 
 
 class Update(Struct):
-    """What ``session/update`` tells."""
+    """The updates in ``session/update``."""
 
     sessionUpdate: Any = None  # noqa: N815 - the protocol's own name
     content: Raw = NOTHING

@@ -1,4 +1,4 @@
-"""What is said before the first prompt of an Agent Client Protocol conversation, and what an agent can do. Pure."""
+"""The messages before the first prompt of an Agent Client Protocol conversation, and the agent's capabilities. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ old session after it has said that it is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""Options that an agent can be told; with any other it is not started, rather than run without it."""
+"""Options that the protocol supports; with any other the agent is not started, rather than run without it."""
 
 
 LONGEST_NAME: Final = 200
-"""Characters of a mode's or a model's name; what is longer is passed over."""
+"""Characters of a mode's or a model's name; longer names are ignored."""
 
 MOST_MODES: Final = 50
 """Modes of one agent that are shown to clients."""
@@ -124,7 +124,7 @@ class Opening:
     """From the first message to a session that takes prompts: ``steps`` gives each request and is sent its answer."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
-        """``name``: the agent's, for people; ``version``: ours."""
+        """``name``: the agent's, for people; ``version``: Drawbridge's."""
         self._name = name
         self._launch = launch
         self._version = version
@@ -147,7 +147,7 @@ class Opening:
                 except AgentRefused as error:
                     raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {error}") from None
                 if answer.failed:
-                    text = f"options.{option}: {self._name} did not take it: {wire.fault(answer.error).text}"
+                    text = f"options.{option}: {self._name} refused it: {wire.fault(answer.error).text}"
                     raise AgentUnusable("VALIDATION_FAILED", text)
                 if what == "mode":
                     self.opened.in_mode(modes.chosen(wanted, self._offered()))
@@ -196,7 +196,7 @@ class Opening:
     def _introduced(self, answer: Incoming) -> Abilities:
         told = wire.read_as(Initialized, answer.result)
         if told is None:
-            raise AgentUnusable(FAILED, f"{self._name} could not be greeted: {wire.fault(answer.error).text}")
+            raise AgentUnusable(FAILED, f"{self._name} could not be initialised: {wire.fault(answer.error).text}")
         if told.protocolVersion != wire.VERSION:
             spoken = f"{self._name} speaks version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
             raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; {wire.VERSION} is needed. Update it.")
@@ -216,7 +216,7 @@ class Opening:
         if not launch.resume:
             return Request("session/new", params)
         if not (abilities.resumes or abilities.loads):
-            text = f"{self._name} can't go on with a conversation in a new process. Start a new session."
+            text = f"{self._name} can't continue a conversation in a new process. Start a new session."
             raise AgentUnusable("NOT_SUPPORTED", text)
         method = "session/resume" if abilities.resumes else "session/load"
         return Request(method, {"sessionId": launch.session_id, **params})
@@ -238,11 +238,11 @@ class Opening:
         if self._launch.resume or self._launch.fork_from:
             text = f"{self._name} does not have this conversation (any more): {fault.text} Start a new session."
             return AgentUnusable(NO_SESSION, text)
-        return AgentUnusable(FAILED, f"{self._name} could not begin a conversation: {fault.text}")
+        return AgentUnusable(FAILED, f"{self._name} could not start a conversation: {fault.text}")
 
 
 def check(options: Options, name: str) -> None:
-    """Raises ``AgentUnusable`` for what can't be told to any agent by this protocol."""
+    """Raises ``AgentUnusable`` for options that this protocol can't send to any agent."""
     check_options(options, SUPPORTED, name)
 
 
@@ -268,7 +268,7 @@ def _strings(listed: object, key: str) -> Iterator[str]:
 
 
 def _values(listed: object) -> Iterator[str]:
-    """Of options, which may stand in groups."""
+    """Flattens options, which may be in groups."""
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):
             yield from _strings([one], "value")

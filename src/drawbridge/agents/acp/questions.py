@@ -42,7 +42,7 @@ class _Content(Struct):
 
 
 def question(id: str, params: Params, read: Reader) -> Question | None:
-    """``input`` is the tool call and ``suggestions`` are the options, as the agent wrote them. None: it is no question."""
+    """``input`` is the tool call and ``suggestions`` are the options, as the agent wrote them. None: it is not a question."""
     call = read_as(_ToolCall, params.toolCall)
     options = read_as(list[_Option], params.options)
     if call is None or not options:
@@ -55,7 +55,7 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
-    """What is answered. Never more than the person said: a yes that is not to be remembered chooses no "always"."""
+    """The answer. Never more than the person decided: an "allow" without remember never chooses an "always" option."""
     offered = read_as(list[_Option], options) or []
     kinds = ("allow_once",) if decision.allow else ("reject_once", "reject_always")
     if decision.remember:
@@ -81,7 +81,7 @@ def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
         there = read(path) or ""
     except UnusableFile:
         return None
-    if there != old:  # some agents tell the lines around the change only
+    if there != old:  # some agents send only the lines around the change
         if not old or there.count(old) != 1:
             return None
         new = there.replace(old, new)

@@ -1,4 +1,4 @@
-"""An agent's text comes in pieces: they are put together again, so that the history holds each message once and whole. Pure.
+"""Joins the pieces of an agent's text, so that the history contains each message once and whole. Pure.
 
 The pieces are ``session/update`` lines of the Agent Client Protocol. A message of one piece is the agent's own line,
 untouched; one of several becomes one line of the same form, with all the text and a note of how many there were under
@@ -26,7 +26,7 @@ class _Text(Struct):
 
 
 class Pieces:
-    """Those of the message that is being said."""
+    """The pieces of the message in progress."""
 
     def __init__(self) -> None:
         self._first = b""
@@ -35,7 +35,7 @@ class Pieces:
         self._size = 0
 
     def add(self, session_id: str, update: Update, line: bytes) -> bool:
-        """Whether ``line`` is a piece that goes on with what there is; else ``take`` first. Raises nothing."""
+        """Whether ``line`` is a piece that continues the message in progress; if not, ``take`` first. Raises nothing."""
         text = _text(update)
         if text is None or not self.fits(session_id, update):
             return False
@@ -50,11 +50,11 @@ class Pieces:
 
     @property
     def session_id(self) -> str:
-        """The conversation of the message that is being said; empty between two messages."""
+        """The conversation of the message in progress; empty between two messages."""
         return self._of[0] if self._of is not None else ""
 
     def take(self) -> bytes | None:
-        """The message so far as one line; None where nothing was said."""
+        """The message so far as one line; None if it is empty."""
         texts, of = self._texts, self._of
         self._texts, self._of, self._size = [], None, 0
         if of is None or not texts:

@@ -1,7 +1,7 @@
 """How ``claude`` is started: its command line and its environment. Pure.
 
 Values are given as ``--flag=value``, so that none becomes a flag, and a flag that takes several is repeated, so that it
-swallows nothing that follows (2.1.329). A prompt never stands in a command line.
+swallows nothing that follows (2.1.329). A prompt is never in a command line.
 """
 
 from __future__ import annotations

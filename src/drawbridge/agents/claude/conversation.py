@@ -121,7 +121,7 @@ class Conversation:
         data, self._out = b"".join(self._out), []
         return data
 
-    # What the agent says.
+    # Messages of the agent.
 
     def received(self, line: bytes) -> list[Said]:
         """One line, without its newline."""
@@ -150,7 +150,8 @@ class Conversation:
                 return [passed_on, *self._meant(message, data)]
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Said]:
-        """The process is gone. ``fault``: why we ended it, where we did. Everything open is closed; the last events."""
+        """The process has ended. ``fault``: why the server ended it, if it did. Closes everything open; returns the last
+        events."""
         said: list[Said] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
         said += [QuestionGone(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
@@ -266,7 +267,9 @@ class Conversation:
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
         said = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        text = fault or f"{self._name} ended {how} before it was done" + (f": {said}" if said else ", without a word.")
+        text = fault or f"{self._name} ended {how} before it was done" + (
+            f": {said}" if said else ", without a message."
+        )
         failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
         return self._turn_ended(failure, interrupted=self._interrupted and fault is None)
 
@@ -328,7 +331,7 @@ class Conversation:
         response = {"subtype": "error", "request_id": request_id, "error": text}
         self._write({"type": "control_response", "response": response})
 
-    # What it is told.
+    # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Said]:
         """Begins a turn. Not while another is open."""

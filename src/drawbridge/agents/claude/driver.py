@@ -81,7 +81,7 @@ class Claude:
             where = "where --agent-path names it" if self._path else "on PATH"
             raise AgentUnusable(
                 "AGENT_NOT_FOUND",
-                f"There is no program `claude` {where} on the server's machine. Install Claude Code there, or start the "
+                f"The program `claude` was not found {where} on the server's machine. Install Claude Code there, or start the "
                 "server with --agent-path claude=PATH.",
             )
         return os.path.abspath(found)

@@ -11,11 +11,11 @@ from drawbridge.agents import json_lines
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""Of use only at the moment; what stays is said again by a later line."""
+"""Ephemeral lines; what is permanent is repeated in a later line."""
 
 
 class Message(Struct):
-    """What a line is routed by. Anything may stand in it; the rest of the line is only checked for being JSON."""
+    """The part of a line that decides what it is. It may contain anything; the rest is only checked to be JSON."""
 
     type: Any = None
     subtype: Any = None

@@ -1,4 +1,4 @@
-"""What ``claude`` is told: prompts with attachments, and answers to its questions. Pure."""
+"""Messages to ``claude``: prompts with attachments, and decisions about its questions. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _checked_input(given: Raw) -> Raw:
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:
-    """The suggestions that an answer with ``remember`` gives back: rules and directories where there are any; a mode, which
+    """The suggestions that a decision with ``remember`` returns: rules and directories where there are any; a mode, which
     covers far more, only where there are none.
     """
     try:

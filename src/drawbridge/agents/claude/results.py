@@ -16,10 +16,10 @@ from drawbridge.agents.framing import readable
 from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
 
 LONGEST_ERROR: Final = 2_000
-"""Characters of what the agent said that go into an error's text."""
+"""Characters of an agent's text that an error contains."""
 
 YEAR_2100: Final = 4_102_444_800
-"""In seconds since 1970; a number beyond is no time of these days."""
+"""In seconds since 1970; a larger number is not a plausible time."""
 
 _NO_CONVERSATION: Final = "No conversation found"
 _DIAGNOSTIC: Final = "[ede_diagnostic]"  # the CLI's note to its own makers
@@ -29,7 +29,7 @@ def failure(
     name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
 ) -> Failure | None:
     """Why the turn failed; None where it did not. ``api_error``: the ``error`` of its last ``assistant`` line; ``limited``:
-    what ``limited_until`` has said last.
+    the latest result of ``limited_until``.
     """
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
@@ -64,7 +64,7 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """Of a ``rate_limit_event``: when what the account has used up is there again. None: nothing is used up, or not told."""
+    """Of a ``rate_limit_event``: when the account's limit is reset. None: no limit was reached, or the time is not known."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -99,7 +99,7 @@ def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
 
 
 def _usage(models: object) -> float | None:
-    """2.1.329 says what each model cost since the last result; older versions don't."""
+    """2.1.329 reports the cost of each model since the last result; older versions do not."""
     if not isinstance(models, dict):
         return None
     costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]

@@ -1,7 +1,7 @@
 """The conversations that Claude Code keeps for a directory, those begun in a terminal included.
 
 They are the CLI's own files, ``<config>/projects/<directory with - for every other sign>/<session id>.jsonl`` (seen
-on 2.1.197 and 2.1.329; undocumented, so what looks different is passed over).
+on 2.1.197 and 2.1.329; undocumented, so files of another form are ignored).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Codex as the server starts it: ``codex exec --json``, one process a prompt (measured with 0.169.0). It asks nobody:
+"""Codex as the server starts it: ``codex exec --json``, one process a prompt (measured with 0.169.0). It never asks:
 what it may do is its sandbox, which the permission mode chooses.
 """
 
@@ -70,7 +70,7 @@ def agent(path: str | None) -> Codex:
 
 
 def arguments(launch: Launch) -> Iterator[str]:
-    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for what can't be told to Codex; the text names the option."""
+    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex does not support; the text names the option."""
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)

@@ -16,7 +16,7 @@ from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
-"""The environment variable that holds the conversation to go on with: what ``session_id`` of its last JSON line named."""
+"""The environment variable with the conversation to continue: the ``session_id`` of its last JSON line."""
 
 LONGEST_TEXT: Final = 64 * 1024
 """Bytes of text in one line of the history."""

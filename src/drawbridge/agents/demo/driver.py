@@ -15,7 +15,7 @@ from drawbridge.agents.proposals import read_file
 
 ROW: Final = catalog.AGENTS["demo"]
 
-# -P: what lies in the project's directory is not taken for a module.
+# -P: files in the project's directory are not imported as modules.
 COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.agents.demo.script")
 
 

@@ -42,7 +42,7 @@ class Failed(Exception):
 
 
 class Agent:
-    """One conversation; one turn at a time. A thread reads stdin, so that a person is heard in mid-sentence."""
+    """One conversation; one turn at a time. A thread reads stdin, so that a person can interrupt a sentence."""
 
     def __init__(self, flags: dict[str, str]) -> None:
         self._session_id = flags.get("session-id") or flags.get("resume") or str(uuid.uuid4())
@@ -66,7 +66,7 @@ class Agent:
             else:
                 self._take(None)
 
-    # What it hears.
+    # Messages to the agent.
 
     def _read(self) -> None:
         for line in sys.stdin.buffer:
@@ -74,7 +74,7 @@ class Agent:
         self._said.put(None)
 
     def _take(self, seconds: float | None) -> None:
-        """Waits for the next thing that is said, at most so long, and sees to it."""
+        """Waits for the next message, at most this many seconds, and handles it."""
         try:
             message = self._said.get(timeout=seconds)
         except queue.Empty:
@@ -144,7 +144,7 @@ class Agent:
             self._result(str(failure), error=("success", "api_error"))
 
     def _answer(self, words: str) -> str:
-        """What the last line says."""
+        """The last line: the result."""
         command, _, rest = words.strip().partition(" ")
         number = int(rest) if rest.strip().isdecimal() else None
         match command:
@@ -228,10 +228,10 @@ class Agent:
             self._mode = rule.get("mode", self._mode)
         return answer
 
-    # What it says.
+    # Messages of the agent.
 
     def _tell(self, text: str, pace: float | None = None) -> str:
-        """Word by word where partial messages are wanted, then the whole. ``pace``: seconds a word."""
+        """Sends a text: word by word if partial messages are enabled, then the whole. ``pace``: seconds per word."""
         self._wait(0)
         words = text.split(" ")
         pace = WORD_SECONDS if pace is None else pace

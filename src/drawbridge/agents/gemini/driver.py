@@ -20,7 +20,7 @@ from drawbridge.agents.gemini.sessions import Kept, spare
 ROW: Final = catalog.AGENTS["gemini"]
 
 OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-"""Else it starts itself once more, with a larger heap: a process more, and twice the wait."""
+"""Without it the CLI restarts itself with a larger heap: one more process, and twice the start time."""
 
 
 class Gemini(Acp):

@@ -1,6 +1,6 @@
 """The conversations that Gemini CLI keeps: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
 
-They are the CLI's own files (seen on 0.61.0; undocumented, so what looks different is passed over). They can be removed
+They are the CLI's own files (seen on 0.61.0; undocumented, so files of another form are ignored). They can be removed
 by it or by a person at any time.
 """
 
@@ -88,7 +88,7 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """None for one in which nothing was said yet: it can't be resumed."""
+    """None for one without messages: it can't be resumed."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)
@@ -108,7 +108,7 @@ def _read(path: Path, time: float) -> Remembered | None:
 
 
 def _title(content: object) -> str | None:
-    """The first thing that the person said."""
+    """The person's first prompt."""
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
     words = " ".join(text for text in texts if isinstance(text, str)).split()

@@ -1,1 +1,1 @@
-"""What stands behind the door: connected clients, their commands, and the page."""
+"""The application behind the HTTP transport: connected clients, their commands, and the page."""

@@ -1,4 +1,4 @@
-"""Large input, sent up in pieces: kept for an hour in files of ours, bounded in size and number."""
+"""Blobs: large input that clients upload in pieces. Stored in files for an hour, bounded in size and number."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ DEVICE_PART: Final = 0.5
 """The share of both limits for one device."""
 
 KEPT_SECONDS: Final = 3_600.0
-"""From the last time that it was touched."""
+"""Seconds that a blob is kept after it was used last."""
 
 DEEPER: Final = 500
-"""Levels that a client's JSON may be nested less than what can be read: it goes on inside other messages."""
+"""A client's JSON may be nested by this many levels less than what can be parsed, since it is passed on inside other
+messages."""
 
 
 class _Blob(Struct):
@@ -40,7 +41,7 @@ class _Blob(Struct):
 
 
 class Blobs:
-    """``directory`` is ours alone and empty at each start: what was in it is removed."""
+    """``directory`` belongs to this object alone; its contents are removed at each start."""
 
     def __init__(self, directory: Path) -> None:
         make_private_directory(str(directory))
@@ -50,7 +51,7 @@ class Blobs:
             left.unlink()
 
     def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
-        """Adds a piece where the one before ended; with ``offset`` 0 an unfinished blob begins again.
+        """Appends a piece at ``offset`` (bytes), where the last one ended; ``offset`` 0 restarts an unfinished blob.
 
         ``device``: the id of the device that sends it; None: the owner. Raises ``ClientError``.
         """
@@ -73,7 +74,7 @@ class Blobs:
         return BlobStored(blob_id, offset + len(data), last)
 
     def take(self, blob_id: str) -> bytes:
-        """All of a finished blob; it stays, since a request may come twice. Raises BLOB_NOT_FOUND."""
+        """The whole text of a finished blob. It is kept, since a request may be sent twice. Raises BLOB_NOT_FOUND."""
         self._expire()
         blob = self._blobs.get(blob_id)
         if blob is None or not blob.complete:
@@ -97,7 +98,7 @@ class Blobs:
     def _check_room(self, blob_id: str, size: int, device: str | None) -> None:
         if size > BLOB_BYTES:
             raise ClientError(
-                "MESSAGE_SIZE_LIMIT", f"A blob may have {BLOB_BYTES} bytes. Nothing was added.", "data.data"
+                "MESSAGE_SIZE_LIMIT", f"A blob may have at most {BLOB_BYTES} bytes. Nothing was added.", "data.data"
             )
         others = [blob for id, blob in self._blobs.items() if id != blob_id]
         if _is_full(others, size, 1.0):
@@ -138,11 +139,11 @@ def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
 
 
 def no_blob() -> ClientError:
-    return ClientError("BLOB_NOT_FOUND", "There is no such blob, or it has expired.", "data.blob_id")
+    return ClientError("BLOB_NOT_FOUND", "The blob does not exist, or it has expired. Send it again.", "data.blob_id")
 
 
 def json_object(data: bytes, field: str) -> Raw:
-    """A JSON object of a client's, in one line, which every agent can read and every history keep. Raises ``ClientError``."""
+    """A client's JSON object as one line that every agent can read and every history can store. Raises ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))

@@ -1,4 +1,4 @@
-"""One connected client: its name and its rights, and what it is sent."""
+"""One connected client: its name, its rights, and the frames that it is sent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from drawbridge.server.protocol.subscriber import Frame
 from drawbridge.transport.http_app import WebSocket
 
 AUTH_SECONDS: Final = 5.0
-"""From the open WebSocket to the token."""
+"""Seconds from the open WebSocket to the token."""
 
 SIGNING_SECONDS: Final = 60.0
-"""From the challenge to its signature."""
+"""Seconds from the challenge to its signature."""
 
 AUTH_BYTES: Final = 4_096
-"""Of a message of a client that has not signed in."""
+"""Bytes of one message of a client that has not signed in."""
 
 UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
-"""Of an unfinished message of a client that has not signed in, as far as it is kept."""
+"""Bytes that are kept of an unfinished message of a client that has not signed in."""
 
 UNAUTHORIZED: Final = 4401
 DISMISSED: Final = 4403
@@ -39,7 +39,7 @@ class Client:
     """A ``Subscriber``. It has no rights, and a few seconds to sign in, until ``let_in``.
 
     ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its connection,
-    None without TLS. ``ended`` is called once, when it is closed or its connection has gone.
+    None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Client:
         self.topics: set[str] = set()
         self.identity: Identity | None = None
         self.nonce: str | None = None
-        """Of the challenge that waits for a signature."""
+        """The nonce of the challenge that waits for a signature."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket
@@ -71,7 +71,7 @@ class Client:
         self._requests = 0
         websocket.limit_unfinished(UNFINISHED_BYTES)
         self._timer: asyncio.TimerHandle | None = None
-        self._expect_within(AUTH_SECONDS, "the token did not come in time")
+        self._expect_within(AUTH_SECONDS, "the token did not arrive in time")
 
     @property
     def decides(self) -> bool:
@@ -93,7 +93,7 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """From now on its commands are run. A device has the name that its owner gave it."""
+        """Accepts commands from now on. A device has the name that its owner gave it."""
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -103,12 +103,12 @@ class Client:
             self._timer = None
 
     def wait_for_signature(self) -> None:
-        """It may take a person to type a passphrase, or to touch a key."""
+        """Extends the time limit: a person may have to type a passphrase or touch a key."""
         if self._timer is not None:
-            self._expect_within(SIGNING_SECONDS, "the signature did not come in time")
+            self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
 
     def next_correlation_id(self) -> str:
-        """For one request, and the log lines and the error that belong to it."""
+        """An id for one request, which its log lines and its error have in common."""
         self._requests += 1
         return f"{self.id}-{self._requests}"
 
@@ -123,25 +123,25 @@ class Client:
         self.send(Frame(error(failure, correlation_id, request_id, project_id)))
 
     def dismiss(self, why: ClientError) -> None:
-        """It may not stay, and is sent the reason. Its requests that still wait are not done."""
+        """Disconnects the client and sends it the reason. Its requests that still wait are not executed."""
         self.is_dismissed = True
         self.fail(why, self.next_correlation_id(), None, None)
         self.close_after(DISMISSED, why.text)
 
     def close_after(self, code: int, reason: str) -> None:
-        """Closes once everything has been handed to the connection that was sent in this turn of the loop."""
+        """Closes once everything that was sent in this iteration of the event loop is with the connection."""
         self._writers.flush()
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """What waits to be sent is dropped; its requests are still done."""
+        """Drops what waits to be sent; the client's requests are still executed."""
         if not self.is_closed:
             logger.info("%s: closing, %d %s", self.id, code, reason)
             self.end()
             self._websocket.close(code, reason)
 
     def end(self) -> None:
-        """Its connection has gone, or is being closed."""
+        """The connection is lost, or is being closed."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -1,4 +1,4 @@
-"""All connected clients: the ones that have signed in, and the ones that have not yet."""
+"""All connected clients: those that have signed in, and those that have not yet."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from drawbridge.server.protocol.messages import Stats, update
 from drawbridge.server.protocol.subscriber import Frame
 
 STRANGERS: Final = 32
-"""Open WebSockets that have not signed in; the oldest gives way."""
+"""The maximum of open WebSockets that have not signed in; above it the oldest is closed."""
 
 TRY_LATER: Final = 1013
 
 WATCH_SECONDS: Final = 1.0
-"""Between two checks of which clients may still be connected."""
+"""Seconds between two checks of which clients may still be connected."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -46,7 +46,7 @@ class Clients:
         return len(self._known)
 
     def add(self, client: Client, identity: Identity | None) -> None:
-        """One whose connection has been opened. ``identity``: by the token in its request; None if that has none."""
+        """Adds a client whose connection has been opened. ``identity``: that of the token in its request; None without one."""
         self._entrance.came(client.address)
         if identity is not None:
             self.let_in(client, identity)
@@ -63,16 +63,16 @@ class Clients:
         self._known[client.id] = client
 
     def gone(self, client: Client) -> None:
-        """The last call for a client: it is disconnected, and all of its requests are done."""
+        """Removes a client that has disconnected and all of whose requests are done. The last call for it."""
         self._strangers.pop(client, None)
         self._entrance.went(client.address)
         if self._known.pop(client.id, None) is not None:
-            logger.info("%s is gone", client.id)
+            logger.info("%s has disconnected", client.id)
             self._entrance.note("gone", **client.audited)
             self._core.gone(client)
 
     async def watch(self, every: float = WATCH_SECONDS) -> None:
-        """Until it is cancelled: dismisses clients that may not stay any longer."""
+        """Disconnects clients whose rights have ended. Runs until it is cancelled."""
         while True:
             await asyncio.sleep(every)
             for client in self:
@@ -82,7 +82,7 @@ class Clients:
                     client.dismiss(why)
 
     def send_stats(self, stats: Stats) -> None:
-        """A device that is confined to some projects gets the part about those."""
+        """A device that is confined to some projects receives only the part about those."""
         whole = Frame(update("stats", stats), ephemeral=True)
         for client in self:
             if "stats" in client.topics:
@@ -94,5 +94,5 @@ class Clients:
         return Frame(update("stats", part), ephemeral=True)
 
     def follows(self, topic: str) -> bool:
-        """Whether any client does."""
+        """Whether any client follows the topic."""
         return any(topic in client.topics for client in self)

@@ -23,7 +23,7 @@ OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
 AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
 HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
-"""A union is not a ``type`` for type checkers."""
+"""Returns a union as the ``type`` that type checkers do not take it for."""
 
 
 def _is_typed(command: commands.Execute) -> bool:
@@ -67,7 +67,7 @@ COMMANDS: Final = (
         Reply("update", messages.RunReverted, "run_reverted"), Audit("reverted", audited.run_revert), aside=True),
     Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, Audit("mode_set", audited.set_mode), aside=True),
     Row("set_model", commands.SetModel, "run", Core, Core.set_model, OK, Audit("model_set", audited.set_model), aside=True),
-    # The titles of terminal conversations are not for devices that only watch.
+    # Devices with the scope "view" do not see the titles of terminal conversations.
     Row("session_list", commands.SessionList, "run", Core, Core.session_list,
         Reply("session_list", replies.SessionList), aside=True),
     Row("session_resume", commands.SessionResume, "run", Core, Core.session_resume, OK, Audit("session_resumed"), aside=True),
@@ -86,5 +86,5 @@ COMMANDS: Final = (
 
 
 def scopes_of(rows: Iterable[AnyRow]) -> Mapping[str, Scope]:
-    """The scope that each command needs, by its name."""
+    """The scope that each command needs, by the command's name."""
     return {row.name: row.scope for row in rows}

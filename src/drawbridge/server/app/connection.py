@@ -1,6 +1,6 @@
-"""The requests of one client, in their order: a client need not wait for one answer before it sends the next request.
+"""Executes the requests of one client in their order. A client need not wait for an answer before its next request.
 
-Requests that take long run beside the others. Until a client has signed in, its messages can do nothing else.
+Requests that take long run beside the others. Until a client has signed in, it can do nothing else.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from drawbridge.server.protocol.subscriber import Frame
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64
-"""Requests that wait for the ones before; above that nothing more is read from the client."""
+"""Requests of one client that may be queued; above that nothing more is read from the client."""
 
 ASIDE: Final = 16
-"""Requests of one client that take long, at once."""
+"""Requests of one client that may run beside the others at the same time."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -62,7 +62,7 @@ class Connection:
     def received(self, text: str) -> None:
         if self.client.is_closed:
             return
-        if self._silent:  # nothing is sent to a client before its first message
+        if self._silent:  # a client is sent nothing before its first message
             self._silent = False
             self.client.topics.add("stats")
         if self.client.identity is None:
@@ -95,7 +95,7 @@ class Connection:
                 self._held = False
                 self._websocket.hold_reading(False)
             await self._take(text)
-            await asyncio.sleep(0)  # others have their turn between two requests of one
+            await asyncio.sleep(0)  # other clients get their turn between two requests of one
         self._working = False
 
     def _sign_in(self, text: str) -> None:
@@ -153,5 +153,5 @@ class Connection:
 
     def _ended(self) -> None:
         if not self._tasks:
-            # Not in this turn: the client may have been too slow for a broadcast that is still under way.
+            # Not in this iteration of the loop: the client may have been too slow for a broadcast that is still under way.
             asyncio.get_running_loop().call_soon(self._clients.gone, self.client)

@@ -1,4 +1,4 @@
-"""The commands that concern projects and their agents: the one place between the sockets and the projects.
+"""The commands that concern projects and their agents: the only layer between the sockets and the sessions.
 
 Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. What concerns other
 clients is sent to them by the project, as one frame for all.
@@ -48,10 +48,10 @@ _NO_WISH = msgspec.structs.asdict(Options())
 
 
 class Blobs(Protocol):
-    """What was sent up in pieces."""
+    """The blobs that clients have uploaded."""
 
     def take(self, blob_id: str) -> bytes:
-        """All of a finished blob. Raises ``ClientError``."""
+        """The whole text of a finished blob. Raises ``ClientError``."""
         ...
 
 
@@ -100,37 +100,37 @@ class Core:
         self.projects.rebuild([session.history for session in self.desk])
 
     async def close(self, reason: str) -> None:
-        """The server ends: runs are told, processes ended, histories closed."""
+        """Shuts down: stops the runs, ends the agent processes and closes the histories."""
         await self._joining.close()
         await self.desk.close(reason)
         await self.projects.close(reason)
 
     def gone(self, client: Subscriber) -> None:
-        """A client has disconnected: its runs go on, it hears nothing more."""
+        """Removes a client that has disconnected. Its runs continue."""
         for project in [*self.projects, *self.desk]:
             self._joining.leave(project, client)
         self.audience.gone(client)
 
     def follow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
-        """``client`` hears of these from now on ("stats" is not ours)."""
+        """Sends ``client`` events about these topics from now on ("stats" is handled elsewhere)."""
         self.audience.follow(topics, client)
 
     def unfollow(self, topics: Sequence[commands.Topic], client: Subscriber) -> None:
         self.audience.unfollow(topics, client)
 
     def subscriptions(self) -> int:
-        """How many there are, of projects and of topics."""
+        """The number of subscriptions to projects and topics."""
         return len(self.audience)
 
     def problems(self) -> list[str]:
-        """What is wrong, for people, without a path."""
+        """Problems as sentences for people, without paths."""
         return [*self.projects.problems(), *self.context.disk.problems()]
 
     def states(self) -> dict[str, messages.State]:
         return {project.id: project.state for project in self.projects}
 
     def health_of(self, whole: Health, sees: Callable[[Path], bool]) -> Health:
-        """``whole`` for somebody who may know of some projects alone."""
+        """The part of ``whole`` that a device confined to some projects may see."""
         seen = [project for project in self.projects if sees(project.path)]
         problems = [problem for project in seen if (problem := self.context.places.problem(project.path))]
         return msgspec.structs.replace(
@@ -144,32 +144,32 @@ class Core:
         )
 
     def path_of(self, project_id: str) -> Path | None:
-        """Where a project is; None where there is none."""
+        """The project's directory; None if the project does not exist."""
         return next((one.path for one in [*self.projects, *self.desk] if one.id == project_id), None)
 
     def _find(self, project_id: str) -> Project | DeskSession:
-        """A project, or an agent at somebody's desk, which is joined, read and answered like one."""
+        """A session: managed, or terminal, which is joined, read and answered in the same way."""
         return self.desk.find(project_id) or self.projects.get(project_id)
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if it is confined to other projects."""
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects."""
         if identity.projects is not None and not identity.sees(self.path_of(project_id)):
-            raise ClientError("PROJECT_NOT_FOUND", "There is no such project.", "project_id")
+            raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """One that waits for an answer."""
+        """The open approval. Raises ``ClientError`` where it is not open."""
         approval = self._find(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """A line of a history, whole: what ``messages.history_blob`` names."""
+        """One whole line of a history, which ``messages.history_blob`` refers to."""
         page = await self._find(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
         return page.records[0].line
 
     def _in_place(self, project_id: str) -> Project:
-        """A project whose directory may be read and changed now. Raises ``ClientError``."""
+        """A project whose directory may be read and written now. Raises ``ClientError``."""
         project = self.projects.get(project_id)
         self.context.check_place(project.path, "Nothing was done.")
         return project
@@ -182,7 +182,7 @@ class Core:
         project = self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Whoever follows all projects hears of it; the one that asked has it as the answer, as the specification shows.
+        # Clients that follow all projects are notified; the one that asked has it in the reply, as the specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
@@ -202,7 +202,7 @@ class Core:
         try:
             await self.projects.delete(project)
         finally:
-            if project not in self.projects:  # also where its data could not be moved
+            if project not in self.projects:  # even if its data could not be moved
                 gone = ProjectGone(project.id, str(project.path))
                 self.context.publish(Announced(project.id, project.path, gone))
         return Answer(type="project_deleted", project_id=project.id, data=data)
@@ -217,7 +217,7 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """The specification's bare array for ``since`` alone, while it fits a frame; else a page."""
+        """With ``since`` alone the specification's bare array, if it fits into a frame; otherwise a page."""
         project = self._find(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -246,7 +246,7 @@ class Core:
         if known is not None:
             return known
         if command.agent is not None and command.agent not in self.context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         attachments = tuple(
             Attachment(one.media_type, self._blobs.take(one.blob_id), one.name) for one in command.attachments
         )
@@ -262,19 +262,18 @@ class Core:
         return project.execute(order, client, queue=command.queue)
 
     def _as_a_run(self, session: DeskSession) -> bool:
-        """Whether a run might be as the person has started this agent. Raises ``ClientError`` that says why not."""
+        """Checks the command line of the agent against the ceilings of a run. Raises ``ClientError`` with the reason."""
         path, now = str(session.path), Options(permission_mode=session.permission_mode or "default")
         return self.context.places.usable(path) and self._allowed(now, Options(), "claude") == self.context.granted(
             path, now
         )
 
     def _allowed(self, options: Options, usual: Options, agent: str) -> Options:
-        """What the run begins with: each thing as the client wishes it, else as is usual in the project; never above the
-        ceilings."""
+        """The settings of a run: each as the client requests it, or else the project's default; never above the ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(usual, **wishes)
         found = self.context.within(asked, agent)
-        # A link that is turned elsewhere while the run waits leads nowhere else then.
+        # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
         return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
 
     async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer[messages.ExecutionKilled]:
@@ -343,7 +342,7 @@ class Core:
         project = self._in_place(project_id)
         agent = self.context.agents.get(project.data.agent)
         if not await asyncio.to_thread(sessions.known, agent, project.path, session_id):
-            raise ClientError("SESSION_NOT_FOUND", "The agent keeps no such conversation for this directory.")
+            raise ClientError("SESSION_NOT_FOUND", "The agent has no such conversation for this directory.")
         if not fork:
             await self._check_unused(project, agent, session_id)
         await project.resume(session_id, fork=fork)

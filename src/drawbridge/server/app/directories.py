@@ -1,4 +1,4 @@
-"""Which directories there are, for choosing one: inside the allowed roots, directories only, nothing told of the rest."""
+"""Lists directories, so that a person can choose one: only directories inside the allowed roots; nothing else is revealed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from drawbridge.server.protocol.replies import Directories
 from drawbridge.server.sessions import places
 
 MOST: Final = 1_000
-"""Names in one answer."""
+"""Names in one reply."""
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:
-    """Raises ``ClientError``, the same one for what is missing, what is no directory and what is not allowed."""
+    """Raises the same ``ClientError`` whether the path is missing, is not a directory or is not allowed."""
     if path == "":
         return Directories("", [str(root) for root in roots])
     real = places.resolve(path, roots, ())
@@ -40,7 +40,7 @@ def _is_shown(entry: os.DirEntry[str], roots: Sequence[Path]) -> bool:
     try:
         if not entry.is_dir():
             return False
-        entry.name.encode()  # a name that is no UTF-8 can't be told, nor asked for
+        entry.name.encode()  # a name that is not valid UTF-8 can be neither sent nor requested
         real = Path(entry.path).resolve(strict=True) if entry.is_symlink() else Path(entry.path)
         return places.allowed(real, roots)
     except (OSError, RuntimeError, UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""A client's command: whether the client may send it, the handler that does it, and the audit and errors that follow."""
+"""Executes a client's command: checks its scope, calls the handler, and writes the audit and the errors."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ R = TypeVar("R")
 logger = logging.getLogger("drawbridge.server")
 
 correlation: ContextVar[str | None] = ContextVar("correlation", default=None)
-"""The request that is being worked on: what its log lines and its error have in common."""
+"""The correlation id of the request that is being executed, for its log lines and its error."""
 
 
 class Row(Struct, Generic[Owner, C, R], frozen=True):
-    """All there is to know about one command. The rows are in ``command_table``."""
+    """The definition of one command. The rows are in ``command_table``."""
 
     name: str
     """Its ``type`` in messages."""
     request: type[C]
     """What the ``data`` of its message is read into."""
     scope: Scope
-    """That a device needs to send it."""
+    """The scope that a device needs to send it."""
     owner: type[Owner]
     handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
     """The method of ``owner`` that does it and returns the reply. It raises ``ClientError`` if it can't be done."""
@@ -55,15 +55,15 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     aside: bool | Callable[[C], bool] = False
     """The client's next requests need not wait for it: always, or for the commands of which the function returns true."""
     signs_in: bool = False
-    """It may come before the client has signed in. Its handler is not a coroutine: whatever the client has sent right behind
-    it must find the client signed in."""
+    """The command is accepted before the client has signed in. Its handler is not a coroutine: requests that the client sent
+    right after it must find the client signed in."""
 
 
 AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """``rows``: the commands that the server accepts. Each is done by the one of ``core`` and ``server`` that it names."""
+    """``rows``: the commands that the server accepts. ``core`` or ``server``, whichever the row names, has the handler."""
 
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
@@ -81,7 +81,7 @@ class Dispatch:
         }
 
     def end(self) -> None:
-        """The server ends: from now on every command is refused (SHUTTING_DOWN)."""
+        """The server is shutting down: every command is refused from now on (SHUTTING_DOWN)."""
         self._ending = True
 
     def parse(self, text: str) -> Command:
@@ -93,7 +93,7 @@ class Dispatch:
         return aside if isinstance(aside, bool) else aside(command)
 
     def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
-        """For a message of a client that has not signed in. Raises ``ClientError``: the client may not stay."""
+        """Handles a message of a client that has not signed in. Raises ``ClientError`` if the client must be disconnected."""
         try:
             command = self.parse(text)
         except ClientError:
@@ -106,7 +106,7 @@ class Dispatch:
         return command, answer
 
     async def answer(self, command: Command, client: Client, correlation_id: str) -> Answer[Any]:
-        """Raises ``ClientError`` and nothing else; a defect of ours is in the log under the correlation id."""
+        """Raises only ``ClientError``; an unexpected error is logged under the correlation id."""
         correlation.set(correlation_id)
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
@@ -138,14 +138,16 @@ class Dispatch:
             raise ClientError("INTERNAL_ERROR", text) from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
-        """Into the log and the audit, if the owner should know of it. ``command``: None if it could not be read."""
+        """Writes a refusal to the log and the audit, if it matters to the owner. ``command``: None if it could not be
+        parsed."""
         name = None if command is None else self._rows[type(command)].name
         fields = audited.refused(error, name, command)
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
-        """Whether this client may do this, here: the one place where that is decided. Raises ``ClientError``.
+        """Checks whether this client may send this command for this project. Only this method decides it. Raises
+        ``ClientError``.
 
         Returns the approval that the command decides, if it is one that waits.
         """
@@ -176,7 +178,7 @@ class Dispatch:
 
 
 def _object(data: bytes) -> Mapping[str, Any]:
-    """Empty if it is not an object, which changes everything as far as a scope is concerned; the core reports the error."""
+    """Empty if it is not an object: for the scope that counts as a change of everything. The core reports the error."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

@@ -22,9 +22,9 @@ class Feed:
         self._broadcast = broadcast
 
     def published(self, announced: Announced) -> None:
-        """Clients that have joined receive everything, others what belongs to a topic that they follow."""
+        """Clients that have joined receive every event, others those of the topics that they follow."""
         event, project_id = announced.event, announced.project_id or ""
-        # A session that is gone has nothing left to catch up with.
+        # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)
         joined = self._audience.all_joined(project_id) if is_over else self._audience.joined(project_id)
         first = [client for client in joined.values() if client.id != announced.asker]

@@ -1,4 +1,4 @@
-"""Who joins a project: one snapshot, then what was missed behind the client's cursor, then the stream; no gap, no double."""
+"""A client joins a session: one snapshot, then the records after its cursor, then the stream; without gaps or duplicates."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from drawbridge.server.store.log import History
 logger = logging.getLogger("drawbridge.server")
 
 PAGE: Final = 200
-"""Records that a client which catches up is sent at a time."""
+"""Records that a client that catches up is sent at a time."""
 
 PAGE_BYTES: Final = 512 * 1024
 
 
 class Joined(Protocol):
-    """A project, or an agent at somebody's desk."""
+    """A managed or a terminal session."""
 
     id: str
     path: Path
@@ -38,7 +38,7 @@ class Joined(Protocol):
 
 
 class Joining:
-    """Who still reads what was before they came."""
+    """Clients that are still being sent what they missed."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
@@ -46,7 +46,7 @@ class Joining:
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def join(self, project: Joined, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
-        """The snapshot; the stream follows it, from ``after_seq`` (else from the snapshot) on."""
+        """Returns the snapshot. The stream follows it, from ``after_seq`` or else from the snapshot on."""
         self.leave(project, client)
         snapshot = project.snapshot()
         if after_seq is None or after_seq >= snapshot.last_seq:
@@ -79,9 +79,9 @@ class Joining:
                 self._failed(project, client)
 
     async def _catch_up(self, project: Joined, client: Subscriber, seq: int, told: messages.ProjectState) -> None:
-        """What is on disk, as fast as the client reads; when nothing is missing it joins the others, in the same turn.
+        """Sends the records on disk, as fast as the client reads; then the client joins the others in the same loop iteration.
 
-        ``told``: the state that it knows of. What has come of it meanwhile is no part of the history.
+        ``told``: the state that it was sent. Later changes of state are not part of the history.
         """
         while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)

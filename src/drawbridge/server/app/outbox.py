@@ -1,8 +1,8 @@
-"""What waits to be sent to a client: bounded, and one write a turn of the loop for however many frames there are.
+"""The frames that wait to be sent to a client: bounded, and written once in each iteration of the event loop.
 
-A frame is made into the bytes of a WebSocket message once, and so are the frames of a turn that the same clients get. Where a
-client is slow, what is of no use later (partial text, statistics) is left out first; then it is cut off and comes back with
-its cursor.
+A frame is encoded as a WebSocket message once, and so are the frames of one iteration that the same clients receive.
+For a slow client, frames that are of no use later (partial text, statistics) are left out first; then the client is
+disconnected, and can reconnect with its cursor.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ EPHEMERAL_LIMIT: Final = 256 * 1024
 """Bytes that wait for a client above which ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
-"""Bytes handed to a connection in one turn: the rest can still be left out."""
+"""Bytes passed to a connection in one iteration of the loop: the rest can still be left out."""
 
 ROOM: Final = 512 * 1024
-"""Below this ``room`` returns."""
+"""``room`` returns once fewer bytes than this wait."""
 
 
 class Addressee(Protocol):
@@ -34,7 +34,7 @@ class Addressee(Protocol):
 
 
 class Writers:
-    """Of all clients: remembers what is told in a turn of the loop, and writes it at its end, in that order."""
+    """Collects the frames for all clients during one iteration of the loop, and writes them at its end in the same order."""
 
     def __init__(self) -> None:
         self._told: list[tuple[Frame, Sequence[Addressee]]] = []
@@ -58,7 +58,7 @@ class Writers:
                 begin = end
 
     def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
-        """The same bytes to all; to who is behind, behind what waits."""
+        """Writes the same bytes to all clients; for a client that lags, after what it still has to be sent."""
         wires = [framed(frame.data) for frame in frames]
         whole = wires[0] if len(wires) == 1 else b"".join(wires)
         small = len(whole) <= BATCH
@@ -71,14 +71,14 @@ class Writers:
 
 
 class Outbox:
-    """Of one client. ``too_slow`` is called once, when more waits than may."""
+    """The frames that wait for one client. ``too_slow`` is called once, when they exceed the limit."""
 
     def __init__(self, websocket: WebSocket, too_slow: Callable[[], None]) -> None:
         self.websocket = websocket
         self.is_free = True
-        """It is open and nothing waits."""
+        """Whether the connection is open and nothing waits."""
         self.left_out = 0
-        """Ephemeral frames that were not sent."""
+        """The number of ephemeral frames that were not sent."""
         self._too_slow = too_slow
         self._queue: deque[tuple[bytes, bool]] = deque()
         self._bytes = 0
@@ -87,7 +87,7 @@ class Outbox:
         self._want_room: list[asyncio.Future[None]] = []
 
     def add(self, frames: Sequence[Frame], wires: Sequence[bytes]) -> None:
-        """``wires``: the frames as they go out."""
+        """``wires``: the frames as encoded WebSocket messages."""
         if not self._open:
             return
         for frame, wire in zip(frames, wires, strict=True):
@@ -105,7 +105,7 @@ class Outbox:
         self._pass_on_soon()
 
     def drained(self) -> None:
-        """The connection takes more again."""
+        """The connection can take more again."""
         self._pass_on()
 
     async def room(self) -> None:
@@ -115,7 +115,7 @@ class Outbox:
             await future
 
     def close(self) -> None:
-        """What waits goes nowhere."""
+        """Drops everything that waits."""
         self._open = self.is_free = False
         self._queue.clear()
         self._bytes = 0
@@ -127,7 +127,7 @@ class Outbox:
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """As much as the connection takes without piling up there."""
+        """Writes as much as the connection takes without buffering."""
         self._will_pass_on = False
         batch, size = [], 0
         while self._queue and size < BATCH:

@@ -1,6 +1,6 @@
-"""The page's files, as a browser is answered: all of them from the package, read once, none named by what was asked.
+"""The HTTP responses for the page's files. They are read from the package once; no path of a request opens a file.
 
-Nobody needs a token for them: they are the same for everybody. The policy in their headers lets the page load from this
+They need no token, since they are the same for everybody. The policy in their headers lets the page load from this
 server alone, run no script that is not one of these files, and make no HTML from text (Trusted Types).
 """
 
@@ -68,7 +68,7 @@ class _File(Struct, frozen=True):
 
 
 class Page:
-    """Which file stands at which path, and how it is sent."""
+    """The response for each path."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File] = {}
@@ -84,7 +84,7 @@ class Page:
         return path in self._files
 
     def answer(self, head: Head) -> Answer:
-        """For a GET or HEAD of a path that is here. What a browser has already is not sent again: it asks each time."""
+        """Responds to a GET or HEAD of a known path. Browsers revalidate each time, and are not sent again what they have."""
         file = self._files[head.path]
         headers = [("ETag", file.tag), ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), *SECURITY]
         if file.tag in head.tokens("if-none-match"):

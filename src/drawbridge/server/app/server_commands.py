@@ -1,4 +1,4 @@
-"""The commands that concern the server itself: signing in, health, topics, blobs, directories, notices to browsers."""
+"""The commands that concern the server itself: signing in, health, topics, blobs, directories, notifications to browsers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class ServerCommands:
-    """One method a command. Each returns the answer for the client that sent it, or raises ``ClientError``.
+    """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
     ``agents``: names of those that can be run, ``that_see`` of those among them that can be given pictures. ``scopes``: of
-    each command. ``health`` returns the numbers of now. ``push``: None if the server sends no notices to browsers.
+    each command. ``health`` returns the current numbers. ``push``: None if the server sends no notifications to browsers.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """A client that has signed in already keeps its identity. ``name``: by which the owner's client wants to go."""
+        """A client that has signed in already keeps its identity. ``name``: the one that the owner's client chooses."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
@@ -100,13 +100,13 @@ class ServerCommands:
             client.name = name
         return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
 
-    # the server, and what there is to follow
+    # the server and its topics
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
         """Devices keep the name that their owner gave them; the owner's own clients choose theirs."""
         identity = client.known
         if command.client is not None and identity.is_owner:
-            logger.info("%s at %s calls itself %r", client.id, client.address, command.client)
+            logger.info("%s at %s has taken the name %r", client.id, client.address, command.client)
             client.name = command.client
         return Answer(
             type="hello",
@@ -125,7 +125,7 @@ class ServerCommands:
         )
 
     async def health_check(self, command: commands.HealthCheck, client: Client) -> Answer[replies.Health]:
-        """A device that is confined to some projects gets the health of those."""
+        """A device that is confined to some projects receives the health of those."""
         health = self._health()
         identity = client.known
         if identity.projects is not None:
@@ -159,7 +159,7 @@ class ServerCommands:
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _whole_record(self, blob_id: str, client: Client) -> bytes:
-        """Kept for a moment, since clients get it piece by piece."""
+        """Cached briefly, since clients download it in pieces."""
         project_id, _, seq = blob_id.partition(":")
         self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
@@ -181,7 +181,7 @@ class ServerCommands:
         roots = list(dict.fromkeys([*filter(identity.sees, self._roots), *own]))
         return Answer(type="dir_list", data=await asyncio.to_thread(directories.listed, command.path, roots))
 
-    # notices to browsers
+    # notifications to browsers
 
     async def push_key(self, command: commands.PushKey, client: Client) -> Answer[replies.PushKey]:
         return Answer(type="push_key", data=replies.PushKey(self._subscriptions.public_key))
@@ -197,5 +197,5 @@ class ServerCommands:
     @property
     def _subscriptions(self) -> Subscriptions:
         if self._push is None:
-            raise ClientError("NOT_SUPPORTED", "This server sends no notices to browsers. Nothing was stored.")
+            raise ClientError("NOT_SUPPORTED", "This server sends no notifications to browsers. Nothing was stored.")
         return self._push

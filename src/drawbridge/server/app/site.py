@@ -19,26 +19,26 @@ from drawbridge.transport.http_server import Exchange, WebSocket
 PATH: Final = "/ws"
 HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
-"""What a phone is to trust: the public part, for everybody."""
+"""The path of the certificate authority's public certificate, which a phone has to trust. It needs no token."""
 
-NO_AUTHORITY: Final = b"The certificate here is none of an authority of this server's own.\n"
+NO_AUTHORITY: Final = b"The certificate of this server was not issued by an authority of its own.\n"
 
-NOT_HERE: Final = Refusal(404, "There is nothing here.")
-ONLY_WEBSOCKET: Final = Refusal(400, "Here a WebSocket is served, nothing else.")
+NOT_HERE: Final = Refusal(404, "Not found.")
+ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")
 
 
 class ServerSite:
-    """The ``Site`` of the server's HTTP transport."""
+    """The application of the server's HTTP transport."""
 
     def __init__(self, entrance: Entrance, clients: Clients, dispatch: Dispatch, tls: Path | None = None) -> None:
-        """``tls``: the directory of a certificate of our own, whose authority anybody may have."""
+        """``tls``: the directory of the server's own certificate, whose authority anybody may download."""
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch
         self._tls = tls
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: a page that was connected before a restart must not take another one's for its own."""
+        """Part of each client's id: after a restart a page must not take another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

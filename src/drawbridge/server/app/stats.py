@@ -1,4 +1,5 @@
-"""How the server and what it started are doing: every ten seconds to who wants to know, and when somebody asks."""
+"""The statistics and health of the server and its descendants: every ten seconds to clients that follow them, and on
+request."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from drawbridge.server.sessions.metrics import Metrics
 EVERY_SECONDS: Final = 10.0
 
 LOW_DISK: Final = 500 * 1024 * 1024
-"""Bytes free where the data lies, below which health is "degraded"."""
+"""Free bytes on the disk with the data, below which health is "degraded"."""
 
 
 class Monitor:
-    """``states``: each project's. ``clients``: how many are connected. ``problems``: what else is wrong, for people.
-    ``subscriptions``: how many there are over all clients.
+    """``states``: each project's. ``clients``: how many are connected. ``problems``: other problems, as sentences for people.
+    ``subscriptions``: how many all clients have together.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Monitor:
         self._looked = time.monotonic()
 
     async def run(self, clients: Clients) -> None:
-        """Until it is cancelled. Nothing is measured while no client follows them."""
+        """Sends statistics until it is cancelled. Nothing is measured while no client follows them."""
         while True:
             if clients.follows("stats"):
                 cpu, memory = await asyncio.to_thread(self._measure)
@@ -79,7 +80,7 @@ class Monitor:
         )
 
     def _measure(self) -> tuple[float, int]:
-        """CPU in percent of one core since the last time, and resident memory in MB: the server and its descendants."""
+        """CPU use in percent of one core since the last call, and resident memory in MB, of the server and its descendants."""
         used: dict[tuple[int, float], float] = {}
         memory = 0
         with contextlib.suppress(psutil.Error):
@@ -89,7 +90,7 @@ class Monitor:
                     used[process.pid, process.create_time()] = times.user + times.system
                     memory += process.memory_info().rss
         now = time.monotonic()
-        # A process that came since counts from its own beginning, one that went no more.
+        # A new process counts from its start; one that has ended is not counted.
         spent = sum(seconds - self._used.get(which, 0.0) for which, seconds in used.items()) if self._used else 0.0
         percent = round(100 * spent / max(now - self._looked, 0.001), 1)
         self._used, self._looked = used, now

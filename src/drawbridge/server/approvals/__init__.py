@@ -1,1 +1,1 @@
-"""Approvals: what waits for a decision of a person, and the surfaces on which it can be decided."""
+"""Approvals: questions of agents that wait for a person's decision, and the surfaces on which they can be decided."""

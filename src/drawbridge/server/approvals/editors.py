@@ -1,7 +1,7 @@
-"""The editors of this machine as surfaces: a proposal is shown in each that has its directory open, and what the person
-decides there counts as a client's decision does.
+"""The editors of this machine as surfaces: a proposal is shown in each that has its directory open, and a
+decision there counts like a client's.
 
-Editors connect to the private socket (``terminal_sessions.socket``), each with a bridge before it.
+Editors connect to the private socket (``terminal_sessions.socket``), each through its bridge.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ Decide: TypeAlias = Callable[[str, Decision, Subscriber], object]
 
 
 class Editor(Protocol):
-    """A bridge at the socket. ``about`` is None until it has said who it is."""
+    """A bridge that is connected to the socket. ``about`` is None until it has identified itself."""
 
     about: wire.Bridge | None
 
     def introduced(self, about: wire.Bridge) -> None:
-        """What the bridge reports about itself."""
+        """The bridge's report about itself."""
         ...
 
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
 
 
 class Person:
-    """Who sits before an editor: decides as a client does, and needs to be told nothing."""
+    """The person at an editor: decides like a client, and is sent nothing."""
 
     id = "editor"
     decides = True
@@ -61,7 +61,7 @@ class Person:
 
 
 class _Offer:
-    """An open approval, and the editors that show it. ``besides``: a process whose own editor shows it anyway."""
+    """An open approval, and the editors that show it. ``besides``: the id of a process whose own editor shows it anyway."""
 
     def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         self.approval = approval
@@ -72,16 +72,16 @@ class _Offer:
 
 
 class Editors:
-    """All editors that are connected, and all that is offered to them. The receiver "editors" of the event bus."""
+    """All connected editors, and the approvals that they show. The receiver "editors" of the event bus."""
 
     def __init__(self) -> None:
         self._editors: list[Editor] = []
         self._offered: dict[str, _Offer] = {}
 
-    # What the projects tell.
+    # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """A question that is open. Nothing happens where it is about no change of a text."""
+        """Shows an open approval. Does nothing if it does not propose a change of a text."""
         if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -102,10 +102,10 @@ class Editors:
         for editor in offered.editors if offered else ():
             editor.send(wire.Withdraw(approval_id, written))
 
-    # What the editors tell.
+    # Called by editors.
 
     def came(self, editor: Editor) -> None:
-        """It says who it is, or that this has changed: what it may show now is shown."""
+        """The bridge has identified itself, or its report has changed: shows it the approvals that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():
@@ -122,7 +122,7 @@ class Editors:
             self._forget(offered, editor)
 
     def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
-        """The person has decided there. What comes too late is passed over: the editor was told to close its view."""
+        """The person has decided there. A late decision is ignored: the editor has been asked to close its view."""
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return
@@ -132,7 +132,9 @@ class Editors:
             offered.decide(approval_id, decision(offered.approval, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
-            if approval_id in self._offered:  # it is open still: it could not be written, so the person is asked again
+            if (
+                approval_id in self._offered
+            ):  # still open: the decision could not be written, so the person is asked again
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:
@@ -150,7 +152,7 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """What a person has decided who saw the change as texts: exactly ``text`` is to be written, or nothing (None)."""
+    """The decision of a person who saw the change as text: exactly ``text`` is to be written, or nothing (None)."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)
@@ -160,7 +162,7 @@ def decision(approval: PendingApproval, text: str | None) -> Decision:
 
 
 def changed_input(approval: PendingApproval, text: str) -> Raw | None:
-    """What the tool has to be called with, so that it writes ``text``. None: it can't be."""
+    """The input with which the tool writes ``text``; None if no input does."""
     record = approval.request
     given = record.given
     if record.proposal is None or given is None:

@@ -18,7 +18,7 @@ _LISTS: Final = ("content", "locations", "edits")
 def link_targets(given: Mapping[str, Any] | None, *named: str | None) -> dict[str, str]:
     """Each absolute path that leads through a symbolic link, with its target. No file is opened.
 
-    ``given``: the tool's input; ``named``: paths of the approval beside it, as that of its proposal.
+    ``given``: the tool's input; ``named``: other paths of the approval, such as its proposal's.
     """
     found: dict[str, str] = {}
     paths = dict.fromkeys([*filter(_is_absolute, named), *_paths(given or {})])

@@ -1,4 +1,4 @@
-"""One approval as the server keeps it, and as clients are shown it. Pure."""
+"""One approval, as the server keeps it and as clients see it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drawbridge.server.protocol.preview import shortened
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """What became of an approval: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` it was withdrawn."""
+    """How an approval ended: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` it was withdrawn."""
 
     by: str | None = None
     decision: str | None = None
@@ -25,7 +25,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 class PendingApproval(Approval[Decision]):
-    """An approval with what the history keeps of it (``request``) and the agent's own id of its question."""
+    """An approval, its request as the history stores it (``request``), and the agent's own id of the question."""
 
     def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
         super().__init__(request.approval_id)
@@ -56,15 +56,15 @@ class PendingApproval(Approval[Decision]):
         return self.state is State.OPEN
 
     def leads(self, link_targets: dict[str, str]) -> None:
-        """Which of its paths lead through a symbolic link, with their ends."""
+        """The paths that lead through a symbolic link, with their targets."""
         self.request = msgspec.structs.replace(self.request, link_targets=link_targets)
 
     def recorded(self, seq: int | None) -> None:
-        """It is in the history as number ``seq``; None: that can't be written."""
+        """Sets the record's number in the history; None if the history can't be written."""
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:
-        """What became of it; ``client_id``: the connection that decided."""
+        """Records how it ended; ``client_id``: the connection that decided."""
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
@@ -77,8 +77,8 @@ def permission_request(
     seq: int,
     limit: int = messages.FRAME_BYTES - messages.ROOM,
 ) -> Any:
-    """An approval as clients are shown it: a ``PermissionRequest``, or the JSON of its preview where that has more than
-    ``limit`` bytes. ``created_at``, ``seq``: of its record.
+    """An approval as clients see it: a ``PermissionRequest``, or the JSON of its preview where that has more than
+    ``limit`` bytes. ``created_at`` and ``seq`` are those of its record.
     """
     proposal = request.proposal
     shown = messages.PermissionRequest(

@@ -28,14 +28,14 @@ LONGEST_NAME: Final = 200
 """Characters of a tool's name that lists have."""
 
 REMEMBERED: Final = 200
-"""Verdicts, for decisions that come too late."""
+"""Ended approvals that are remembered, to answer decisions that arrive too late."""
 
 
 class Approvals:
-    """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that has asked.
+    """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that reported it.
 
     ``write`` and ``record`` are those of the session's store. ``verdicts``: what became of the approvals of earlier processes
-    of the server. ``decide``: where a decision made in an editor goes, as one of a client does.
+    of the server. ``decide`` handles a decision made in an editor like one of a client.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Approvals:
         return len(self._open)
 
     def find(self, approval_id: str) -> PendingApproval | None:
-        """One that is open."""
+        """The open approval of that id."""
         return self._open.get(approval_id)
 
     def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """Those of an open one; none of any other."""
+        """The surfaces of an open approval; of any other an empty list."""
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """An agent waits, at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it is about a text; not the
-        editor of the agent's own process.
+        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it
+        is about a text; except the editor of the agent's own process.
         """
         approval.leads(link_targets(approval.request.given, _path(approval), approval.request.blocked_path))
         self._open[approval.id] = approval
@@ -83,7 +83,7 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
-        """An approval from before a restart, in whatever state. Everybody knows of it already."""
+        """Restores an approval from before a restart, in any state. It is not reported again."""
         if not approval.is_open:
             self._remember(approval)
             return
@@ -93,23 +93,23 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """The agent has asked the same in another way too."""
+        """Adds a surface by which the agent has asked the same question."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """The agent has asked the same again; whether that is still open."""
+        """The agent has asked the same again. Returns whether it is still open."""
         if approval.id not in self._surfaces:
             return False
         self._surfaces[approval.id][0] = surface
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Nothing reaches the agent by this surface any more, but by another."""
+        """The agent can't be reached by this surface any more, but by another."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
-        """The server ends: what is open stays so in the history."""
+        """The server is shutting down: open approvals stay open in the history."""
         self._open.clear()
         self._surfaces.clear()
         self._closed.clear()
@@ -117,8 +117,8 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """The first decision: it is in the history, the others are notified, and the agent receives it by its surface (``at``:
-        by this one, which sees to that itself). Returns that surface too.
+        """Accepts the first decision: it is recorded, the other surfaces are notified, and the agent receives it by its surface
+        (``at``: the surface that delivers it by itself). Returns that surface too.
 
         Raises ``ClientError`` for any other decision, and for one that can't be written: the approval stays open, since an
         agent must not get a decision that is not in the history.
@@ -154,7 +154,7 @@ class Approvals:
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
-        """Whether it was still open."""
+        """Withdraws the approval. Returns whether it was still open."""
         if not approval.withdraw(reason):
             return False
         surfaces = self._close(approval)
@@ -164,11 +164,11 @@ class Approvals:
         return True
 
     def waiting(self) -> list[messages.Waiting]:
-        """As lists have them."""
+        """The open approvals as lists contain them."""
         return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
-        """As a snapshot has them: in ``room`` bytes altogether."""
+        """The open approvals as a snapshot contains them: in ``room`` bytes altogether."""
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
@@ -197,7 +197,7 @@ class Approvals:
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
     def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """It is not open any more. Returns its surfaces."""
+        """Removes it from the open approvals. Returns its surfaces."""
         del self._open[approval.id]
         self._remember(approval, client_id)
         return self._surfaces.pop(approval.id)

@@ -14,9 +14,9 @@ class Surface(Protocol):
 
     pid: int | None
     in_editor: bool
-    """The approval is shown in an editor anyway."""
+    """Whether this surface itself shows the approval in an editor."""
     known_as: str
-    """What the question is recognized by when another connection reports it again; empty: it is not."""
+    """A key that recognises the question when another connection reports it again; empty if it can't be recognised."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """The agent receives the decision by this surface."""
@@ -28,7 +28,7 @@ class Surface(Protocol):
 
 
 class AgentSurface:
-    """A process of ours that waits for its answer: ``answer`` passes the decision on."""
+    """A process of Drawbridge (a hook, a bridge) that waits: ``answer`` sends it the decision."""
 
     pid: int | None = None
     in_editor = False
@@ -45,7 +45,7 @@ class AgentSurface:
 
 
 class ExpectedSurface:
-    """Stands for a hook or an editor that has asked before a restart, and is expected to report again."""
+    """Represents a hook or an editor that asked before a restart, and is expected to report again."""
 
     known_as = ""
 

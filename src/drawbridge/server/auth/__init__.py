@@ -1,1 +1,1 @@
-"""Who may come, how much they may do, and the record of it."""
+"""Authentication and authorisation: who may connect, what they may do, and the audit log of it."""

@@ -1,4 +1,4 @@
-"""Who may talk to the server: the owner's token or a device's, and which web page and which name a request may come by."""
+"""Who may use the server: the owner's token or a device's, and by which web pages and host names requests are accepted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def owner_token(path: Path) -> str:
 
 
 class OwnNames:
-    """By what this machine is called: its loopback names, its host name, ``public``, and any address it has now."""
+    """The names of this machine: its loopback names, its host name, ``public``, and any address that it has now."""
 
     def __init__(self, public: Iterable[str] = ()) -> None:
         host = socket.gethostname()
@@ -80,14 +80,14 @@ class OwnNames:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Asked anew each time: a laptop changes networks, and who comes by an address is rare.
+        # Looked up each time: a laptop changes networks, and requests by an address are rare.
         return address.is_loopback or address in of_this_machine()
 
     def dialled(self, host: str, port: int, default_port: int) -> bool:
         """Whether a client that has dialled exactly ``host`` is connected to the server at ``port`` of this machine.
 
-        Stricter than what a request may come by: no other spelling of a name, and at another port somebody else may listen.
-        In front of a public name there may be a proxy or a router with a port of its own.
+        Stricter than for a request: no other spelling of a name is accepted, and another program may listen at another port.
+        A public name may belong to a proxy or a router with a port of its own.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)
@@ -106,7 +106,8 @@ class OwnNames:
 
 
 class Access:
-    """``token``: the owner's; None lets everybody in who comes by an own name (``--insecure-no-auth``, on loopback only)."""
+    """``token``: the owner's; None accepts everybody who uses one of the server's names (``--insecure-no-auth``, on
+    loopback only)."""
 
     def __init__(
         self,
@@ -137,19 +138,19 @@ class Access:
         self._proxies = [ipaddress.ip_network(one, strict=False) for one in proxies]
 
     def refusal(self, head: Head) -> Refusal | None:
-        """Origin and Host; None where nothing speaks against the request."""
+        """Checks Origin and Host. Returns None if the request is acceptable."""
         host = head.one("host")
         if host is None or _without_port(host) not in self._names:
             return FOREIGN_NAME
         origins = head.all("origin")
-        # A browser tells the page's address and it can't be forged by the page: only our own pages are let in.
+        # A browser sends the page's origin, which the page can't forge: only the server's own pages are accepted.
         own = origins == [f"{self._scheme}://{host}"]
         if origins and not own and not (len(origins) == 1 and origins[0].lower() in self._origins):
             return FOREIGN_PAGE
         return None
 
     def address(self, head: Head) -> str:
-        """Of who asks: the peer's, or where that is a trusted proxy, the one that it has it from, and so on."""
+        """The address of the client: the peer's, or that which a trusted proxy reports, through a chain of them."""
         found = head.peer
         said = [_bare(one) for one in head.tokens("x-forwarded-for")]
         while said and self._is_proxy(found) and _is_address(said[-1]):
@@ -157,14 +158,14 @@ class Access:
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:
-        """Whether a proxy on this machine forwards it that is not configured: its clients can't be distinguished."""
+        """Whether an unconfigured proxy on this machine forwards the request: its clients can't be distinguished."""
         return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
 
     def _is_proxy(self, address: str) -> bool:
         return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 
     def shown(self, head: Head) -> Identity | None:
-        """Whose token the head itself carries; None where it has none and one is needed. Raises ``ClientError``."""
+        """The identity of the token in the request's head; None if it has none and one is needed. Raises ``ClientError``."""
         if self._token is None:
             return owner("")
         if not head.all("authorization"):
@@ -175,7 +176,7 @@ class Access:
         return self.identify(given.strip())
 
     def identify(self, token: str) -> Identity:
-        """Whose token it is, found out in a time that tells nothing. Raises ``ClientError``."""
+        """The identity of a token, compared in constant time. Raises ``ClientError``."""
         if self._token is None or same(token, self._token):
             return owner("")
         if self._devices is None:
@@ -183,9 +184,9 @@ class Access:
         return self._devices.identify(token)
 
     def pair(self, code: str, name: str | None) -> tuple[Identity, str]:
-        """The device that a one-time code becomes, and its token. Raises ``ClientError``."""
+        """Pairs a device by a one-time code. Returns the device and its token. Raises ``ClientError``."""
         if self._devices is None:
-            raise ClientError("NOT_SUPPORTED", "This server has no devices.")
+            raise ClientError("NOT_SUPPORTED", "The server does not accept devices.")
         try:
             device, token = pairing.redeem(self._devices, code, name)
         except DrawbridgeError as error:
@@ -195,20 +196,24 @@ class Access:
         return device.identity, token
 
     def nonce(self) -> str:
-        """Raises ``ClientError`` where no SSH keys are taken."""
+        """Raises ``ClientError`` if the server does not accept SSH keys."""
         if self._keys is None:
-            raise ClientError("NOT_SUPPORTED", "This server takes no SSH keys; its owner can: --authorized-keys.")
+            raise ClientError(
+                "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can change that: --authorized-keys."
+            )
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """The identity of the key that has signed it. ``nonce``: of the open challenge; ``certificate``: of the connection.
+        """The identity of the key that has signed it. ``nonce``: the open challenge's; ``certificate``: the connection's.
 
         Raises ``ClientError``.
         """
         if self._keys is None:
             self.nonce()
         if nonce is None or not same(answer.nonce, nonce):
-            raise ClientError("SIGNATURE_REPLAYED", "This challenge was answered, or is another connection's.")
+            raise ClientError(
+                "SIGNATURE_REPLAYED", "The challenge was already answered, or belongs to another connection."
+            )
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
                 "The signature is for another host name or port than this server's. Connect to the server's own port: "
@@ -241,7 +246,7 @@ class Access:
             return None
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
-        """Why somebody who was let in may not stay."""
+        """Why a client that has signed in may not stay connected; None if it may."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
             return ClientError("TOKEN_REVOKED", "This SSH key is not authorised any more.")
         if identity.device_id is None or self._devices is None:

@@ -1,4 +1,4 @@
-"""By which addresses a server is reached: for its certificate, for the screen, for a device that is to be paired."""
+"""The addresses by which a server is reached: for its certificate, for its output, for a device that is to be paired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104
 
 
 def of_this_machine() -> set[Address]:
-    """All that it has now."""
+    """All addresses that this machine has now."""
     found = set()
     for addresses in psutil.net_if_addrs().values():
         for one in addresses:
@@ -25,7 +25,7 @@ def of_this_machine() -> set[Address]:
 
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
-    """Names and addresses that others come by: the public ones first, then what is listened at; () on loopback alone."""
+    """Names and addresses for other machines: the public ones first, then those that it listens on; () on loopback alone."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:
@@ -37,7 +37,7 @@ def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether who listens at ``host`` is heard on this machine only."""
+    """Whether ``host`` is a loopback address: a server there is reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """As it stands in a URL."""
+    """The address as written in a URL."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:

@@ -1,7 +1,7 @@
-"""Who came, who was refused, who ran and who approved what: one line of JSON each, for the owner.
+"""The audit log: who signed in, was refused, started a run or decided about what; one line of JSON each, for the owner.
 
 ``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No command of a client
-reads, changes or removes it. It names people, projects, tools and files; never a content, a prompt or a secret.
+reads, changes or removes it. It contains the names of people, projects, tools and files; never contents, prompts or secrets.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""Characters of a text from outside."""
+"""Characters that are kept of a text from outside."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Audit:
-    """Of one data directory; several processes may write it. What can't be written is in the log, and stops nothing."""
+    """The audit log of one data directory; several processes may write it. A failed write is logged, and stops nothing."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE
@@ -53,7 +53,7 @@ class Audit:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 found = os.fstat(file)
                 if not self._is_current(found):
-                    continue  # somebody else has begun a new one meanwhile
+                    continue  # another process has begun a new file meanwhile
                 if found.st_size and found.st_size + len(line) > FILE_BYTES:
                     self._begin_anew()
                     continue

@@ -1,6 +1,6 @@
-"""What of a client's command goes into the audit: who, where, which tool and file; no content. Pure.
+"""What the audit log contains of a client's command: who, where, which tool and file; no content. Pure.
 
-Which commands go into it is in their rows (``app.command_table``).
+Which commands are audited is in their rows (``app.command_table``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ R = TypeVar("R", contravariant=True)
 SECURITY: Final = frozenset(
     {"BUDGET_EXCEEDED", "DISK_LIMIT", "OUT_OF_SCOPE", "PERMISSION_DENIED", "RESOURCE_LIMIT", "UNKNOWN_OPTION"}
 )
-"""Refusals that are written down: a client wanted more than the owner allows. The entrance writes its own."""
+"""Refusals that are audited: a client requested more than the owner allows. The entrance audits its own refusals."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
-"""Where a tool's input has the file that it is about."""
+"""Fields of a tool's input that name its file."""
 
 
 def _nothing(command: object, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
 
 
 class Audit(Struct, Generic[C, R], frozen=True):
-    """The line for a command that was done: its ``event``, and ``fields`` beside the project and who sent the command.
+    """The audit line of a command that was executed: its ``event``, and ``fields`` beside the project and the sender.
 
-    ``fields`` gets the command, the data of its answer, and the approval that it decides, if it is one that waits.
+    ``fields`` is called with the command, the data of its reply, and the approval that it decides, if that is open.
     """
 
     event: str
@@ -43,15 +43,15 @@ class Audit(Struct, Generic[C, R], frozen=True):
 
 
 def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
-    """The fields of the line for a command that was done."""
+    """The fields of the audit line of a command that was executed."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
 
 
 def refused(error: ClientError, name: str | None, command: commands.Command | None) -> dict[str, Any] | None:
-    """The fields of the line for a command that was refused; None if the refusal is none of ``SECURITY``.
+    """The fields of the audit line of a command that was refused; None if the refusal is not in ``SECURITY``.
 
-    ``name``, ``command``: None if the message could not be read.
+    ``name``, ``command``: None if the message could not be parsed.
     """
     if error.code not in SECURITY:
         return None
@@ -59,7 +59,7 @@ def refused(error: ClientError, name: str | None, command: commands.Command | No
     return {"code": error.code, "command": name, "field": error.field, "project_id": project_id}
 
 
-# the fields of single commands
+# the fields of each command
 
 
 def execute(command: commands.Execute, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:

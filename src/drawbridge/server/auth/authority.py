@@ -1,7 +1,7 @@
-"""The certificate authority of one server: a phone trusts it once, and every later certificate of this server with it.
+"""The certificate authority of one server: a phone that trusts it accepts every later certificate of this server.
 
-It can speak for this machine's own names, the ``--public-host`` ones and private networks alone (name constraints, RFC 5280,
-4.2.1.10): who trusts it trusts it with nothing else, even if its key were stolen.
+It can only certify this machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280,
+4.2.1.10): a device that trusts it accepts nothing else, even if its key were stolen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drawbridge.core.private_files import write_private
 LIFETIME: Final = timedelta(days=3650)
 
 SPARE: Final = timedelta(days=430)
-"""So long before its end it is made anew: none of its certificates outlives it."""
+"""It is replaced this long before it expires, so that none of its certificates outlives it."""
 
 PRIVATE: Final = tuple(
     map(
@@ -34,13 +34,14 @@ PRIVATE: Final = tuple(
         ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"),
     )
 )
-"""Loopback, private networks and those of VPNs: a laptop changes its address there, and the phone need not trust anew."""
+"""Loopback, private networks and those of VPNs: a laptop's address changes there, and the phone need not trust a new
+authority."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Authority:
-    """``certificate``: its public part, which a phone is given."""
+    """``certificate``: its public part, which phones install."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self.certificate = certificate
@@ -51,12 +52,12 @@ class Authority:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def made(self, certificate: x509.Certificate) -> bool:
-        """Whether this is one of its certificates."""
+        """Whether the authority has issued this certificate."""
         return issued(certificate, self.certificate)
 
 
 def own_authority(directory: Path, names: Sequence[str], now: datetime) -> Authority:
-    """The one in ``directory``: made where there is none, and anew where it ends soon, is damaged or can't speak for a name."""
+    """The authority in ``directory``. Created if it is missing, expires soon, is damaged or can't certify one of the names."""
     found = read_authority(directory)
     if found is not None and _is_good(found.certificate, names, now):
         return found
@@ -72,7 +73,7 @@ def own_authority(directory: Path, names: Sequence[str], now: datetime) -> Autho
 
 
 def read_authority(directory: Path) -> Authority | None:
-    """None where there is none, or nothing that can be used."""
+    """The stored authority; None if it is missing or unusable."""
     try:
         certificate = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
         key = serialization.load_pem_private_key((directory / "ca-key.pem").read_bytes(), password=None)

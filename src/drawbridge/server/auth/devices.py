@@ -1,7 +1,7 @@
-"""The tokens of devices: each with a name and a scope, given out, listed and revoked one by one.
+"""The tokens of devices: each has a name and a scope, and is issued, listed and revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. Commands of the owner and the
-running server both write it, each under a lock; a server that runs sees the other's change at its next look.
+running server both write it, each under a lock; a running server sees such changes when it next reads the file.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from drawbridge.server.protocol.client_errors import ClientError
 FILE: Final = "devices.json"
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-"""Its number, which the file has too, and its secret, which nobody keeps but the device."""
+"""Its number, which is in the file too, and its secret, which only the device keeps."""
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
 
 USED_EVERY: Final = timedelta(minutes=1)
-"""So often, at most, it is written down when a device was seen."""
+"""The time when a device was last used is stored at most this often."""
 
 REMEMBERED: Final = timedelta(days=90)
-"""A revoked device stays in the list for so long: who asks why it is out is told."""
+"""A revoked device stays in the list for this long, so that it can be told why its token is refused."""
 
 NO_HASH: Final = "0" * 64
-"""Compared with where there is no such device: the answer takes as long as any other."""
+"""Compared with if the device does not exist, so that the reply takes as long as any other."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``hash``: SHA-256 of the secret, which has 256 bits of chance: nothing slower is needed."""
+    """``hash``: SHA-256 of the secret, which has 256 random bits: a slower hash is not needed."""
 
     id: str
     name: str
@@ -61,7 +61,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     revoked: datetime | None = None
 
     def standing(self, now: datetime) -> str:
-        """In one word, for the list."""
+        """The state of its token in one word, for the list."""
         return "revoked" if self.revoked else "expired" if self.expires and self.expires <= now else "valid"
 
     @property
@@ -70,7 +70,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One that turns into a device, once: see ``pairing``. ``lifetime``: seconds that the device's token is good for."""
+    """A pairing code, which becomes a device once: see ``pairing``. ``lifetime``: seconds for which the device's token
+    is valid."""
 
     hash: str
     scope: Scope
@@ -87,7 +88,7 @@ class File(Struct, omit_defaults=True):
 
 
 class Devices:
-    """Those of one data directory. Where their file is damaged no other one is let in, and who is there may stay."""
+    """The devices of one data directory. If their file is damaged, connected devices stay and no other is accepted."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -101,7 +102,7 @@ class Devices:
         return iter(tuple(self._devices.values()))
 
     def look(self) -> None:
-        """Takes in what others have written since. Raises ``BadSetting``."""
+        """Reads the file again if another process has changed it. Raises ``BadSetting``."""
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
@@ -111,17 +112,17 @@ class Devices:
             self._devices = {device.id: device for device in self._read().devices}
             self._seen, self._damaged = stamp, None
 
-    # what the owner does
+    # for the owner's commands
 
     def add(
         self, name: str, scope: Scope, projects: Sequence[str] | None = None, lifetime: timedelta | None = None
     ) -> tuple[Device, str]:
-        """A new device and its token, which is told this once. Raises ``BadArgument`` where the name is taken."""
+        """Adds a device. Returns it and its token, which is not stored. Raises ``BadArgument`` if the name is taken."""
         with self.changed() as file:
             return added(file, name, scope, projects, lifetime)
 
     def revoke(self, which: str) -> Device:
-        """By name or id. Raises ``BadArgument`` where there is none that is valid."""
+        """Revokes a device by name or id. Raises ``BadArgument`` if no valid device has it."""
         with self.changed() as file:
             for place, device in enumerate(file.devices):
                 if which in (device.id, device.name) and device.revoked is None:
@@ -131,10 +132,10 @@ class Devices:
                 "NAME", f"no device {which!r} has a token. Nothing was changed; see `drawbridge token list`."
             )
 
-    # what the server asks
+    # for the server
 
     def identify(self, token: str) -> Identity:
-        """Whose token it is. Raises ``ClientError``: why it is taken no more is told to who has the secret alone."""
+        """The device of a token. Raises ``ClientError``; only a client that has the secret receives the reason."""
         known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)
         device = known.get(parts[1]) if parts else None
@@ -148,7 +149,7 @@ class Devices:
         return device.identity
 
     def refusal(self, device_id: str) -> ClientError | None:
-        """Why a device that was let in may not stay."""
+        """Why a connected device may not stay; None if it may."""
         self._is_whole()
         device = self._devices.get(device_id)
         if device is None or device.revoked:
@@ -160,17 +161,17 @@ class Devices:
         return None
 
     def may_come(self, device_id: str) -> Identity | None:
-        """Who the device is; None where it may not come in (any more)."""
+        """The identity of a device; None if its token is not valid (any more)."""
         return self._devices[device_id].identity if self.refusal(device_id) is None else None
 
     def _is_whole(self) -> bool:
-        """Looks; what is wrong with the file is said once."""
+        """Reads the file again if it has changed; logs a problem with it once."""
         try:
             self.look()
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
-                logger.error("no other device is let in: %s", error)
+                logger.error("no other device is accepted: %s", error)
             return False
         return True
 
@@ -184,7 +185,7 @@ class Devices:
                     if one.id == device.id:
                         file.devices[place] = msgspec.structs.replace(one, last_used=at)
         except DrawbridgeError as error:
-            logger.error("when a device was used could not be written down: %s", error)
+            logger.error("the time of a device's last use could not be stored: %s", error)
 
     # the file
 
@@ -215,9 +216,10 @@ class Devices:
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
-        """What the file holds, to be changed; written when the block ends without an error.
+        """The file's contents, to be changed; written when the block ends without an error.
 
-        ``lasting``: a power cut does not bring a revoked device back. ``patience``: seconds to wait for another process.
+        ``lasting``: synced to disk, so that a power cut does not restore a revoked device. ``patience``: seconds to wait for
+        another process's lock.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -239,7 +241,7 @@ def hashed(secret: str) -> str:
 
 
 def same(left: str, right: str) -> bool:
-    """In a time that tells nothing."""
+    """Compares in constant time."""
     return hmac.compare_digest(left.encode("utf-8", "surrogateescape"), right.encode("utf-8", "surrogateescape"))
 
 
@@ -263,7 +265,7 @@ def added(
         raise BadArgument("NAME", "must be 1 to 60 printable characters. Nothing was changed.")
     at = now()
     if name in valid_names(file):
-        raise BadArgument("NAME", f"there is a device {name!r} already. Nothing was changed; revoke that one first.")
+        raise BadArgument("NAME", f"a device {name!r} already exists. Nothing was changed; revoke that one first.")
     secret = secrets.token_urlsafe(32)
     device = Device(
         id=secrets.token_hex(4),

@@ -1,6 +1,6 @@
-"""Who is let in, and how often anybody may try: the one place where a token, a code or a signature is looked at.
+"""Authenticates clients and limits how often an address may try: only this module checks tokens, codes and signatures.
 
-Every refusal is counted for the address that it went to, logged and written into the audit; never with the secret.
+Every refusal is counted for the client's address, logged and audited; never with the secret.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Of one address: at once, and a second. This machine's own are not counted: name the proxies that stand on it."""
+"""Connections of one address: at once, and per second. This machine's own are not counted: configure proxies that run on it."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests of one address: at once, and a second. A page that is opened for the first time makes about forty."""
+"""Plain requests of one address: at once, and per second. Opening the page for the first time takes about forty."""
 
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures of one address, this machine's too."""
@@ -39,15 +39,15 @@ WRONG_CODES: Final = (10, 1 / 30)
 ALL_WRONG_CODES: Final = (1_000, 10.0)
 """Wrong pairing codes of all addresses together. Neither limit may defeat the other:
 
-- Guessing: a code is one of 2**40 and lives for 10 minutes, in which it sees 1,000 + 600 * 10 = 7,000 guesses at most: it is
-  found once in 157 million codes. Somebody who tries for a whole year, while a code is always open, finds one with a
+- Guessing: a code is one of 2**40 and is valid for 10 minutes, with at most 1,000 + 600 * 10 = 7,000 guesses: one code in
+157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
   probability of 0.03 %.
-- Keeping others out: to use it up takes 300 addresses that guess all the time (one address may do it once in 30 seconds).
-  With 10 in all, one neighbour was enough.
+- Locking others out: to use it up takes 300 addresses that guess all the time (one address may do it once in 30 seconds).
+  With a limit of 10 in all, one address was enough.
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""Of one device: lines about what it asked for and may not. Whoever floods the audit would wash out what it did before."""
+"""Audit lines about refused requests of one device. By flooding the audit log a device could rotate out what it did before."""
 
 RETRY_SECONDS: Final = 30
 
@@ -57,7 +57,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Crowd(Struct, frozen=True):
-    """How many clients there may be at once, and how many prompts of a device in a minute."""
+    """The limits: clients at once, and prompts of one device per minute."""
 
     clients: int = 256
     per_address: int = 64
@@ -65,7 +65,7 @@ class Crowd(Struct, frozen=True):
 
 
 class Entrance:
-    """``audit`` None: nothing is written down."""
+    """``audit``: None to keep no audit log."""
 
     def __init__(self, access: Access, crowd: Crowd = Crowd(), audit: Audit | None = None) -> None:  # noqa: B008
         self._access = access
@@ -79,13 +79,13 @@ class Entrance:
         self._prompts = Buckets(crowd.prompts, crowd.prompts / 60)
         self._denials = Buckets(*DENIALS)
         self._turned_away = Buckets(1, 1 / RETRY_SECONDS)
-        """What an address is told at the door, each reason once in a while."""
+        """Limits the log lines for refused connections: each reason of an address once in a while."""
         self._here: Counter[str] = Counter()
         self._all = 0
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Why this request may not enter; None where nothing speaks against it."""
+        """Why this request is refused; None if it is accepted."""
         refusal = self._access.refusal(head)
         if refusal is not None:
             self._turn_away(head, "FOREIGN_REQUEST")
@@ -101,11 +101,11 @@ class Entrance:
         return None
 
     def address(self, head: Head) -> str:
-        """Where the request comes from, as far as the proxies that are trusted say so."""
+        """The address that the request comes from, as trusted proxies report it."""
         return self._access.address(head)
 
     def shown(self, head: Head) -> Identity | None:
-        """Who the head's own token makes it; None where it has none. Raises ``ClientError``."""
+        """The identity of the token in the request's head; None if it has none. Raises ``ClientError``."""
         if not head.all("authorization"):
             return self._access.shown(head)
         return self._tried(lambda: self._access.shown(head), self.address(head))
@@ -115,7 +115,7 @@ class Entrance:
         return self._tried(lambda: self._access.identify(token), address)
 
     def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
-        """A new device and its token. Raises ``ClientError``."""
+        """Pairs a device. Returns it and its token. Raises ``ClientError``."""
         key = place(address)
         refused = self._wrong_codes.look(key, now()) or self._all_wrong_codes.look("", now())
         if refused is not None:
@@ -131,7 +131,7 @@ class Entrance:
         return identity, token
 
     def nonce(self) -> str:
-        """For a challenge. Raises ``ClientError`` where no SSH keys are taken."""
+        """Checks that a challenge may be issued. Raises ``ClientError`` if the server does not accept SSH keys."""
         return self._access.nonce()
 
     def certificate(self) -> str | None:
@@ -139,20 +139,20 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """``nonce``: of the challenge that this connection was given last; ``certificate``: what it was shown.
+        """``nonce``: of the last challenge of this connection; ``certificate``: the one that the connection uses.
 
         Raises ``ClientError``.
         """
         return self._tried(lambda: self._access.signed(answer, nonce, certificate), address, short=True)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Raises ``ClientError`` where the device gives too many. The owner's own clients are told apart by address."""
+        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The owner's clients are counted by address."""
         refused = self._prompts.take(identity.device_id or place(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
-        """Why somebody who was let in may not stay."""
+        """Why a client that has signed in may not stay connected; None if it may."""
         return self._access.refusal_of(identity)
 
     def came(self, address: str) -> None:
@@ -167,7 +167,7 @@ class Entrance:
             del self._here[key]
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
-        """Somebody who is in has asked for what it may not: into the log and the audit. ``by``: the name it goes by."""
+        """Logs and audits a request that the signed-in client has no right to. ``by``: the client's name."""
         refused = self._denials.take(identity.device_id or place(address), now())
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
@@ -187,7 +187,7 @@ class Entrance:
             )
 
     def _turn_away(self, head: Head, code: str) -> None:
-        """Into the log and the audit; a crowd that knocks on and on is one line."""
+        """Logs and audits a refusal; repeated ones of an address are one line."""
         address = self.address(head)
         if self._turned_away.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
@@ -195,7 +195,7 @@ class Entrance:
             self.note("refused", code=code, device=device, address=address)
 
     def _device(self, head: Head) -> str | None:
-        """The name of whose token the head shows, where somebody is to be named who is not let in anyway."""
+        """The name of the token's device, to log a request that is refused anyway."""
         try:
             identity = self._access.shown(head)
         except ClientError as error:
@@ -203,7 +203,7 @@ class Entrance:
         return (identity.name or None) if identity is not None else None
 
     def _over(self, buckets: Buckets, what: str, head: Head) -> Refusal | None:
-        """Counts one more of the head's address; this machine's own are not counted."""
+        """Counts a connection of the head's address; this machine's own are not counted."""
         address = self.address(head)
         refused = None if is_loopback(address) else buckets.take(place(address), now())
         if refused is None:
@@ -219,15 +219,21 @@ class Entrance:
             return refusal
         if self._all >= self._crowd.clients:
             self._turn_away(head, "TOO_MANY_CLIENTS")
-            return Refusal(503, "TOO_MANY_CLIENTS: This server has as many clients as it takes.", RETRY_SECONDS)
+            return Refusal(
+                503, "TOO_MANY_CLIENTS: The server has its maximum of clients. Try again later.", RETRY_SECONDS
+            )
         if self._here[key] >= self._crowd.per_address and not local:
             self._turn_away(head, "TOO_MANY_FROM_ADDRESS")
-            return Refusal(429, "TOO_MANY_FROM_ADDRESS: Too many clients come from your address.", RETRY_SECONDS)
+            return Refusal(
+                429,
+                "TOO_MANY_FROM_ADDRESS: Your address has too many connections. Close some, or try again later.",
+                RETRY_SECONDS,
+            )
         return None
 
     def _tried(self, attempt: Callable[[], Found], address: str, *, short: bool = False) -> Found:
-        """Counts what fails. Who has the right token is let in however often others of the address have failed: nobody
-        guesses 256 bits, and nobody is to be locked out by a neighbour. What is ``short`` is not even looked at then.
+        """Counts failures. The right token is accepted however often others at the address have failed: 256 bits can't be
+        guessed, and a neighbour must not lock a device out. A ``short`` secret is not even checked then.
         """
         key = place(address)
         refused = self._failures.look(key, now())
@@ -253,12 +259,12 @@ class Entrance:
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
     def note(self, event: str, **fields: Any) -> None:
-        """Into the audit."""
+        """Writes a line into the audit log."""
         if self._audit is not None:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The receiver "audit" of the event bus: what no client has just asked for. Commands are audited where they arrive."""
+        """The receiver "audit" of the event bus: events that no command has caused. Commands are audited where they arrive."""
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)

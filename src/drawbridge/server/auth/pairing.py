@@ -1,6 +1,6 @@
-"""One-time codes: what a person reads from one screen, or points a camera at, becomes a token of the device that shows it.
+"""One-time codes: a person types or scans the code with a device, and the server gives that device a token for it.
 
-A code is short, good for ten minutes and for one device. Guesses are few (``rate_limits``): 40 bits are enough for that time.
+A code is short, and valid for ten minutes and one device. Guesses are limited (``rate_limits``), so 40 bits are enough.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from drawbridge.server.protocol.client_errors import ClientError
 LIFETIME: Final = timedelta(minutes=10)
 
 REMEMBERED: Final = timedelta(days=1)
-"""So long who comes late is told that the code is used, or too old."""
+"""How long a code is remembered, to report that it was used or has expired."""
 
 LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-"""None that a person takes for another one."""
+"""Without characters that people confuse with each other."""
 
 LENGTH: Final = 8
 
@@ -38,7 +38,7 @@ def new_code(
     projects: Sequence[str] | None = None,
     lifetime: timedelta | None = None,
 ) -> str:
-    """For a device of this name (None: as it calls itself). Raises ``BadArgument`` where the name can't be one."""
+    """Creates a code for a device of this name (None: the device chooses). Raises ``BadArgument`` if the name is not valid."""
     if name is not None and not is_name(name):
         raise BadArgument("--name", "must be 1 to 60 printable characters. Nothing was changed.")
     code = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
@@ -61,9 +61,9 @@ def new_code(
 
 
 def redeem(devices: Devices, given: str, name: str | None) -> tuple[Device, str]:
-    """The device that a code becomes, and its token. Raises ``ClientError``; the code is as it was then.
+    """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
 
-    Called in a server's loop: it does not wait long for another process.
+    Called on the server's event loop, so it does not wait long for another process.
     """
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
@@ -75,7 +75,7 @@ def redeem(devices: Devices, given: str, name: str | None) -> tuple[Device, str]
 
 
 def _found(file: File, given: str) -> tuple[int, Code]:
-    """All are compared, so that the time tells nothing."""
+    """Compares with all codes, so that the time reveals nothing."""
     hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits:
         raise ClientError(
@@ -91,7 +91,7 @@ def _found(file: File, given: str) -> tuple[int, Code]:
 
 
 def _free(file: File, name: str) -> str:
-    """The name, with a number behind it where there is a device of that name."""
+    """The name, with a number appended if another device has it."""
     taken = store.valid_names(file)
     found, number = name, 1
     while found in taken:

@@ -1,4 +1,4 @@
-"""How often something may be done: token buckets in a table of bounded size. Pure; times are seconds of any clock."""
+"""Rate limiters: token buckets in a table of bounded size. Pure; times are seconds of any clock."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from msgspec import Struct
 
 TABLE: Final = 10_000
-"""Keys that are known at once: about 2 MB. Beyond that all unknown ones share a bucket: nobody can crowd others out."""
+"""Keys in the table: about 2 MB. Beyond that all unknown keys share a bucket, so that nobody can displace others."""
 
 SHARED: Final = ""
 
 SWEEP_SECONDS: Final = 1.0
-"""Between two looks through a full table."""
+"""Seconds between two clean-ups of a full table."""
 
 
 class _Bucket(Struct):
@@ -23,7 +23,7 @@ class _Bucket(Struct):
 
 
 class Refused(Struct, frozen=True):
-    """``seconds``: until it may be done again. ``first``: it was not refused to this key just before."""
+    """``seconds``: until the key may try again. ``first``: the attempt of this key just before was not refused."""
 
     seconds: float
     first: bool
@@ -43,14 +43,14 @@ class Buckets:
         return len(self._buckets)
 
     def take(self, key: str, now: float) -> Refused | None:
-        """None: go ahead, it is counted."""
+        """Counts an attempt. Returns None if it is allowed."""
         refused = self.look(key, now)
         if refused is None:
             self._bucket(key, now).tokens -= 1
         return refused
 
     def look(self, key: str, now: float) -> Refused | None:
-        """What ``take`` would say, counting nothing."""
+        """What ``take`` would return; counts nothing."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.told = False
@@ -74,7 +74,7 @@ class Buckets:
         return min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._rate)
 
     def _forget(self, now: float) -> None:
-        """Who has not come for so long that the bucket is full again is like a stranger."""
+        """Removes keys whose bucket is full again: they are like unknown ones."""
         self._swept = now
         full = [key for key, bucket in self._buckets.items() if self._filled(bucket, now) >= self._burst]
         for key in full:
@@ -82,7 +82,7 @@ class Buckets:
 
 
 def place(address: str) -> str:
-    """Who is counted as one: an IPv4 address, or the /64 that one IPv6 peer has all of."""
+    """The key of an address: an IPv4 address, or the /64 network that one IPv6 peer controls."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

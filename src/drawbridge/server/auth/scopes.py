@@ -1,4 +1,4 @@
-"""Who a client is, and how much it may do. Which scope a command needs is in its row (``app.command_table``). Pure."""
+"""The identity and the scope of a client. The scope that a command needs is in its row (``app.command_table``). Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from drawbridge.server.protocol.client_errors import ClientError
 Scope = Literal["view", "approve", "run", "admin"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-"""Each may do what those before it may.
+"""From least to most: each includes those before it.
 
-``view`` reads. ``approve`` answers questions and stops runs. ``run`` has agents do things in the projects that there are.
-``admin`` says which projects there are.
+``view`` reads. ``approve`` decides about approvals and stops runs. ``run`` starts runs in the projects that exist.
+``admin`` creates and deletes projects.
 """
 
 DECIDES: Final[Scope] = "approve"
-"""Needed to answer approvals."""
+"""Needed to decide about approvals."""
 
 RUNS: Final[Scope] = "run"
-"""Needed to answer approvals in any way, with another input or for longer than the one call: that is a run of one's own."""
+"""Needed for any decision: with another input, or for more than one call. That amounts to starting a run."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
-"""What ``approve`` may change of a question's input that proposes a change of a file: the text, not which file.
+"""What ``approve`` may change in the input of a proposal: the text, not which file.
 
-Of a command it may change nothing: another one in its place would be a run of one's own.
+It may not change a command: a different command amounts to starting a run.
 """
 
 ANSWERS: Final = frozenset({"answers"})
@@ -38,7 +38,7 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Whose connection it is. ``projects``: directories; only projects in them are seen. None: all of them.
+    """The identity of a connection. ``projects``: directories; only projects in them are visible. None: all projects.
 
     ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token.
     """
@@ -54,7 +54,7 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device_id is None and self.key is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether a project at ``path`` (None: there is none) is any of its business."""
+        """Whether it may see a project at ``path`` (None: at no directory)."""
         if self.projects is None:
             return True
         return path is not None and any(Path(one) in (path, *path.parents) for one in self.projects)
@@ -69,7 +69,7 @@ def owner(name: str) -> Identity:
 
 
 def check(identity: Identity, needed: Scope, what: str) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if the device may not do this at all. ``what``: the type of the command."""
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the device may never do this. ``what``: the type of the command."""
     if not identity.may(needed):
         raise out_of_scope(identity, needed, what)
 
@@ -77,7 +77,7 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
 def check_answer(
     identity: Identity, answer: say.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
 ) -> None:
-    """What ``approve`` may not do with an answer. ``updated``: the input that the tool is to run with instead."""
+    """What in a decision exceeds ``approve``; None if nothing does. ``updated``: the input that replaces the agent's."""
     if answer.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
     if updated is None:
@@ -98,7 +98,7 @@ def check_answer(
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether two values are the same in JSON, where ``true`` is not 1, as it is in Python."""
+    """Whether two values are equal in JSON, where ``true`` is not 1 as it is in Python."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, Mapping) and isinstance(right, Mapping):

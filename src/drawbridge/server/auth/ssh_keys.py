@@ -1,7 +1,7 @@
-"""Logging in with a key that a person has: ``authorized_keys`` as OpenSSH has it, signatures as ``ssh-keygen -Y`` makes them.
+"""Sign-in with an SSH key: ``authorized_keys`` in OpenSSH's format, signatures in the format of ``ssh-keygen -Y``.
 
-That format (OpenSSH's PROTOCOL.sshsig) is what a person's own tools make, from a file or by ssh-agent alike; its namespace
-keeps a signature for this server from being one for anything else.
+People's own tools create that format (OpenSSH's PROTOCOL.sshsig), from a file or through ssh-agent; its namespace
+prevents a signature for this server from being used for anything else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 KINDS: Final = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 RSA_BITS: Final = 2048
-"""A shorter key is passed over, as a signature with SHA-1 is refused."""
+"""The minimum length of an RSA key: shorter ones are ignored, and signatures with SHA-1 are refused."""
 
 FILE_BYTES: Final = 1024 * 1024
 
@@ -44,7 +44,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Entry(Struct, frozen=True):
-    """A line of the file. ``name``: its comment, where that can be one, else the fingerprint."""
+    """A line of the file. ``name``: its comment, if that is a valid name, or else the fingerprint."""
 
     fingerprint: str
     name: str
@@ -52,11 +52,11 @@ class Entry(Struct, frozen=True):
 
 
 class BadSignature(Exception):
-    """What was given is no signature of these bytes by that key; the text says why, for the log."""
+    """Not a valid signature of these bytes by that key; the text is the reason, for the log."""
 
 
 class Keys:
-    """The keys in a file as it is now: what is taken out counts no more. Raises ``BadSetting`` where it can't be used."""
+    """The keys in a file, which is read again when it changes. Raises ``BadSetting`` if the file can't be used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,9 @@ class Keys:
                 return
             self._entries, self._seen = {}, None
             if found.st_mode & 0o022 or found.st_uid not in (0, os.getuid()):
-                raise BadSetting(f"{self._path} can be written by others: whoever adds a key would command the agents.")
+                raise BadSetting(
+                    f"{self._path} can be written by other users: anyone who adds a key could control the agents."
+                )
             with self._path.open("rb") as file:
                 text = file.read(FILE_BYTES).decode("utf-8", "replace")
         except OSError as error:
@@ -92,15 +94,15 @@ class Keys:
         try:
             self.look()
         except BadSetting as error:
-            logger.error("no SSH key is let in: %s", error)
+            logger.error("no SSH key is accepted: %s", error)
 
 
 NO_CERTIFICATE: Final = "-"
-"""Stands for the certificate where the connection has no TLS."""
+"""Represents the certificate if the connection has no TLS."""
 
 
 def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
-    """What is signed: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None without TLS)
+    """The text to sign: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None without TLS)
     are those of the connection as the client itself sees it: a signature made for another server is not accepted here.
     """
     return f"drawbridge-login-v2\n{host}\n{certificate or NO_CERTIFICATE}\n{nonce}\n".encode()
@@ -112,18 +114,18 @@ def earlier_challenge(host: str, nonce: str) -> bytes:
 
 
 def entries(text: str, where: str) -> Iterator[Entry]:
-    """The keys of an ``authorized_keys``. A line that can't be honoured in full is passed over, and said."""
+    """The keys in an ``authorized_keys``. A line that can't be followed completely is ignored and logged."""
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.strip().split(None, 2)
         if not fields or fields[0].startswith("#"):
             continue
         try:
             if fields[0] not in KINDS or len(fields) < 2:
-                raise BadSignature("it has options, or a kind of key that is not taken")
+                raise BadSignature("it has options, or a type of key that is not supported")
             blob = base64.b64decode(fields[1], validate=True)
             _public(blob)
         except (BadSignature, binascii.Error) as error:
-            logger.warning("%s, line %d is passed over: %s", where, number, error)
+            logger.warning("%s, line %d is ignored: %s", where, number, error)
             continue
         fingerprint = f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
         comment = fields[2] if len(fields) == 3 else ""
@@ -131,17 +133,17 @@ def entries(text: str, where: str) -> Iterator[Entry]:
 
 
 def verified(signature: str, message: bytes) -> bytes:
-    """The blob of the key that has signed ``message`` in our namespace. Raises ``BadSignature``."""
+    """The blob of the key that has signed ``message`` in this server's namespace. Raises ``BadSignature``."""
     fields = _Fields(_unarmoured(signature))
     if fields.take(len(MAGIC)) != MAGIC or fields.take(4) != b"\0\0\0\1":
-        raise BadSignature("no SSH signature of version 1")
+        raise BadSignature("not an SSH signature of version 1")
     blob, namespace, reserved, algorithm = (fields.text() for _ in range(4))
     inner = _Fields(fields.text())
     fields.end()
     if namespace != NAMESPACE.encode():
-        raise BadSignature("made for another namespace")
+        raise BadSignature("it is for another namespace")
     if algorithm not in (b"sha256", b"sha512"):
-        raise BadSignature("another hash than SHA-256 or SHA-512")
+        raise BadSignature("its hash is not SHA-256 or SHA-512")
     digest = hashlib.new(algorithm.decode(), message).digest()
     signed = MAGIC + b"".join(map(_packed, (namespace, reserved, algorithm, digest)))
     kind, raw = inner.text(), inner.text()
@@ -149,7 +151,7 @@ def verified(signature: str, message: bytes) -> bytes:
     try:
         _check(_public(blob), kind, raw, signed)
     except InvalidSignature:
-        raise BadSignature("it is not of these bytes") from None
+        raise BadSignature("it does not match the signed text") from None
     return blob
 
 
@@ -165,19 +167,19 @@ def _check(key: PublicKey, kind: bytes, raw: bytes, signed: bytes) -> None:
         hashing = {256: SHA256(), 384: SHA384(), 521: SHA512()}[key.curve.key_size]
         key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(hashing))
     else:
-        raise BadSignature("another kind of signature than the key's")
+        raise BadSignature("its type does not match the key's")
 
 
 def _public(blob: bytes) -> PublicKey:
     kind = _Fields(blob).text()
     try:
         if kind.decode("ascii", "replace") not in KINDS:
-            raise BadSignature("a kind of key that is not taken")
+            raise BadSignature("the type of key is not supported")
         key = load_ssh_public_key(kind + b" " + base64.b64encode(blob))
     except (ValueError, UnsupportedAlgorithm):
         raise BadSignature("no key") from None
     if isinstance(key, rsa.RSAPublicKey) and key.key_size < RSA_BITS:
-        raise BadSignature(f"an RSA key of less than {RSA_BITS} bits")
+        raise BadSignature(f"the RSA key has less than {RSA_BITS} bits")
     assert isinstance(key, ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey)
     return key
 
@@ -185,11 +187,11 @@ def _public(blob: bytes) -> PublicKey:
 def _unarmoured(signature: str) -> bytes:
     lines = signature.strip().splitlines()
     if len(lines) < 3 or lines[0].strip() != BEGIN or lines[-1].strip() != END:
-        raise BadSignature("no SSH signature")
+        raise BadSignature("not an SSH signature")
     try:
         return base64.b64decode("".join(lines[1:-1]), validate=True)
     except binascii.Error:
-        raise BadSignature("no SSH signature") from None
+        raise BadSignature("not an SSH signature") from None
 
 
 def _packed(data: bytes) -> bytes:
@@ -197,14 +199,14 @@ def _packed(data: bytes) -> bytes:
 
 
 class _Fields:
-    """RFC 4251's strings, one after the other."""
+    """Reads RFC 4251's strings one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
     def take(self, length: int) -> bytes:
         if len(self._data) < length:
-            raise BadSignature("it is cut off")
+            raise BadSignature("it is truncated")
         taken, self._data = self._data[:length], self._data[length:]
         return taken
 
@@ -213,4 +215,4 @@ class _Fields:
 
     def end(self) -> None:
         if self._data:
-            raise BadSignature("there is something behind it")
+            raise BadSignature("it has trailing data")

@@ -1,7 +1,8 @@
-"""The certificate that the server makes for itself, so that nothing goes over a network in the clear from the first start.
+"""The certificate that the server creates for itself, so that traffic is encrypted from the first start.
 
-Its own authority signs it (``authority``). The key is made once and kept when a certificate is renewed: who pinned the key
-need not pin again. Where an earlier Drawbridge has left one that signs itself, that one goes on until it has to be renewed.
+Its own authority signs it (``authority``). The key is created once and kept when the certificate is renewed: clients
+that pinned the key need not pin it again. A self-signed certificate of an earlier Drawbridge is used until it has to be
+renewed.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from drawbridge.server.auth.authority import (
 )
 
 LIFETIME: Final = timedelta(days=397)
-"""What browsers accept at most of a server's certificate."""
+"""The longest lifetime that browsers accept of a server's certificate."""
 
 RENEWAL: Final = timedelta(days=30)
-"""So long before its end a certificate of ours is made anew."""
+"""A certificate of the server's own is renewed this long before it expires."""
 
 EARLIER: Final = timedelta(hours=24)
-"""A certificate is valid from yesterday on: a phone's clock may be late."""
+"""A certificate is valid from yesterday on, since a phone's clock may be slow."""
 
 
 class Certificate:
@@ -45,21 +46,21 @@ class Certificate:
     def __init__(self, certificate: Path, key: Path) -> None:
         self.certificate, self.key = certificate, key
         self.shown: str | None = None
-        """The SHA-256, in hexadecimal, of the certificate that new connections get. The file may be newer."""
+        """The SHA-256, in hexadecimal, of the certificate of new connections. The file may be newer."""
 
     @property
     def fingerprint(self) -> str:
         return _read(self.certificate).fingerprint(hashes.SHA256()).hex(":").upper()
 
     def context(self) -> ssl.SSLContext:
-        """Raises ``BadSetting`` where they can't be used."""
+        """Loads the certificate and the key. Raises ``BadSetting`` if they can't be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.load_into(context)
         return context
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Connections made from now on get this certificate."""
+        """New connections get this certificate from now on."""
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
             self.shown = _read(self.certificate).fingerprint(hashes.SHA256()).hex()
@@ -71,7 +72,7 @@ class Certificate:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The one in ``directory``: made where there is none, renewed where it ends soon, is damaged or lacks a name."""
+    """The certificate in ``directory``. Created if it is missing; renewed if it expires soon, is damaged or lacks a name."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem")
     now = now or datetime.now(UTC)
@@ -81,13 +82,13 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
     authority = own_authority(directory, names, now)
     if not _is_good(found.certificate, key, names, now, authority):
         signed = _signed(key, names, now, authority).public_bytes(serialization.Encoding.PEM)
-        # With the authority's behind it, so that the file is also what a client of this machine trusts.
+        # The authority's certificate follows it, so that clients on this machine can use the file as their trust anchor.
         write_private(str(found.certificate), signed + authority.pem)
     return found
 
 
 def authority_of(directory: Path) -> bytes | None:
-    """The public part of who has signed the certificate in ``directory``; None where that signs itself."""
+    """The authority's public certificate in ``directory``; None if the server's certificate is self-signed."""
     authority = read_authority(directory)
     try:
         return authority.pem if authority is not None and authority.made(_read(directory / "cert.pem")) else None
@@ -111,7 +112,7 @@ def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def _is_good(
     path: Path, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime, authority: Authority | None
 ) -> bool:
-    """``authority`` None: one that signs itself."""
+    """``authority``: None for a self-signed certificate."""
     try:
         certificate = _read(path)
         covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -153,5 +154,5 @@ def _read(path: Path) -> x509.Certificate:
 
 
 def _no_password() -> str:
-    """Without this OpenSSL asks at the terminal."""
+    """Prevents OpenSSL from asking at the terminal."""
     raise ValueError("the key is protected by a password")

@@ -1,1 +1,1 @@
-"""Telling people who look at no page."""
+"""Notifications to people who do not have the page open: Web Push, and the owner's webhook."""

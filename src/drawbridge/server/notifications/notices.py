@@ -1,7 +1,7 @@
-"""What is worth a person's notice while nobody looks at the page, and in which words. Pure.
+"""The events that a person is notified of while nobody has the page open, and the texts of these notifications. Pure.
 
-Of a question the project's name and the tool, of a run the project's name and how it ended: never a path, a prompt or a
-word that an agent wrote. What is told leaves this machine, by services of others.
+They contain the project's name, and the tool of an approval or how a run ended; never a path, a prompt or an agent's
+text, since they leave this machine through services of third parties.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event,
 from drawbridge.server.protocol.desk_messages import IN_TERMINAL
 
 LONGEST_NAME: Final = 60
-"""Characters of a project's or a tool's name."""
+"""Characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "finished", "failed": "failed", "timeout": "took too long and was ended"}
-"""What is told of the end of a run. Who interrupts or kills one knows that it is over."""
+"""How a run ended → the text. Interrupted and killed runs are left out: the person who did it knows."""
 
 
 class Notice(Struct, frozen=True):
-    """``approval_id``: of the question for whose answer an agent stands still; empty where none does."""
+    """``approval_id``: of the approval that an agent waits for; empty if none does."""
 
     project_id: str
     title: str
@@ -37,7 +37,7 @@ class Notice(Struct, frozen=True):
 
 
 def notice(event: Event, project_id: str, directory: Path) -> Notice | None:
-    """Of an event in the project in ``directory``; None where nobody has to be notified."""
+    """The notification of an event of the project in ``directory``; None if nobody has to be notified."""
     project = _name(directory.name)
     match event:
         case ApprovalRequested():
@@ -51,7 +51,7 @@ def notice(event: Event, project_id: str, directory: Path) -> Notice | None:
 
 
 def closed(event: Event) -> str | None:
-    """The id of the approval that, after this event, needs nobody any more."""
+    """The id of the approval that this event has resolved or withdrawn."""
     match event:
         case ApprovalResolved() | PermissionWithdrawn():
             return event.approval_id
@@ -59,12 +59,12 @@ def closed(event: Event) -> str | None:
 
 
 def push_payload(notice: Notice) -> bytes:
-    """What the page's service worker is sent."""
+    """The content of the push message, for the page's service worker."""
     return json.dumps({"title": notice.title, "body": notice.body, "project": notice.project_id}).encode()
 
 
 def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
-    """Headers and body, as ntfy takes them: the title in a header (RFC 2047 where it is not ASCII), the text as the body."""
+    """Headers and body in ntfy's format: the title in a header (RFC 2047 where it is not ASCII), the text as the body."""
     title = notice.title if notice.title.isascii() else Header(notice.title, "utf-8", maxlinelen=10_000).encode()
     headers = {
         "Content-Type": "text/plain; charset=utf-8",
@@ -76,6 +76,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """As far as it is harmless in a header and on a small screen."""
+    """The name without characters that could do harm in a header, shortened for a small screen."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

@@ -1,4 +1,4 @@
-"""Who wants to be told by Web Push, and the key that says who tells: ``push.json`` (0600) in the data directory."""
+"""The browsers that have subscribed to Web Push, and the server's key for it: ``push.json`` (0600) in the data directory."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SERVICES: Final = (
     "push.apple.com",
     "notify.windows.com",
 )
-"""Of the browsers there are: Chrome and its like, Firefox, Safari, Edge. A device names the address that this server posts to:
-any other one would be a way into the network that the server is in."""
+"""The push services of Chrome and its derivatives, Firefox, Safari and Edge. A device chooses the address that this server
+posts to: any other address could be one inside the server's own network."""
 
 OF_ONE_DEVICE: Final = 10
-"""Subscriptions; the oldest gives way. A browser makes a new one now and then."""
+"""The maximum of subscriptions; above it the oldest is removed. A browser creates a new one now and then."""
 
 AUTH_BYTES: Final = 16
 LONGEST_ENDPOINT: Final = 2_000
@@ -49,7 +49,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Subscription(Struct, frozen=True):
-    """Of one browser, as the Push API has it: where to post, and the keys that only it can read with (base64url).
+    """The subscription of one browser, as in the Push API: where to post, and the keys to encrypt for it (base64url).
 
     ``device_id``: None for the owner's.
     """
@@ -71,7 +71,7 @@ class _File(Struct):
 
 
 class Subscriptions:
-    """May be used by several threads."""
+    """The subscriptions of a server. Thread-safe."""
 
     def __init__(self, directory: Path, services: tuple[str, ...] = SERVICES) -> None:
         self._path = directory / FILE
@@ -84,7 +84,7 @@ class Subscriptions:
 
     @property
     def private_key(self) -> str:
-        """Made at the first use. Raises ``NotPrivate``."""
+        """The server's private key, created at its first use. Raises ``NotPrivate``."""
         with self._lock:
             if not self._file.private_key:
                 number = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
@@ -93,7 +93,7 @@ class Subscriptions:
 
     @property
     def public_key(self) -> str:
-        """For the browser, as ``applicationServerKey``. Raises ``NotPrivate``."""
+        """The public key for the browser's ``applicationServerKey``. Raises ``NotPrivate``."""
         number = int.from_bytes(unpacked(self.private_key), "big")
         point = ec.derive_private_key(number, ec.SECP256R1()).public_key()
         return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
@@ -111,36 +111,38 @@ class Subscriptions:
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
         """Raises ``ClientError`` and ``NotPrivate``."""
         if who.key is not None:
-            raise ClientError("NOT_SUPPORTED", "Notices go to browsers, which have a token. Nothing was stored.")
+            raise ClientError(
+                "NOT_SUPPORTED", "Only devices with a token can receive notifications. Nothing was stored."
+            )
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id))
 
     def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
-        """Only its own; others are left as they are. Raises ``NotPrivate``."""
+        """Removes a subscription of this device; those of others are unchanged. Raises ``NotPrivate``."""
         endpoint = self._posted_to(command.endpoint)
         if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
             self.remove(endpoint or "")
 
     def remove(self, endpoint: str) -> None:
-        """What is not there is not missed. Raises ``NotPrivate``."""
+        """Removes a subscription, if it exists. Raises ``NotPrivate``."""
         with self._lock:
             kept = [one for one in self._file.subscriptions if one.endpoint != endpoint]
             if len(kept) < len(self._file.subscriptions):
                 self._write(msgspec.structs.replace(self._file, subscriptions=kept))
 
     def _checked(self, new: Subscription) -> Subscription:
-        """With the endpoint that is posted to. Raises ``ClientError``."""
+        """Checks a subscription. Returns it with the endpoint that is posted to. Raises ``ClientError``."""
         endpoint = self._posted_to(new.endpoint)
         if endpoint is None:
             text = (
                 "data.endpoint: this is not an address of a push service of Chrome, Firefox, Safari or Edge. "
-                "Nothing was kept."
+                "Nothing was stored."
             )
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         if not _is_point(unpacked(new.p256dh)):
-            text = "data.p256dh: this is not a point of the curve P-256 in base64url. Nothing was kept."
+            text = "data.p256dh: this is not a point of the curve P-256 in base64url. Nothing was stored."
             raise ClientError("VALIDATION_FAILED", text, "data.p256dh")
         if len(unpacked(new.auth)) != AUTH_BYTES:
-            text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url. Nothing was kept."
+            text = f"data.auth: this is not a key of {AUTH_BYTES} bytes in base64url. Nothing was stored."
             raise ClientError("VALIDATION_FAILED", text, "data.auth")
         return msgspec.structs.replace(new, endpoint=endpoint)
 
@@ -178,7 +180,7 @@ def packed(data: bytes) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """Empty for what is no base64url."""
+    """The decoded bytes; empty if it is not base64url."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -186,7 +188,7 @@ def unpacked(text: str) -> bytes:
 
 
 def _is_point(data: bytes) -> bool:
-    """Whether a browser's key is one that can be encrypted for."""
+    """Whether a browser's key is valid for encryption."""
     try:
         ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), data)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Tells people who look at no page: by Web Push to the browsers that asked for it, and to the owner's webhook.
+"""Sends notifications: by Web Push to the browsers that have subscribed, and to the owner's webhook.
 
-Notices are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
-service that does not answer does not delay the webhook. What fails is tried again twice; what is too much is left
-out and logged.
+Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
+service that does not answer does not delay the webhook. A failed one is retried twice; above the limit they are
+dropped and logged.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
 PATIENCE: Final = 3.0
-"""Seconds for which a question waits for who sits before it, before others are called."""
+"""Seconds that a person who has the page open has to answer an approval, before others are notified."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
-"""Notices that wait, at most."""
+"""The maximum of notifications that wait."""
 
 GONE: Final = (404, 410)
-"""The browser does not want it any more."""
+"""HTTP statuses that mean that the subscription has ended."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Failed(Exception):
-    """The service did not accept it. ``again``: a retry may help. ``status``: of the HTTP answer; 0 where there was none."""
+    """The service did not accept it. ``again``: a retry may help. ``status``: of the HTTP response; 0 without one."""
 
     def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class Failed(Exception):
 
 
 class Sender:
-    """A thread with a list of things to do."""
+    """A thread with a queue of notifications to send."""
 
     def __init__(self, pauses: tuple[float, ...] = PAUSES) -> None:
         self._pauses = pauses
@@ -61,9 +61,10 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def do(self, what: str, send: Callable[[], None]) -> None:
-        """Never waits. ``send`` raises ``Failed`` where it did not work; ``what`` is for the log, and holds no secret."""
+        """Queues a call of ``send``, which raises ``Failed`` on failure. Never blocks. ``what`` is for the log: without
+        secrets."""
         if self._thread is None:
-            # Not one of the loop's: the end of the server waits for those.
+            # Not a thread of the loop's executor: the server waits for those when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
             self._thread.start()
         try:
@@ -72,13 +73,13 @@ class Sender:
             logger.error("%s was not notified: too much waits for a service that is slow or away", what)
 
     def end(self) -> None:
-        """What waits is left undone; what is on its way ends by itself."""
+        """Drops what waits; a request in progress ends by itself."""
         self._ended.set()
         with contextlib.suppress(queue.Full):
             self._tasks.put_nowait(None)
 
     def join(self, seconds: float) -> None:
-        """Until the thread has ended, so long at most."""
+        """Waits until the thread has ended, at most this many seconds."""
         if self._thread is not None:
             self._thread.join(seconds)
 
@@ -103,7 +104,7 @@ class Sender:
 
 
 class Notifier:
-    """``published`` gets the events about approvals and runs. ``public`` and ``host``: names of this machine, for
+    """``published`` receives the events about approvals and runs. ``public`` and ``host``: names of this machine, for
     the push services' complaints.
     """
 
@@ -126,12 +127,12 @@ class Notifier:
         self._push_sender = push_sender or Sender()
         self._patience = patience
         self._refused: dict[str, str] = {}
-        """Push service → why it has refused the last push for good."""
+        """Push service → why it has refused the last push permanently."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
-        """Those of which nobody was told yet."""
+        """Approvals of which nobody was notified yet."""
 
     def published(self, announced: Announced) -> None:
-        """The receiver "notices" of the event bus. Never waits."""
+        """The receiver "notices" of the event bus. Never blocks."""
         if announced.quiet or (not self._webhook and not any(True for _ in self.subscriptions)):
             return
         event, directory = announced.event, announced.path
@@ -150,13 +151,16 @@ class Notifier:
         if self._webhook:
             self._sender.do("the webhook", partial(post, self._webhook, *webhook_request(said)))
         for browser in self._wanting(directory):
-            self._push_sender.do(f"a browser by {browser.service}", partial(self._push, browser, said))
+            self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, said))
 
     def problems(self) -> list[str]:
-        """Which services push nothing, for people."""
+        """The push services that do not work, as sentences for people."""
         refused = dict(self._refused)
-        remedy = "The server's log has more. Services may refuse a server without a public name: --public-host."
-        return [f"Notices by {service} do not arrive: {why}. {remedy}" for service, why in sorted(refused.items())]
+        remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
+        return [
+            f"Notifications through {service} do not arrive: {why}. {remedy}"
+            for service, why in sorted(refused.items())
+        ]
 
     def end(self) -> None:
         for later in self._questions.values():
@@ -165,7 +169,7 @@ class Notifier:
         self._push_sender.end()
 
     def _wanting(self, directory: Path) -> Iterator[Subscription]:
-        """Those whose device may still come in, and see that project."""
+        """The subscriptions of devices that are still valid and may see that project."""
         return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
 
     def _sees(self, device_id: str, directory: Path) -> bool:
@@ -173,7 +177,7 @@ class Notifier:
         return identity is not None and identity.sees(directory)
 
     def _push(self, to: Subscription, said: Notice) -> None:
-        """In the thread. Raises ``Failed``."""
+        """Sends one push, in the thread. Raises ``Failed``."""
         key = self.subscriptions.private_key
         headers, body = request(to, push_payload(said), urgent=said.urgent, key=key, contact=self._contact)
         try:
@@ -184,12 +188,12 @@ class Notifier:
                     self._refused[to.service] = str(error)
                 raise
             self.subscriptions.remove(to.endpoint)
-            logger.info("a browser wants no more notices: its subscription was dropped")
+            logger.info("a browser's subscription has ended and was removed")
         self._refused.pop(to.service, None)
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
-    """One request. Raises ``Failed``; the address, which may hold a secret, is in no text."""
+    """Sends one request. Raises ``Failed``, whose text never contains the address: it may include a secret."""
     request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - http(s) alone gets here
     try:
         with _opener.open(request, timeout=TIMEOUT):
@@ -197,13 +201,13 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         again = error.code == 429 or error.code >= 500
-        raise Failed(f"it answered {error.code}", again=again, status=error.code) from None
+        raise Failed(f"it responded with {error.code}", again=again, status=error.code) from None
     except (OSError, HTTPException, ValueError) as error:
         raise Failed(type(getattr(error, "reason", error)).__name__, again=not isinstance(error, ValueError)) from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is refused: only the given address may get the post."""
+    """Refuses redirects: the request may only go to the given address."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

@@ -1,4 +1,4 @@
-"""One Web Push as an HTTP request: sealed for one browser (RFC 8291), signed by this server (RFC 8292). Pure."""
+"""One Web Push as an HTTP request: encrypted for one browser (RFC 8291), signed by this server (RFC 8292). Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ LIFETIME: Final = {True: 3_600, False: 600}
 """Seconds for which a service keeps an urgent push, or one that is not, for a phone that is off."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
-"""For which a signature is valid; services accept 24 hours at most."""
+"""Seconds for which a signature is valid; services accept at most 24 hours."""
 
 DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
 
 def contact(public: Sequence[str], host: str) -> str:
-    """The name that services are given for complaints about this server: a public one, else the machine's own.
+    """The host name in the contact address for push services: a public one, or else the machine's own.
 
-    They refuse names without a dot, which most machines have: ``.invalid`` (RFC 2606) marks a name that is not reachable.
+    They refuse names without a dot, such as most machines have: ``.invalid`` (RFC 2606) marks a name that is not reachable.
     """
     dotted = next((name for name in (*public, host) if DOTTED.fullmatch(name)), None)
     return dotted or f"{re.sub(r'[^A-Za-z0-9-]+', '-', host).strip('-') or 'drawbridge'}.invalid"

@@ -1,1 +1,1 @@
-"""What clients say and are told. Pure."""
+"""The messages between clients and the server. Pure."""

@@ -1,4 +1,4 @@
-"""What a client is told when something can't be done: stable codes, and a text for people. Pure.
+"""The errors that clients receive: stable codes, and a text for people. Pure.
 
 ``CODES`` is the whole list; the page docs/protocols/client.md shows each with an example.
 """
@@ -33,32 +33,32 @@ CODES: Final[Mapping[str, Kind]] = {
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
     "TOKEN_REVOKED": Kind("The device's token was revoked. The connection is closed, with 4403 if it was open."),
     "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),
-    "PAIRING_WRONG": Kind("There is no such pairing code."),
-    "PAIRING_USED": Kind("The pairing code was used before; it is good for one device."),
-    "PAIRING_EXPIRED": Kind("The pairing code is older than ten minutes."),
+    "PAIRING_WRONG": Kind("The pairing code is not valid."),
+    "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
+    "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
     "SIGNATURE_WRONG": Kind(
         "It is not a signature of this challenge by a key that the owner has authorised, or has the form of an earlier version."
     ),
-    "SIGNATURE_REPLAYED": Kind("The challenge is not the one that this connection was given last, or it was answered."),
+    "SIGNATURE_REPLAYED": Kind("The challenge is not the latest of this connection, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
-        "The signature is for another server's name, port or certificate: somebody in between has passed it on, or a tunnel "
+        "The signature is for another server's name, port or certificate: it was relayed from elsewhere, or a tunnel "
         "or proxy changes them."
     ),
     "RATE_LIMITED": Kind(
-        "Too often: failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` says "
-        "for how many seconds to wait.",
+        "Too many failed logins of an address (4429, or HTTP 429), or prompts of a device; `details.retry_after` is "
+        "the number of seconds to wait.",
         retryable=True,
     ),
-    "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that may."),
-    "PERMISSION_DENIED": Kind("It is more than the owner of this server allows; `field` names the option."),
+    "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that is required."),
+    "PERMISSION_DENIED": Kind("The request exceeds what the owner of the server allows; `field` names the option."),
     # projects
     "INVALID_PATH": Kind(
-        "The path can't be a project's or may not be listed: it has to be absolute, exist and be inside an allowed root. "
+        "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
         "For a project: its directory no longer exists or is now outside of `--allow`, so nothing runs there."
     ),
-    "PROJECT_NOT_FOUND": Kind("There is no project with this id."),
-    "PROJECT_EXISTS": Kind("The directory is a project already."),
-    "PROJECT_NESTING": Kind("A project can't lie inside another one, nor hold one."),
+    "PROJECT_NOT_FOUND": Kind("No project has this id."),
+    "PROJECT_EXISTS": Kind("The directory is already a project."),
+    "PROJECT_NESTING": Kind("A project can't be inside another one, or contain one."),
     "RESOURCE_LIMIT": Kind(
         "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
     ),
@@ -68,16 +68,18 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROCESS_NOT_FOUND": Kind("Nothing runs in this project."),
     "EXECUTION_FAILED": Kind("The agent could not do what it was started for.", retryable=True),
     "EXECUTION_TIMEOUT": Kind("The run took too long and was ended.", retryable=True),
-    "MEMORY_LIMIT": Kind("The agent and what it had started used more memory than the owner allows, and were ended."),
-    "AGENT_NOT_FOUND": Kind("The agent's program is not there, or no agent has this name."),
-    "AGENT_TOO_OLD": Kind("The agent's program is older than what this server can talk to."),
-    "AGENT_NOT_LOGGED_IN": Kind("The agent's program has no account to work with; log in on the server's machine."),
+    "MEMORY_LIMIT": Kind(
+        "The agent and the processes that it started used more memory than the owner allows, and were ended."
+    ),
+    "AGENT_NOT_FOUND": Kind("The agent's program is not installed, or no agent has this name."),
+    "AGENT_TOO_OLD": Kind("The agent's program is older than the versions that the server supports."),
+    "AGENT_NOT_LOGGED_IN": Kind("The agent's program is not logged in; log in on the server's machine."),
     "AGENT_RATE_LIMITED": Kind(
-        "The agent's account may do no more for now; `retry_at` of `run_finished` says until when, where that is known."
+        "The agent's account has reached a limit; `retry_at` of `run_finished` is when it can continue, if that is known."
     ),
     "NOT_SUPPORTED": Kind("This agent can't do that."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "There is no checkpoint of this run (no git work tree, not ended yet, too long ago), or not of all that it changed; "
+        "The run has no checkpoint (no git work tree, not ended yet, too long ago), or not of all that it changed; "
         "the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
@@ -86,7 +88,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
     ),
-    "SESSION_NOT_FOUND": Kind("The agent knows no conversation with this id."),
+    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this id."),
     # approvals and blobs
     "APPROVAL_NOT_FOUND": Kind("There is no question with this id."),
     "APPROVAL_RESOLVED": Kind("The question was answered or withdrawn before; `details` says by whom and how."),
@@ -96,20 +98,20 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     # the world
     "DISK_LIMIT": Kind(
-        "The project's history, or all that the server keeps, is as large as its owner allows.", retryable=True
+        "The project's history, or all data of the server, is as large as its owner allows.", retryable=True
     ),
     "DISK_SPACE_LOW": Kind("The disk is full or nearly so. Nothing was written.", retryable=True),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
     "INTERNAL_ERROR": Kind("A fault of the server's own; its log has it under `correlation_id`.", retryable=True),
 }
-"""Every code there is. ``retryable`` is what holds unless the error at hand says otherwise."""
+"""All codes. ``retryable`` is the default, which a single error may override."""
 
 
 class ClientError(Exception):
-    """Why a client's request was not done. ``text``: what happened, what was left untouched, what to do next.
+    """Why a client's request was refused or failed. ``text``: what failed, what was left unchanged, what to do next.
 
-    Neither the text nor ``details`` names a path that the client did not give. ``field`` is a path in the message, as
+    Neither the text nor ``details`` names a path that the client did not give. ``field`` is a path in the message, such as
     ``data.options.add_dirs[0]``.
     """
 
@@ -130,11 +132,11 @@ class ClientError(Exception):
 
 
 def no_project() -> ClientError:
-    return ClientError("PROJECT_NOT_FOUND", "There is no such project.", field="project_id")
+    return ClientError("PROJECT_NOT_FOUND", "The project does not exist.", field="project_id")
 
 
 def not_written(error: DrawbridgeError) -> ClientError:
-    """As a client is told of a history that can't be written, or read."""
+    """The error for a history that can't be written or read."""
     full = isinstance(error, HistoryNotWritten) and error.disk_full
     code = "EXECUTION_FAILED" if isinstance(error, BadMessage) else "DISK_SPACE_LOW" if full else "FILE_OPERATION"
     return ClientError(code, str(error))

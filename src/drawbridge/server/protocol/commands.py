@@ -1,6 +1,6 @@
 """The commands that clients send to the agent server, one Struct each, and how a message is read. Pure.
 
-A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command is its ``data`` with the other two put in.
+A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command is its ``data`` with the other two added.
 Which ``type`` has which Struct, and everything else about a command, is its row in ``app.command_table``. What the
 server sends is in ``messages`` and ``replies``. The page for clients is docs/protocols/client.md.
 """
@@ -21,7 +21,7 @@ from drawbridge.agents.base import Options
 from drawbridge.server.protocol.client_errors import ClientError as ClientError
 
 VERSION: Final = 1
-"""Of the protocol; told in ``hello``. A change that breaks a client of today raises it."""
+"""The version of the protocol, which ``hello`` contains. A change that breaks existing clients increments it."""
 
 Text = Annotated[str, Meta(min_length=1)]
 Identifier = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -37,7 +37,7 @@ class Command(Struct, kw_only=True):
 
 
 class ProjectCommand(Command, kw_only=True):
-    """``project_id`` stands beside ``data`` or in it; ``parse`` lets none through without one."""
+    """``project_id`` is beside ``data`` or in it; ``parse`` refuses a message without one."""
 
     project_id: str = ""
 
@@ -46,7 +46,7 @@ class ProjectCommand(Command, kw_only=True):
 
 
 class Hello(Command, kw_only=True):
-    """``client``: who this is, shown to the others when it decides something."""
+    """``client``: the client's name, which other clients see when it decides something."""
 
     client: Identifier | None = None
     version: Identifier | None = None
@@ -60,21 +60,21 @@ class Auth(Command, kw_only=True):
 
 
 class Pair(Command, kw_only=True):
-    """Turns a one-time code into a token. ``name``: what the device is called, unless its owner has said."""
+    """Exchanges a one-time code for a token. ``name``: the device's name, unless its owner has chosen one."""
 
     code: Annotated[str, Meta(min_length=1, max_length=40)]
     name: Identifier | None = None
 
 
 class SshChallenge(Command):
-    """Asks for something to sign with an SSH key."""
+    """Requests a challenge to sign with an SSH key."""
 
 
 class SshAuth(Command, kw_only=True):
     """``signature``: as ``ssh-keygen -Y sign -n drawbridge`` makes it, of the bytes that ``ssh_keys.challenge`` has.
 
-    ``host``: the name, and the port where there is one, that the client came by; ``certificate``: the SHA-256, in
-    hexadecimal, of the certificate that it was shown ("-" without TLS), for a clearer error where that is another server's.
+    ``host``: the name, with its port if it has one, that the client has connected to; ``certificate``: the SHA-256, in
+    hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if they differ.
     """
 
     nonce: Identifier
@@ -115,7 +115,7 @@ class ProjectDelete(ProjectCommand):
 
 
 class ProjectJoin(ProjectCommand, kw_only=True):
-    """``after_seq``: the stream begins behind this place of the history; without it, with what happens from now on."""
+    """``after_seq``: the stream begins after this record of the history; without it, with new records."""
 
     after_seq: Count | None = None
 
@@ -125,7 +125,7 @@ class ProjectLeave(ProjectCommand):
 
 
 class GetMessages(ProjectCommand, kw_only=True):
-    """With ``since`` alone the answer is the bare array of the specification; with any other field it is a page."""
+    """With ``since`` alone the reply is the specification's bare array; with any other field it is a page."""
 
     since: Instant | None = None
     after_seq: Count | None = None
@@ -137,7 +137,7 @@ class GetMessages(ProjectCommand, kw_only=True):
 
 
 class AttachmentOf(Struct, frozen=True):
-    """A blob that goes with a prompt."""
+    """A blob that is attached to a prompt."""
 
     blob_id: Identifier
     media_type: Identifier = "application/octet-stream"
@@ -145,7 +145,7 @@ class AttachmentOf(Struct, frozen=True):
 
 
 class Execute(ProjectCommand, kw_only=True):
-    """``queue`` false: PROCESS_ACTIVE where a run is going on, instead of waiting behind it."""
+    """``queue`` false: fails with PROCESS_ACTIVE during a run, instead of waiting for its end."""
 
     prompt: Text
     options: Options = Options()
@@ -167,13 +167,13 @@ class AgentNewSession(ProjectCommand):
 
 
 class RunChanges(ProjectCommand, kw_only=True):
-    """What a run changed in the files of its project, where that is a git work tree."""
+    """Requests what a run changed in the files of its project, if that is a git work tree."""
 
     run_id: Identifier
 
 
 class RunRevert(ProjectCommand, kw_only=True):
-    """Takes back exactly what a run changed, or nothing."""
+    """Reverts exactly what a run changed, or nothing."""
 
     run_id: Identifier
 
@@ -191,19 +191,19 @@ class SessionList(ProjectCommand, kw_only=True):
 
 
 class SessionResume(ProjectCommand, kw_only=True):
-    """The next run goes on with this conversation, whoever began it."""
+    """The next run continues this conversation, whoever began it."""
 
     session_id: Identifier
 
 
 class SessionFork(ProjectCommand, kw_only=True):
-    """The next run begins a conversation that knows what was said in this one (default: the project's own)."""
+    """The next run begins a new conversation with the context of this one (default: the project's own)."""
 
     session_id: Identifier | None = None
 
 
 class PermissionResponse(ProjectCommand, kw_only=True):
-    """``updated_input``: run it with this input instead; where that is too large for a message, ``updated_input_blob``."""
+    """``updated_input``: the tool runs with this input instead; if it is too large for a message, ``updated_input_blob``."""
 
     approval_id: Identifier
     decision: Literal["allow", "deny"]
@@ -213,14 +213,14 @@ class PermissionResponse(ProjectCommand, kw_only=True):
     remember: bool = False
 
 
-# large things, and what there is to choose from
+# blobs and directories
 
 
 class BlobPut(Command, kw_only=True):
-    """A piece of a blob: ``data`` is base64 (standard alphabet, padded), ``offset`` where its bytes begin."""
+    """A piece of a blob: ``data`` is base64 (standard alphabet, padded), ``offset`` is the position of its first byte."""
 
     blob_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
-    """``$`` alone also matches before a line break at the end, in Python and not in JSON Schema."""
+    """In Python, unlike JSON Schema, ``$`` alone also matches before a line break at the end."""
     offset: Count
     data: bytes
     last: bool = False
@@ -238,15 +238,15 @@ class DirList(Command, kw_only=True):
     path: str
 
 
-# notices to browsers whose page is closed
+# notifications to browsers whose page is closed
 
 
 class PushKey(Command):
-    """The key that a browser makes its subscription for."""
+    """Requests the key with which a browser creates its subscription."""
 
 
 class PushSubscribe(Command, kw_only=True):
-    """A ``PushSubscription`` of the browser's: it is told of questions and of runs that end."""
+    """The browser's ``PushSubscription``: it is notified of approvals and of runs that end."""
 
     endpoint: Text
     p256dh: Identifier
@@ -280,7 +280,7 @@ def _decoder(request: type[Command]) -> msgspec.json.Decoder[Command]:
 def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
     """Read one message. ``requests``: the Struct of each ``type``.
 
-    Raises ``ClientError``; ``request_id_of`` then gives the request that it answers.
+    Raises ``ClientError``; ``request_id_of`` then returns the id of the request.
     """
     try:
         envelope = _envelope.decode(text)
@@ -293,7 +293,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
         shown = envelope.type[:LONGEST_NAME]
         raise ClientError("UNKNOWN_TYPE", f"type: {shown!r} is not a message type. Nothing was done.", "type")
     try:
-        # Clients that follow the specification's own code send "data": null where there is nothing to say.
+        # Clients that follow the specification's own code send "data": null where there are no fields.
         data: Any = b"{}" if bytes(envelope.data) == b"null" else envelope.data
         command = _decoder(request).decode(data)
     except msgspec.ValidationError as error:
@@ -307,9 +307,9 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
 
 
 def request_id_of(text: str) -> str | None:
-    """The ``request_id`` of a message that could not be read, as far as it has one.
+    """The ``request_id`` of a message that could not be parsed; None without one.
 
-    Python's own reader takes what is wrong in strings elsewhere in the message: half of a surrogate pair, a line break.
+    Python's own parser accepts errors in other strings of the message: half of a surrogate pair, a line break.
     """
     try:
         return msgspec.json.decode(_loose.decode(text)["request_id"], type=Identifier)
@@ -331,24 +331,27 @@ def _set_project(command: ProjectCommand, beside: str) -> None:
 
 
 def _no_json() -> ClientError:
-    text = "The message can't be read: it must be a JSON object of valid Unicode text, not nested too deeply. "
+    text = "The message can't be parsed: it must be a JSON object of valid Unicode text, not nested too deeply. "
     text += "Nothing was done."
     return ClientError("JSON_PARSING", text)
 
 
 def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
-    """msgspec says "Expected `str`, got `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
+    """Turns an error of msgspec into a text and a field. msgspec's are "Expected `str`, got `int` - at `$.a[1]`", or
+    "Object missing required field `a` - at `$`"."""
     problem, at, where = str(error).rpartition(" - at `$")
     problem, where = (problem, where) if at else (where, "")
-    problem = problem if problem.isprintable() else ascii(problem)[1:-1]  # a client's own name of a field is in it
+    problem = (
+        problem if problem.isprintable() else ascii(problem)[1:-1]
+    )  # it contains a field's name that the client chose
     field = place + where.rstrip("`")
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
     if named:
         missing = named[1] == "missing required"
         field = f"{field}.{named[2][:LONGEST_NAME]}"
-        problem = "it is missing" if missing else "there is no such field"
+        problem = "it is missing" if missing else "the field is not known"
         if not missing and place and where == ".options`":
-            return ClientError("UNKNOWN_OPTION", f"{field}: there is no such option. Nothing was done.", field)
+            return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known. Nothing was done.", field)
     elif not field:
         return _no_json()
     field = field.removeprefix(".")

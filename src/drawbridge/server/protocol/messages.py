@@ -1,7 +1,7 @@
-"""What the agent server sends to clients without a request, if only at times, and how every message becomes bytes. Pure.
+"""The messages that the agent server also sends without a request, and how every message is encoded. Pure.
 
 A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history carries
-its ``seq`` at the top. An agent's own JSON goes in as it came: it is never decoded and encoded again.
+its ``seq`` at the top. An agent's own JSON is embedded unchanged: it is never decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from drawbridge.server.protocol.desk_messages import DeskInfo
 from drawbridge.server.protocol.preview import shortened
 
 MESSAGE_BYTES: Final = 1_000_000
-"""Of a message of a client, at most: the specification's 1 MB."""
+"""The maximum size of a client's message, in bytes: the specification's 1 MB."""
 
 FRAME_BYTES: Final = 1_000_000
-"""Of a message of ours, at most. What is larger goes as a preview, all of it by ``blob_get``."""
+"""The maximum size of a message of the server, in bytes. A larger one is sent as a preview; ``blob_get`` has the whole."""
 
 PIECE_BYTES: Final = 512 * 1024
-"""Of a blob in one message: with base64 it fits either limit."""
+"""Bytes of a blob in one message: with base64 they fit both limits."""
 
 BLOB_BYTES: Final = 32 * 1024 * 1024
-"""Of a blob that is sent up."""
+"""The maximum size of a blob that a client uploads, in bytes."""
 
 Direction = Literal["client", "claude", "server"]
 State = Literal["IDLE", "EXECUTING", "ERROR"]
@@ -58,7 +58,8 @@ class Update(Struct, frozen=True):
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One JSON object that an agent said, or (``direction`` "client") a person to it. ``timestamp``: as in the history."""
+    """One JSON object of an agent's output or, with ``direction`` "client", of a person's prompt. ``timestamp``: as in
+    the history."""
 
     messages: tuple[Raw, ...]
     session_id: str
@@ -69,7 +70,7 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProposalOf(Struct, frozen=True):
-    """The change that a question is about."""
+    """The change of one file that an approval is about."""
 
     path: str
     old_text: str
@@ -77,10 +78,10 @@ class ProposalOf(Struct, frozen=True):
 
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent's question that waits for a person. ``input`` and ``suggestions`` are the agent's JSON. ``changeable``:
-    the answer may hold an ``updated_input``. ``link_targets``: its paths that lead through a symbolic link, with their ends.
-    ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words. ``blocked_path``: the path that it
-    may not use unasked.
+    """A question of an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
+    ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: its paths that lead through a
+    symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words.
+    ``blocked_path``: the path that it may not use unasked.
     """
 
     approval_id: str
@@ -119,27 +120,28 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     last_seq: int
     approvals: list[Waiting]
     desk: DeskInfo | None = None
-    """Only of an agent that somebody has started in a terminal."""
+    """Of terminal sessions only."""
     first_seq: int = 1
-    """The first record that the history still has."""
+    """The number of the first record that the history still has."""
     cost_usd: float = 0.0
-    """Of all its runs, as far as the agent tells."""
+    """The cost of all its runs in US dollars, as far as the agent reports it."""
     first_message_time: str | None = None
     last_message_time: str | None = None
     permission_mode: str = "default"
-    """What the agent at hand asks about, as far as it tells; else as the next one begins. Not of one at a desk."""
+    """The mode of the running agent, if it reports one; otherwise that of the next run. Not used for terminal sessions."""
     modes: list[str] = []
     """The modes that can be chosen, if the agent has reported others than Claude Code's."""
     asks: bool = True
-    """False: this agent can't ask anybody, and does whatever its mode allows. Not used for terminal sessions."""
+    """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
-    """When the last run goes on by itself, which a limit of the agent's account has stopped."""
+    """When the last run, which a limit of the agent's account has stopped, continues by itself."""
     problem: str | None = None
-    """Why nothing can be run in it, for people: its directory does not exist, or the owner does not allow it any more."""
+    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner does not allow
+    it any more."""
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run that goes on (``position`` 0) or waits in the queue."""
+    """A run that is active (``position`` 0) or waits in the queue."""
 
     run_id: str
     position: int
@@ -149,7 +151,7 @@ class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
-    """The snapshot of ``update/project_joined``: all that is true at ``last_seq``; the stream goes on behind it."""
+    """The snapshot of ``update/project_joined``: the whole state at ``last_seq``; the stream continues after it."""
 
     run: RunInfo | None
     queue: list[RunInfo]
@@ -157,7 +159,7 @@ class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProjectState(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
-    """``update/project_state``: always all of it. ``queued``: prompts that wait."""
+    """``update/project_state``: always the whole state. ``queued``: prompts that wait."""
 
     run_id: str | None = None
     queued: int = 0
@@ -175,8 +177,8 @@ class SessionReset(Struct, frozen=True):
 
 
 class SessionChanged(Struct, frozen=True, omit_defaults=True):
-    """The conversation that the next run goes on with; with ``fork_from`` a new one that knows that one. ``agent``: whose
-    it is, where a client has chosen it.
+    """The conversation that the next run continues; with ``fork_from`` a new one with that one's context. ``agent``: the
+    conversation's agent, if a client has chosen it.
     """
 
     session_id: str
@@ -207,7 +209,7 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     error: str | None = None
     code: str | None = None
     retry_at: str | None = None
-    """When what the agent's account has used up is there again (AGENT_RATE_LIMITED)."""
+    """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
 
 
 class ChangedFile(Struct, frozen=True):
@@ -218,7 +220,7 @@ class ChangedFile(Struct, frozen=True):
 
 
 class RunReverted(Struct, frozen=True):
-    """What the run had changed is as it was before."""
+    """The changes of the run were reverted."""
 
     run_id: str
     by: str
@@ -226,7 +228,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``by`` is a name that several clients may have; ``client_id`` is the connection that answered, as in its ``hello``.
+    """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its ``hello``.
 
     ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, where the approval is
     about a change of a file, else ``updated_input`` is that input; both are left out where they are too large. A ``message``
@@ -249,8 +251,8 @@ class PermissionWithdrawn(Struct, frozen=True):
 
 
 class DiskWarning(Struct, frozen=True):
-    """``update/disk_warning``: of a "project" (its history; ``project_id`` says whose), of all "data" that the server keeps,
-    or of the "disk" it lies on. Once at each crossing; ``message`` is for people.
+    """``update/disk_warning``: about a "project" (the history of ``project_id``), all "data" of the server, or the "disk" that
+    contains it. Sent once whenever a threshold is crossed; ``message`` is for people.
     """
 
     scope: Literal["project", "data", "disk"]
@@ -270,7 +272,7 @@ class Stats(Struct, frozen=True):
 
 
 class Error(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``error`` is ``message`` once more, under the specification's name."""
+    """``error`` repeats ``message`` under the specification's name."""
 
     code: str
     message: str
@@ -287,7 +289,7 @@ TYPES: Final[Mapping[str, type[Struct]]] = {
     "error": Error,
     "permission_request": PermissionRequest,
 }
-"""``type`` → ``data`` of the messages that answer no command. The others are in the rows of ``app.command_table``."""
+"""``type`` → ``data`` of the messages that are not replies. The others are in the rows of ``app.command_table``."""
 
 UPDATES: Final[Mapping[str, type[Struct]]] = {
     "disk_warning": DiskWarning,
@@ -299,13 +301,13 @@ UPDATES: Final[Mapping[str, type[Struct]]] = {
     "session_changed": SessionChanged,
     "stats": Stats,
 }
-"""``update_type`` → ``data.data`` of the updates that answer no command."""
+"""``update_type`` → ``data.data`` of the updates that are not replies."""
 
 
 class Answer(Struct, Generic[T], frozen=True, kw_only=True):
-    """The answer to a command, before it has its ``request_id``. ``update_type``: only of an ``update``.
+    """The reply to a command, before it has its ``request_id``. ``update_type``: only of an ``update``.
 
-    ``seq``: of the record in the project's history that this answer is, where it is one.
+    ``seq``: the number of the reply's record in the project's history, if it has one.
     """
 
     type: str
@@ -319,12 +321,12 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def updated(update_type: str, data: T, project_id: str | None = None, seq: int | None = None) -> Answer[T]:
-    """An ``update`` as the answer to a command."""
+    """An ``update`` as the reply to a command."""
     return Answer(type="update", update_type=update_type, data=data, project_id=project_id, seq=seq)
 
 
 def encode(answer: Answer[Any], request_id: str | None = None) -> bytes:
-    """A message's bytes."""
+    """Encodes a message."""
     data = answer.data if answer.update_type is None else Update(answer.update_type, answer.data)
     return _encoder.encode(
         Message(type=answer.type, project_id=answer.project_id, seq=answer.seq, data=data, request_id=request_id)
@@ -346,7 +348,7 @@ def agent_message(
     seq: int | None = None,
     limit: int = FRAME_BYTES,
 ) -> bytes:
-    """A line of the agent (JSON, valid UTF-8) on its way to the clients. One over the limit goes as a preview."""
+    """The message with a line of the agent (JSON, valid UTF-8). One over the limit is sent as a preview."""
     truncated = None
     if len(line) > limit - ROOM:
         truncated = Truncated(history_blob(project_id, seq), len(line)) if seq is not None else None
@@ -363,7 +365,7 @@ def agent_message(
 
 
 def history_record(record: bytes, project_id: str, seq: int, limit: int = FRAME_BYTES) -> Raw:
-    """A line of the history as ``message_history`` has it; one over the limit as a preview with ``truncated``."""
+    """A line of the history for ``message_history``; one over the limit as a preview with ``truncated``."""
     if len(record) <= limit - ROOM:
         return Raw(record)
     smaller = shortened(record, limit - ROOM)
@@ -372,7 +374,7 @@ def history_record(record: bytes, project_id: str, seq: int, limit: int = FRAME_
 
 
 def history_blob(project_id: str, seq: int) -> str:
-    """The ``blob_id`` of a record of the history: its whole line, for as long as the history keeps it."""
+    """The ``blob_id`` of a record's whole line, which is available for as long as the history contains it."""
     return f"{project_id}:{seq}"
 
 

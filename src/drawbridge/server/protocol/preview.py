@@ -13,7 +13,7 @@ _DEPTHS: Final = (20, 8, 4)
 
 
 def shortened(data: bytes, limit: int) -> bytes:
-    """JSON of at most ``limit`` bytes that shows what ``data`` is; ``data`` itself where it is small enough.
+    """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
 
     A text that was cut ends in "…". Where nothing helps, `{"preview": "…"}` with the first bytes.
     """

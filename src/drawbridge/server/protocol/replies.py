@@ -1,7 +1,7 @@
-"""The data of messages that only ever answer a command. Pure.
+"""The data of messages that are only sent as replies to commands. Pure.
 
-What the server also sends without a request is in ``messages``, even where it is an answer too: ``RunReverted`` answers
-``run_revert``, and every other client gets it as well.
+Messages that the server also sends without a request are in ``messages``, even if they are replies too: ``RunReverted``
+is the reply to ``run_revert``, and every other client receives it as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Reply(Struct, Generic[R], frozen=True):
-    """The message that answers a command. ``name``: its ``type``; ``update_type``: where that is ``update``."""
+    """The message that is the reply to a command. ``name``: its ``type``; ``update_type``: if that is ``update``."""
 
     name: str
     data: type[R]
@@ -34,7 +34,7 @@ class Reply(Struct, Generic[R], frozen=True):
 
 
 class Nothing(Struct, frozen=True):
-    """For requests that have nothing to tell; sent only where there is a ``request_id``."""
+    """The reply to requests without a result; only sent if they have a ``request_id``."""
 
 
 OK: Final = Answer(type="ok", data=Nothing())
@@ -48,7 +48,7 @@ class ProjectList(Struct, frozen=True):
 
 
 class ProjectDeleted(Struct, frozen=True):
-    """The answer to who has deleted it; the others hear ``update/project_deleted``."""
+    """The reply to the client that has deleted it; the others receive ``update/project_deleted``."""
 
     project_id: str
     success: bool
@@ -70,7 +70,7 @@ StoredRecord = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/$defs/Record"})
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
     """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null where ``has_more`` is false. ``first_seq``: the
-    first record that there still is.
+    first record that the history still has.
     """
 
     messages: tuple[StoredRecord, ...]
@@ -80,18 +80,18 @@ class HistoryPage(Struct, frozen=True, omit_defaults=True):
 
 
 History = tuple[StoredRecord, ...] | HistoryPage
-"""The answer to ``get_messages``: the bare array of the specification, or a page."""
+"""The reply to ``get_messages``: the bare array of the specification, or a page."""
 
 
 class Accepted(Struct, frozen=True):
-    """The answer to ``execute``. ``position``: how many go before it; 0 runs at once."""
+    """The reply to ``execute``. ``position``: the number of runs before it; 0 if it starts at once."""
 
     run_id: str
     position: int
 
 
 class RunChanges(Struct, frozen=True):
-    """``diff``: unified; ``truncated`` where there is more of it than fits a message, or more ``files``."""
+    """``diff``: unified; ``truncated`` if it, or ``files``, does not fit into a message."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
@@ -100,7 +100,7 @@ class RunChanges(Struct, frozen=True):
 
 
 class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A conversation that the agent remembers; ``current``: the next run goes on with it."""
+    """A conversation that the agent has stored; ``current``: the next run continues it."""
 
     session_id: str
     last_active: str
@@ -117,7 +117,7 @@ class SessionList(Struct, frozen=True):
 
 
 class BlobStored(Struct, frozen=True):
-    """The answer to ``blob_put``: ``size`` bytes are here, ``complete`` once the last piece is."""
+    """The reply to ``blob_put``: ``size`` bytes have arrived; ``complete`` once the last piece has."""
 
     blob_id: str
     size: int
@@ -125,7 +125,7 @@ class BlobStored(Struct, frozen=True):
 
 
 class BlobPiece(Struct, frozen=True):
-    """The answer to ``blob_get``: ``data`` (base64 on the wire) begins at ``offset`` of ``size`` bytes."""
+    """The reply to ``blob_get``: ``data`` (base64 on the wire) begins at ``offset`` of ``size`` bytes."""
 
     blob_id: str
     offset: int
@@ -135,9 +135,9 @@ class BlobPiece(Struct, frozen=True):
 
 
 class Directories(Struct, frozen=True, omit_defaults=True):
-    """The answer to ``dir_list``: the directories in ``path``, by name; ``path`` "" holds the allowed roots, whole.
+    """The reply to ``dir_list``: the names of the directories in ``path``; for ``path`` "" the allowed roots, as full paths.
 
-    ``more``: there are more than are told.
+    ``more``: the directory has more than are listed.
     """
 
     path: str
@@ -146,9 +146,9 @@ class Directories(Struct, frozen=True, omit_defaults=True):
 
 
 class Runs(Struct, frozen=True):
-    """Those that have ended since the server started: how many in each way; ``success_rate`` (0 to 1) of them were completed.
+    """The runs that have ended since the server started: how many in each way; ``success_rate`` (0 to 1) of them completed.
 
-    ``median_seconds`` and ``p95_seconds`` are of the latest 1,000; null where there was none yet.
+    ``median_seconds`` and ``p95_seconds`` are of the latest 1,000; null if there was none yet.
     """
 
     ended: dict[str, int]
@@ -176,7 +176,7 @@ class Health(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """Bytes of: a client's message, a message of ours, a piece of a blob (before base64), a blob."""
+    """Limits in bytes: a client's message, a message of the server, a piece of a blob (before base64), a blob."""
 
     message_bytes: int = MESSAGE_BYTES
     frame_bytes: int = FRAME_BYTES
@@ -185,7 +185,7 @@ class Limits(Struct, frozen=True):
 
 
 class DeviceOf(Struct, frozen=True, kw_only=True):
-    """Who the server takes the client for. ``projects``: the directories that it is confined to; null: none."""
+    """The client's identity. ``projects``: the directories that it is confined to; null if it is not confined."""
 
     name: str
     scope: Literal["view", "approve", "run", "admin"]
@@ -194,7 +194,7 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 
 class Hello(Struct, frozen=True, kw_only=True):
     """``client_id``: as in the server's log and in correlation ids. ``agents``: those that can be run;
-    ``pictures``: those of them that can be given one with a prompt. ``features``: the types of message that this server takes
+    ``pictures``: those of them that accept one with a prompt. ``features``: the types of message that this server accepts
     from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
     """
 
@@ -216,8 +216,8 @@ class Authenticated(Struct, frozen=True):
 
 
 class SshChallenge(Struct, frozen=True):
-    """What to sign: ``text``, with the host that the server was asked by and the certificate that it has shown (its SHA-256
-    in hexadecimal, "-" without TLS). A client signs the host and the certificate that it has seen itself.
+    """What to sign: ``text``, with the host name of the request and the server's certificate (its SHA-256 in hexadecimal, "-"
+    without TLS). A client signs the host and the certificate that it sees itself.
     """
 
     nonce: str
@@ -227,7 +227,7 @@ class SshChallenge(Struct, frozen=True):
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The answer to ``pair``: the one message that a token is in. The connection goes on as the new device's."""
+    """The reply to ``pair``: the only message that contains a token. The connection continues as the new device's."""
 
     client_id: str
     client: str

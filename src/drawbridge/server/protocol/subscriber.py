@@ -1,4 +1,4 @@
-"""What the core says to clients: one frame for however many there are. Pure."""
+"""Frames from the core to clients: one frame for any number of clients. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 
 class Frame(Struct, frozen=True):
-    """One message for many clients: the bytes that go onto the wire.
+    """One message for many clients, as it is sent.
 
-    ``ephemeral``: of no use later (partial text, statistics), so the first to go where a client is slow. ``seq``: its
+    ``ephemeral``: of no use later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``: its
     number in the history of its project, where it has one.
     """
 
@@ -25,18 +25,18 @@ class Subscriber(Protocol):
     """A connected client, as the core sees it."""
 
     id: str
-    """Unique among the connections of this server's life."""
+    """Unique among the connections of one server process."""
 
     name: str
-    """Who decided, for the others and for the history: a device's name, or an address."""
+    """The client's name, for other clients and the history: a device's name, or an address."""
 
     @property
     def decides(self) -> bool:
-        """Whether it may answer questions of agents."""
+        """Whether it may decide about approvals."""
         ...
 
     def sees(self, path: Path) -> bool:
-        """Whether a project in this directory is any of its business."""
+        """Whether it may see a project in this directory."""
         ...
 
     def send(self, frame: Frame) -> None:
@@ -44,5 +44,5 @@ class Subscriber(Protocol):
         ...
 
     async def room(self) -> None:
-        """Returns once what was sent has mostly left, or the client is gone: between the pages of a long history."""
+        """Returns once most of what was queued is sent, or the client is gone. Used between the pages of a long history."""
         ...

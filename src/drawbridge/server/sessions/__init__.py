@@ -1,1 +1,1 @@
-"""Projects and their runs: one agent at work, one queue, one history."""
+"""Sessions: one agent process, one queue and one history each."""

@@ -11,7 +11,7 @@ from drawbridge.server.protocol.subscriber import Subscriber
 class Audience:
     """All clients by their ids. Sessions are named by the ids of projects and terminal sessions.
 
-    A client that has joined and is still sent the records it has missed is *catching up*: new records reach it in their turn.
+    A client that has joined and is still sent the records it has missed is *catching up*: new records reach it in their order.
     """
 
     def __init__(self) -> None:
@@ -20,12 +20,12 @@ class Audience:
         self._topics: dict[str, dict[str, Subscriber]] = {"projects": {}, "approvals": {}}
 
     def __len__(self) -> int:
-        """How many subscriptions there are, of sessions and of topics."""
+        """The number of subscriptions to sessions and topics."""
         of_sessions = sum(len(clients) for some in (self._joined, self._catching_up) for clients in some.values())
         return of_sessions + sum(map(len, self._topics.values()))
 
     def join(self, project_id: str, client: Subscriber) -> None:
-        """``client`` receives what happens there from now on."""
+        """``client`` receives the session's events from now on."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
         self._joined.setdefault(project_id, {})[client.id] = client
 
@@ -34,7 +34,7 @@ class Audience:
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
-        """It does not catch up any more, whether it got there or not."""
+        """The client has stopped catching up, whether it has succeeded or not."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
 
     def leave(self, project_id: str, client: Subscriber) -> None:
@@ -51,12 +51,12 @@ class Audience:
         self.unfollow(list(self._topics), client)
 
     def forget(self, project_id: str) -> None:
-        """The session is gone. Another one may get its id later."""
+        """The session was removed. Another one may get its id later."""
         self._joined.pop(project_id, None)
         self._catching_up.pop(project_id, None)
 
     def follow(self, topics: Sequence[str], client: Subscriber) -> None:
-        """Topics that are not known here ("stats") are passed over."""
+        """Unknown topics ("stats") are ignored."""
         for topic in topics:
             if topic in self._topics:
                 self._topics[topic][client.id] = client
@@ -67,21 +67,21 @@ class Audience:
                 self._topics[topic].pop(client.id, None)
 
     def joined(self, project_id: str) -> dict[str, Subscriber]:
-        """Those that receive what happens there at once."""
+        """The clients that receive the session's events at once."""
         return self._joined.get(project_id, {})
 
     def is_catching_up(self, project_id: str, client_id: str) -> bool:
         return client_id in self._catching_up.get(project_id, {})
 
     def all_joined(self, project_id: str) -> dict[str, Subscriber]:
-        """Those that are catching up too."""
+        """The joined clients, with those that are still catching up."""
         return {**self.joined(project_id), **self._catching_up.get(project_id, {})}
 
     def followers(self, topic: str, path: Path) -> dict[str, Subscriber]:
-        """Those of ``topic`` that may know of a session in the directory ``path``."""
+        """The followers of ``topic`` that may see a session in the directory ``path``."""
         return {id: client for id, client in self._topics[topic].items() if client.sees(path)}
 
     def can_decide(self, project_id: str, path: Path) -> bool:
-        """Whether a client is connected that is sent approvals of this session and may answer them."""
+        """Whether a connected client receives approvals of this session and may decide about them."""
         clients = {**self._topics["approvals"], **self.all_joined(project_id)}.values()
         return any(client.decides and client.sees(path) for client in clients)

@@ -1,8 +1,8 @@
-"""What runs may cost, beyond the budget of each, and what they have cost. Pure. US dollars, as far as agents tell.
+"""The budgets of projects and days, and what runs have cost. Pure. In US dollars, as far as agents report them.
 
 A project's budget is for all its runs, a day's for all projects'; a day begins at local midnight. What a run costs is
-known when it ends (Claude Code 2.1.329 tells no sooner), so each begins with what is left as its own budget: runs that
-go on at the same time can together spend that amount each, no more.
+known when it ends (Claude Code 2.1.329 does not report it sooner), so each begins with what is left as its own budget:
+runs at the same time can each spend that amount, but not more.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 from drawbridge.server.protocol.client_errors import ClientError
 
 LEAST: Final = 0.01
-"""With less than that no run is begun."""
+"""A run is not started with less than this."""
 
 DAYS_KEPT: Final = 3
-"""A clock that is set back, or a journey west, must not give a day's budget twice."""
+"""A clock that is set back, or a journey west, must not grant a day's budget twice."""
 
 
 class Budgets:
-    """``project``, ``day``: None for no limit. What was spent is told by directory: a project that is deleted and made anew has
-    no new budget."""
+    """``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
+    again does not get a new budget."""
 
     def __init__(self, project: float | None = None, day: float | None = None) -> None:
         self._project = project
@@ -32,7 +32,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """What the records of one project say, after a start."""
+        """Adds the costs in one project's records, after a start."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount
@@ -61,12 +61,12 @@ class Budgets:
 
 
 def day_of(moment: datetime) -> str:
-    """The local day, as "2026-11-21"."""
+    """The local date, such as "2026-11-21"."""
     return moment.astimezone().date().isoformat()
 
 
 def forget_old(days: dict[str, float]) -> None:
-    """All but the latest."""
+    """Removes all days but the latest."""
     for day in sorted(days)[:-DAYS_KEPT]:
         del days[day]
 

@@ -1,8 +1,8 @@
-"""What the owner lets clients ask of an agent. Pure.
+"""Ceilings: the limits that the owner sets for what clients can request. Pure.
 
 A client can ask for less than the owner allows, never for more: an option above its ceiling is refused by name, and
-what a client leaves open is filled with the ceiling, so that leaving it open is no way around it. Nor is an answer to
-a question of the agent's: what it lets the agent remember has the same ceilings.
+what a client leaves open is filled with the ceiling, so that leaving it open does not avoid it. The same ceilings apply
+to what a decision lets the agent remember.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ COVERED: Final = frozenset(
 """Options with a ceiling."""
 
 HARMLESS: Final[Mapping[str, str]] = {
-    "disallowed_tools": "takes tools away",
+    "disallowed_tools": "removes tools",
     "strict_mcp_config": "leaves servers out",
-    "append_system_prompt": "words for the model, as a prompt is",
-    "system_prompt": "words for the model, as a prompt is",
+    "append_system_prompt": "text for the model, like a prompt",
+    "system_prompt": "text for the model, like a prompt",
     "effort": "costs, which the budgets bound",
-    "partial_messages": "what is told, not what is done",
+    "partial_messages": "what is reported, not what is done",
 }
-"""Options without one → why. A new option has to be in one of the two before it can be asked for."""
+"""Options without a ceiling → why. A new option has to be in one of the two before it can be requested."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool with which Claude Code asks to go on in mode "default"."""
+"""The tool by which Claude Code asks to continue in the mode "default"."""
 
 
 _LENIENCE: Final[Mapping[str, int]] = {
@@ -60,37 +60,37 @@ _LENIENCE: Final[Mapping[str, int]] = {
     "auto": 3,
     BYPASS: 4,
 }
-"""How much each mode does without asking."""
+"""The modes, by how much each does without asking."""
 
 
 class Ceilings(Struct, frozen=True):
-    """``None`` and empty tuples: no ceiling. The defaults let through what a person at the terminal would be asked about."""
+    """``None`` and empty tuples: no ceiling. The defaults allow what a person at the terminal would be asked about."""
 
     modes: tuple[str, ...] = CLIENT_MODES
-    """Where it is not all of them, a client that names none gets "default" if that is one, else the first."""
+    """If these are not all modes, a client that names none gets "default" if it is among them, or else the first."""
     skip_permissions: bool = False
     mcp_config: bool = False
-    """MCP servers are programs that are started: off unless the owner wants it."""
+    """MCP servers are programs that are started: off unless the owner enables them."""
     tools: tuple[str, ...] = ()
-    """Rules that ``allowed_tools`` may hold, with ``*`` for anything, as ``Bash(git *)``; a client may allow what fits one."""
+    """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
     """Names of models, with ``*`` for anything. A client that names none gets the first that has no ``*``."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     project_budget_usd: float | None = None
-    """Of all runs of one project together."""
+    """US dollars for all runs of one project together."""
     day_budget_usd: float | None = None
-    """Of all runs of one day, local time, in all projects."""
+    """US dollars for all runs of one day, local time, in all projects."""
     restricted: bool = False
-    """Every run is ``restricted``, whatever the client asks."""
+    """Every run is ``restricted``, whatever the client requests."""
     hours: tuple[int, int] | None = None
-    """From the first hour to before the second, local time; (22, 6) is over midnight."""
+    """Hours of the day, from the first to before the second, local time; (22, 6) spans midnight."""
 
 
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: of the agent.
+    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: the agent's own modes.
 
     Raises ``ClientError`` that names the option: PERMISSION_DENIED, for a directory INVALID_PATH.
     """
@@ -101,7 +101,7 @@ def within(
         raise _denied("mcp_config", "is not allowed here")
     for rule in asked.allowed_tools:
         if not _rule_fits(ceilings, rule):
-            raise _denied("allowed_tools", f"may not hold {rule[:100]}")
+            raise _denied("allowed_tools", f"may not contain {rule[:100]}")
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"
@@ -134,7 +134,7 @@ def checked_mode(
 def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.model") -> str:
     """Raises ``ClientError`` (VALIDATION_FAILED, PERMISSION_DENIED)."""
     if model and not MODEL_NAME.fullmatch(model):
-        text = f'{field}: it is not a model\'s name, as "opus". Nothing was done.'
+        text = f'{field}: it is not the name of a model, such as "opus". Nothing was done.'
         raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
         raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
@@ -142,7 +142,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
 
 
 def check_hours(ceilings: Ceilings, now: datetime) -> None:
-    """Raises ``ClientError`` (PERMISSION_DENIED) where no agent may be started at this time."""
+    """Raises ``ClientError`` (PERMISSION_DENIED) outside of the hours in which agents may be started."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
         raise ClientError(
@@ -153,18 +153,18 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
 def check_allowed(
     ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
 ) -> None:
-    """Whether a client may say yes to this question. Raises ``ClientError`` (PERMISSION_DENIED); it stays open then."""
+    """Checks that clients may allow this. Raises ``ClientError`` (PERMISSION_DENIED); the approval stays open then."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
-        text = "The owner does not let agents leave the mode plan. Nothing was answered."
+        text = "The owner does not let agents leave the mode plan. The approval stays open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, suggestions, usable) if remember else ():
-        text = f"The agent may not remember {above}. Nothing was answered; answer without remember."
+        text = f"The agent may not remember {above}. The approval stays open; decide without remember."
         raise ClientError("PERMISSION_DENIED", text, field="data.remember")
 
 
 def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
-    """What would be remembered of an agent's suggestions although the owner does not allow it. They are Claude Code's words
-    (2.1.329), or unknown ones.
+    """The first of an agent's suggestions that the owner does not allow to be remembered; None if all are allowed. They are in
+    Claude Code's format (2.1.329), or unknown.
     """
     for one in remembered(suggestions):
         match one:
@@ -183,7 +183,7 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
 
 
 def _rule(suggested: object) -> str:
-    """As ``allowed_tools`` has it."""
+    """A rule in the form that ``allowed_tools`` has."""
     match suggested:
         case {"toolName": str() as name, "ruleContent": str() as content}:
             return f"{name}({content})"
@@ -197,7 +197,7 @@ def _rule_fits(ceilings: Ceilings, rule: str) -> bool:
 
 
 def _is_one_rule(rule: str) -> bool:
-    """Two in one text, as "Bash(git log) Bash(rm *)", would both come through by the first one's name."""
+    """Two rules in one text, such as "Bash(git log) Bash(rm *)", would both be accepted by the name of the first."""
     name, _, content = rule.partition("(")
     depth = 0
     for at, sign in enumerate(content):
@@ -208,7 +208,7 @@ def _is_one_rule(rule: str) -> bool:
 
 
 def _fits(text: str, patterns: Iterable[str]) -> bool:
-    """``*`` alone stands for anything: what fits may hold a ``*`` of its own, which must not get by for one character."""
+    """Only a pattern's ``*`` matches anything: a ``*`` in the rule itself must not pass as a single character."""
     return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), text, re.DOTALL) for one in patterns)
 
 
@@ -217,7 +217,7 @@ def _all_modes(ceilings: Ceilings) -> bool:
 
 
 def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool:
-    """``own_modes``: the agent may have modes that nobody else knows. Such a one fits where every mode does."""
+    """``own_modes``: the agent may have modes of its own. Such a mode is allowed if every mode is."""
     known = word(mode) if own_modes else mode
     if known == BYPASS:
         return ceilings.skip_permissions
@@ -267,7 +267,7 @@ def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
     if ceiling is None:
         return asked
     if asked is not None and not 0 < asked <= ceiling:
-        raise _denied(name, f"may be {ceiling:g} at most")
+        raise _denied(name, f"may be at most {ceiling:g}")
     return ceiling if asked is None else asked
 
 

@@ -91,7 +91,7 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
 
 
 class Changed(Exception):
-    """The files were changed since, in the same places: its text says where. Nothing was touched.
+    """The files were changed since, in the same places, which the text names. Nothing was changed.
 
     ``paths`` are relative to the project. ``lines``: where in a file that begins, from 1, as far as it is a matter of lines.
     """
@@ -170,7 +170,7 @@ class Checkpoints:
         self._folder = folder
         self._left: _Left | None = None
         self._busy = asyncio.Lock()
-        """One operation at a time: a client asks for the changes of a run whose last checkpoint is still being taken."""
+        """One operation at a time: a client may request the changes of a run whose last checkpoint is still being taken."""
         self._before = _Before("", None, frozenset(), None)
         self._theirs: tuple[Versions, bytes | None] = {}, None
         """The person's index when it was last read, and its digest."""
@@ -180,13 +180,13 @@ class Checkpoints:
         return opened(self._directory, self._confinement, self._memory)
 
     async def close(self) -> None:
-        """Ends what ``begin`` has left to be done."""
+        """The background task that completes what ``begin`` has started."""
         if self._storing is not None:
             self._storing.cancel()
             await asyncio.wait([self._storing])
 
     async def take(self, run_id: str, when: Literal["before", "after"]) -> bool:
-        """False where the project is not in a git work tree (or there is no git). Raises ``GitFailed``, ``NoCheckpoint``."""
+        """False if the project is not in a git work tree (or git is missing). Raises ``GitFailed``, ``NoCheckpoint``."""
         return await self._take(run_id, when, asyncio.get_running_loop().create_future())
 
     async def begin(self, run_id: str) -> bool:
@@ -259,7 +259,8 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Begins with the index of the last checkpoint; the only git command that a run waits for. False: it is gone."""
+        """Begins with the index of the last checkpoint; the only git command that a run waits for. False if that index
+        is gone."""
         assert self._folder is not None
         try:
             # git does not read unchanged files again. The index's own time is part of how it knows them.
@@ -270,7 +271,7 @@ class Checkpoints:
         return True
 
     async def _beside(self, git: Git, run_id: str) -> _Before:
-        """What is beside the files in git's index."""
+        """The state of what is beside the files in git's index."""
         index = await asyncio.to_thread(git_index.read, git.index, git.settings.id_bytes)
         if index is not None:
             with contextlib.suppress(ValueError):
@@ -433,8 +434,8 @@ class Checkpoints:
         return RunChanges(run_id, files, diff, more or diff != start or len(files) < len(listed))
 
     async def revert(self, run_id: str) -> RunChanges:
-        """Reverts exactly what the run changed, and returns that. Raises ``Changed``, ``NoCheckpoint`` or ``GitFailed`` with
-        nothing changed, unless git itself was ended while it wrote the files."""
+        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or
+        ``GitFailed`` with nothing changed, unless git itself was ended while it wrote the files."""
         async with self._busy, self._opened() as git:
             git, before, after = await self._both(git, run_id)
             return await self._revert(git, run_id, before, after)
@@ -448,7 +449,7 @@ class Checkpoints:
         now = (await git.read("write-tree")).strip()
         await self._take_out(git, before, after)
         wanted = (await git.read("write-tree")).strip()
-        # What is applied is the way from what is there: each change has one place, however alike others look.
+        # The patch starts from the current files, so that each change has one place, however similar others are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if patch.stat().st_size:
@@ -458,7 +459,7 @@ class Checkpoints:
         return shown
 
     async def _take_out(self, git: Git, before: str, after: str) -> None:
-        """Makes the index what is there without what the run did. Raises ``Changed``."""
+        """Makes the index the current files without the run's changes. Raises ``Changed``."""
         options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
         changed = _entries(await git.read("diff-tree", "-r", *options, before, after, "--", "."))
         since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
@@ -478,8 +479,8 @@ class Checkpoints:
             await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
     async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
-        """The entry of a file that was changed since, with what the run did undone. Where both changed the same, the line
-        where that begins; None where it is not a matter of lines."""
+        """The entry of a file that was changed since, with the run's changes undone. If both changed the same lines, the line
+        where that begins; None if the conflict is not in lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None
@@ -501,7 +502,7 @@ class Checkpoints:
 
     async def _both(self, git: Git | None, run_id: str) -> tuple[Git, str, str]:
         if git is None:
-            raise NoCheckpoint("The project is not in a git work tree, so there is nothing to compare with.")
+            raise NoCheckpoint("The project is not in a git work tree, so changes of runs are not known.")
         names = [f"{self._refs}/{run_id}/{when}" for when in ("before", "after")]
         found = [await git.run("rev-parse", "--verify", "--quiet", name) for name in names]
         if any(code for code, _, _ in found):
@@ -579,7 +580,7 @@ def _entries(listed: str) -> dict[str, tuple[str, str]]:
 
 
 def _words(path: str) -> str:
-    """For people: what is no UTF-8 can't be sent."""
+    """The path for people: only valid UTF-8 can be sent."""
     return path.encode(errors="surrogateescape").decode(errors="replace")
 
 

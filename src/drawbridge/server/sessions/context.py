@@ -28,35 +28,35 @@ from drawbridge.server.sessions.warm import Warm
 
 
 class Limits(Struct, frozen=True):
-    """Numbers that the owner sets. Seconds where it is a time."""
+    """Limits that the owner sets. Times are in seconds."""
 
     projects: int = 100
     runs_at_once: int = 4
     queue: int = 20
     idle_seconds: float = 300.0
-    """Without any output of the agent; stands still while a person is asked."""
+    """Without any output of the agent; not counted while a person is asked."""
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True
-    """What the files are is kept before and after each run, where they are in a git work tree."""
+    """Whether a checkpoint is taken before and after each run, in a git work tree."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
-    """Of one agent with all that it started, resident."""
+    """Resident memory of one agent with all that it started, in bytes."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
-    """A run that a limit of its agent's account has stopped goes on by itself when that is lifted."""
+    """Whether a run that a limit of its agent's account has stopped continues by itself when the limit is reset."""
 
 
 class Slots:
-    """How many runs there may be at once; who comes first is served first."""
+    """The slots for runs at the same time, in the order of the requests."""
 
     def __init__(self, count: int) -> None:
         self._free = count
         self._waiting: deque[Callable[[], None]] = deque()
 
     def take(self, go: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``go`` once there is a slot (now, or later); what is returned takes the wish back."""
+        """Calls ``go`` once a slot is free (now or later). Returns a function that withdraws the request."""
         if self._free:
             self._free -= 1
             go()
@@ -72,7 +72,7 @@ class Slots:
 
 
 class Context:
-    """One server's. ``publish``: passes an event to everybody whom it concerns; ``audience``: the clients."""
+    """The context of one server. ``publish`` passes an event to its receivers; ``audience``: the clients."""
 
     def __init__(
         self,
@@ -113,11 +113,11 @@ class Context:
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, heard)
 
     def asks(self, agent: str) -> bool:
-        """Whether the agent of that name can ask people."""
+        """Whether the agent of that name can ask for approvals."""
         return agent not in self.agents or self.agents[agent].asks
 
     def allows(self, mode: str, agent: str) -> bool:
-        """Whether that agent may be in the mode that it reports."""
+        """Whether the owner allows the mode that the agent reports."""
         return reported_mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
 
     def offers(self, mode: str, agent: str) -> bool:
@@ -133,8 +133,8 @@ class Context:
         return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
-        """What a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of hours, or out of
-        budget."""
+        """The budget that a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of
+        hours, or out of budget."""
         self.check_place(Path(directory), "Nothing was started.")
         now = datetime.now()
         check_hours(self.ceilings, now)
@@ -145,13 +145,13 @@ class Context:
         return msgspec.structs.replace(options, max_budget_usd=left if asked is None else min(asked, left))
 
     def check_place(self, path: Path, undone: str) -> None:
-        """Raises ``ClientError`` where nothing may be done in a project's directory now. ``undone``: its last sentence."""
+        """Raises ``ClientError`` if the project's directory may not be used now. ``undone``: the last sentence of its text."""
         problem = self.places.problem(path)
         if problem is not None:
             raise ClientError("INVALID_PATH", f"{problem} {undone}")
 
     def spend(self, directory: str, amount: float) -> None:
-        """A run has cost so much. Where that used up the day's budget, the other runs are stopped."""
+        """Counts the cost of a run. If that has used up the day's budget, the other runs are stopped."""
         now = datetime.now()
         self.budgets.spend(directory, amount, now)
         try:

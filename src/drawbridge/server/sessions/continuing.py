@@ -1,7 +1,7 @@
-"""A run that ended at a limit of its agent's account goes on when that is lifted, where the owner wants it.
+"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner enables that.
 
-The wish lies in the project's metadata, so that it outlives the server. Whatever a person does in the project meanwhile
-takes it back.
+The plan is stored in the project's metadata, so that it outlives the server. Whatever a person does in the project
+meanwhile cancels it.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from drawbridge.server.sessions.run import Order, Run
 LIMITED: Final = "AGENT_RATE_LIMITED"
 
 LONGEST_SECONDS: Final = 8 * 86_400.0
-"""Of the limits known the longest is a week's."""
+"""The longest delay, in seconds: the longest known limit is a week's."""
 
 TIMES = 5
-"""How often in a row."""
+"""How many times in a row a run may continue."""
 
 PAUSE_SECONDS = 60.0
-"""Before the second time, and that much more before each further one."""
+"""Seconds before the second time, and that much more before each further one."""
 
 LOOK_SECONDS: Final = 60.0
-"""The wall clock may be set, and the machine may sleep: it is looked at anew so often."""
+"""Seconds between two checks of the time: the wall clock may be set, and the machine may sleep."""
 
 REFUSED_SECONDS: Final = 600.0
-"""The server does not take the run at the moment: too many, no room, not at this hour."""
+"""Errors for which it is retried: too many runs, no disk space, not at this hour."""
 
-PROMPT: Final = "The limit that stopped you is lifted. Go on with what you were asked:\n\n"
+PROMPT: Final = "The limit that stopped you was reset. Continue with what you were asked:\n\n"
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Continuing:
-    """One project's, with its metadata ``data``. ``wanted``: whether the owner wants it. ``execute`` accepts a prompt, or
-    raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is at work or waits.
+    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner enables it. ``execute`` accepts
+    a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active or waits.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class Continuing:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
-        """The run that went on by itself, and how many there were in a row."""
+        """The run that has continued by itself, and how many there were in a row."""
         self._times = 0
 
     @property
     def at(self) -> float | None:
-        """When it is to go on, in seconds since 1970; None: nothing is to."""
+        """When the run will continue, in seconds since 1970; None if it will not."""
         waiting = self._data.waiting
         return waiting.at if waiting is not None else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """A run is over; its end is in the history."""
+        """A run has ended, and its end is recorded."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
@@ -79,7 +79,7 @@ class Continuing:
         if run.order.unprompted:  # there is no prompt to send again
             return
         if self._times >= TIMES or retry_at - now > LONGEST_SECONDS:
-            logger.warning("%s: it does not go on by itself any more", self._data.id)
+            logger.warning("%s: it does not continue by itself any more", self._data.id)
             return
         order = run.order
         self._data.waiting = metadata.Waiting(
@@ -92,14 +92,14 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """A person goes on by hand; whether anything waited."""
+        """A person has continued by hand. Returns whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()
         return waited
 
     def look(self) -> None:
-        """Goes on if it is time, else looks again; from the event loop's thread, also after a restart."""
+        """Continues the run if it is time, or else checks again later. On the event loop's thread, also after a restart."""
         self.close()
         if self.at is None or not self._wanted:
             return
@@ -129,7 +129,7 @@ class Continuing:
         try:
             self._execute(order)
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("%s: it does not go on yet: %s", self._data.id, error)
+            logger.warning("%s: it does not continue yet: %s", self._data.id, error)
             self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._look_again(LOOK_SECONDS)
             return

@@ -1,4 +1,4 @@
-"""The conversations that a project's agent keeps, those begun in a terminal included, as clients see them."""
+"""The conversations that a project's agent has stored, including those begun in a terminal, as clients see them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_USE: Final = (
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
-    """The newest first; none where the agent can't be asked. Raises ``AgentUnusable``."""
+    """The conversations, newest first; empty if the agent can't list them. Raises ``AgentUnusable``."""
     if agent is not None and agent.sessions is not None:
         kept = await asyncio.to_thread(agent.sessions.listed, path, limit)
     else:
@@ -38,14 +38,14 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether it can be resumed, as far as that can be told without asking the agent."""
+    """Whether it can be resumed, as far as that is known without asking the agent."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
 
 
 def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[int]:
-    """The processes that have a conversation open, but for those of the trees of ``own``. Blocking."""
+    """The processes that have a conversation open, except those of the process trees of ``own``. Blocking."""
     if agent is None or agent.sessions is None:
         return []
     ours = set(own)

@@ -1,7 +1,7 @@
-"""How much room the histories take, in each project and with all else that the server keeps, and when that is too much.
+"""Disk use: of each history, and of all data of the server; and the limits for both.
 
-At 80 % of a limit a warning is given, at the limit no run begins and one that is at work is ended; a warning is given
-once, and again only after it was well below. Sizes of histories are known without asking the disk; the rest is
+At 80 % of a limit a warning is sent, at the limit no run begins and active runs are stopped; a warning is given
+once, and again only after it was well below. Sizes of histories are known without reading the disk; the rest is
 measured now and then.
 """
 
@@ -23,24 +23,24 @@ from drawbridge.server.sessions.memory import MB
 
 WARN_AT: Final = 0.8
 AGAIN_BELOW: Final = 0.9
-"""Of where a warning was given."""
+"""The share of a limit below which a warning may be sent again."""
 
 LOW_FREE: Final = 500 * MB
-"""Bytes free where the data lies, below which there is a warning."""
+"""Free bytes on the disk with the data, below which a warning is sent."""
 
 LEAST_FREE: Final = 32 * MB
-"""Below that no run begins: how it ends has to be written too."""
+"""Free bytes below which no run begins: its end has to be written too."""
 
-WHOLE: Final = "All that the server keeps"
+WHOLE: Final = "The server's data"
 
 DISK: Final = "/"
-"""No project's id."""
+"""Stands for the disk; not the id of any project."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Sizes(Struct, frozen=True):
-    """Bytes, at most: of a project's history, and of all that the server keeps."""
+    """The maximum bytes of a project's history, and of all data of the server."""
 
     project: int = 2_000 * MB
     data: int = 20_000 * MB
@@ -61,8 +61,8 @@ class Disk:
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """The history of the project with this id and directory has so many bytes. From any thread; warnings come from the
-        main one only, the others' with the next ``look``."""
+        """Sets the bytes of a project's history. From any thread; warnings are sent from the
+        main thread only, those of others with the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)
@@ -71,13 +71,13 @@ class Disk:
             self._compare("", str(self._data), self._total + self._rest, self._sizes.data)
 
     def gone(self, id: str) -> None:
-        """It is none of the projects any more."""
+        """Forgets a project that was deleted."""
         with self._changing:
             self._total -= self._histories.pop(id, ("", 0))[1]
             self._crossed = {key for key in self._crossed if key[0] != id}
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Those that are neither projects nor sessions at desks any more."""
+        """Forgets those that are neither projects nor terminal sessions any more."""
         for id in [id for id in self._histories if id not in ids]:
             self.gone(id)
 
@@ -86,11 +86,11 @@ class Disk:
 
     @property
     def too_much(self) -> bool:
-        """All together."""
+        """The bytes of everything together."""
         return self._total + self._rest >= self._sizes.data
 
     def measure(self) -> None:
-        """What else the server keeps. Blocking."""
+        """Measures what else the server stores. Blocking."""
         self._rest = sum(map(_size, _files(self._data)))
 
     def look(self) -> None:
@@ -102,10 +102,10 @@ class Disk:
             self._free()
 
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
-        """Why ``more`` bytes of an agent's can't be kept, by the owner's limits. Asks nobody."""
+        """Why ``more`` bytes of an agent exceed the owner's limits; None if they do not. Does not read the disk."""
         for what, used, limit, flag in (
             ("The history of this project takes", self._size(id), self._sizes.project, "--max-history"),
-            ("What this server keeps takes", self._total + self._rest, self._sizes.data, "--max-data"),
+            ("The data of this server takes", self._total + self._rest, self._sizes.data, "--max-data"),
         ):
             if used + more > limit or used >= limit:
                 text = (
@@ -120,10 +120,12 @@ class Disk:
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
-        with contextlib.suppress(OSError):  # what can't be asked is found out by writing
+        with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = f"Only {free // MB} MB of the server's disk are free. Nothing was started; make room there."
+                text = (
+                    f"Only {free // MB} MB of the server's disk are free. Nothing was started; free some space there."
+                )
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:
@@ -161,7 +163,7 @@ class Disk:
 
 
 def _files(data: Path) -> Iterator[Path]:
-    """All but the histories of projects and of sessions at desks, which are known."""
+    """All except the histories of projects and of terminal sessions, whose sizes are known."""
     for directory, folders, files in os.walk(data):
         if Path(directory).parent in (data / "projects", data / "desk"):
             folders[:] = [name for name in folders if name != "logs"]

@@ -3,15 +3,15 @@
 Whoever can write files in a project (an agent can) also writes ``.git/config`` and ``.gitattributes``. git runs programs
 that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a partial clone that
 is missing. Switching each of them off by name fails with the first one that is forgotten, and a new version of git adds
-more. So git works in a git directory of our own, made for one operation: objects, refs and the list of ignored files are
-links to the repository's, the configuration is ours. A filter without a configured program passes the bytes on
-unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
+more. So git works in a git directory of Drawbridge's own, made for one operation: objects, refs and the list of ignored
+files are links to the repository's, the configuration is Drawbridge's. A filter without a configured program passes the
+bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
 --list`` is the only command that reads the repository's configuration. It runs nothing, and of what it prints only the
 settings in ``KEPT`` are used: line endings, ignored files, what the file system can do.
 
 The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since a supervisor costs
-20 ms. So git has no more rights than an agent, ends with the server and leaves no process behind. Files are in git's hands
-while a run is reverted: the shell ignores SIGTERM, so that a server that dies leaves git the supervisor's 3 seconds.
+20 ms. So git has no more rights than an agent, ends with the server and leaves no process behind. git writes files
+while a run is reverted: the shell ignores SIGTERM, so that git has the supervisor's 3 seconds if the server dies.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
 
 
 class GitFailed(Exception):
-    """A git command failed. The text has git's own words and is for the log."""
+    """A git command failed. The text contains git's own message and is for the log."""
 
 
 class NoCheckpoint(Exception):
@@ -99,9 +99,9 @@ class NoCheckpoint(Exception):
 
 
 class Settings(Struct, frozen=True):
-    """What git is told of the configuration. ``words``: for its command line; ``id_bytes``: of an object id. ``files``: the
-    files that the configuration was read from or would be, and those for ignored files and attributes outside of the work
-    tree, each with a value that changes with it; None where these files are not known.
+    """The part of the configuration that git receives. ``words``: for its command line; ``id_bytes``: of an object id.
+    ``files``: the files that the configuration was read from or would be, and those for ignored files and attributes
+    outside of the work tree, each with a value that changes with it; None where these files are not known.
     """
 
     words: tuple[str, ...]
@@ -337,7 +337,7 @@ async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: i
 
 
 def _make(folder: Path, repository: Repository, format: str) -> None:
-    """The git directory of our own, as ``git-new-workdir`` makes one, but without the configuration and the hooks."""
+    """Drawbridge's own git directory, as ``git-new-workdir`` makes one, but without the configuration and the hooks."""
     git = folder / "git"
     (git / "info").mkdir(parents=True)
     (folder / "home").mkdir()

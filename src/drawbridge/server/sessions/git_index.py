@@ -1,7 +1,7 @@
 """git's index file, read without starting git: which files are tracked, and which files of a directory are not.
 
-The format is that of gitformat-index(5), versions 2 to 4. An agent can write any index, so nothing in it is believed further
-than its bytes reach.
+The format is that of gitformat-index(5), versions 2 to 4. An agent can write any index, so every length in it is
+checked against its size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory each agent has, with all that it started, and the end of one that has too much.
+"""Watches the memory of each agent with all that it started, and ends one that exceeds the limit.
 
 What is counted is resident memory. A limit of the address space would be cheaper and wrong: Node 22 begins with 750 MB of
 it for 43 MB in use, and can't make the smallest WebAssembly memory under less than ten gigabytes. Between two looks an
@@ -31,7 +31,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class MemoryWatch:
-    """``limit``: bytes for one agent and all that it started; None: no limit, and nobody looks."""
+    """``limit``: bytes for one agent and all that it started; None: no limit, and nothing is measured."""
 
     def __init__(self, limit: int | None, every: float = EVERY_SECONDS) -> None:
         self._limit = limit
@@ -92,7 +92,7 @@ class MemoryWatch:
 
 
 class _Watched:
-    """One process: what it says goes through here, so that its end is told with the reason."""
+    """One process: its output passes through here, so that its end is reported with the reason."""
 
     pid = 0
     has_exited = False
@@ -114,7 +114,7 @@ class _Watched:
         self._heard(event)
 
     def stop(self, used: int, limit: int) -> None:
-        """At once, as the kernel would: while it is asked to go it takes more."""
+        """Kills it at once, as the kernel would: during an orderly end it could take more."""
         if self._why is None:
             self._why = (
                 f"It used {used // MB:,} MB of memory with all that it had started, and was ended; the owner of this server "

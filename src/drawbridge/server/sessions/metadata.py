@@ -23,7 +23,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiting(Struct):
-    """A run that goes on by itself ``at`` a time (seconds since 1970): what was asked for, by whom, and how."""
+    """A run that continues by itself ``at`` a time (seconds since 1970): its prompt, who sent it, and its options."""
 
     at: float
     prompt: str
@@ -48,19 +48,19 @@ class Metadata(Struct):
 
 
 class Unreadable(Exception):
-    """The system does not let it be read at the moment; the text says why, without a path."""
+    """The file can't be read at the moment; the text is the reason, without a path."""
 
 
 class Damaged(Exception):
-    """Neither the file nor its copy can be used; the text says why, without a path."""
+    """Neither the file nor its copy can be used; the text is the reason, without a path."""
 
 
 class Newer(Exception):
-    """It was written by a newer Drawbridge, and is to be left as it is."""
+    """The file was written by a newer Drawbridge, and must not be changed."""
 
 
 def save(directory: Path, metadata: Metadata) -> None:
-    """Raises ``NotPrivate`` where it can't be written; the former one stands then."""
+    """Writes the file. Raises ``NotPrivate`` if it can't be written; the former one is unchanged then."""
     data = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
     path = directory / NAME
     if path.exists():

@@ -1,4 +1,4 @@
-"""What has happened since the server started, in numbers: how runs ended, how long they took, what they cost. Pure."""
+"""Metrics since the server started: how runs ended, how long they took, what they cost. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds of a run; one bucket more is for those that took longer."""
 
 LATEST: Final = 1_000
-"""Runs that the median is of."""
+"""The number of latest runs that the median is computed from."""
 
 
 class Metrics:
     def __init__(self) -> None:
         self.runs: Counter[str] = Counter()
-        """By outcome."""
+        """The number of runs by outcome."""
         self.buckets = [0] * (len(BOUNDS) + 1)
         self.seconds = 0.0
         self.cost_usd = 0.0

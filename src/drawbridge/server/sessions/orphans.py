@@ -1,8 +1,9 @@
-"""What runs for this server, in a file: so that the next start ends what a crash has left.
+"""Records the agent processes of this server in a file, so that the next start ends those that a crash has left.
 
-A supervisor ends its agent when the server dies; this is for where it could not: killed together with the server, or on a
-system where it can't find children that went away. ``running.json`` names each agent by the mark that everything it
-starts has in its environment, and by process id and start time. A process id alone proves nothing: it is used again.
+A supervisor ends its agent when the server dies; this is for cases in which it could not: killed together with the
+server, or on a system where it can't find children that went away. ``running.json`` names each agent by the mark that
+everything it starts has in its environment, and by process id and start time. A process id alone proves nothing: it is
+used again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Entry(Struct):
 
 
 class Running:
-    """The file in ``data``. Where it can't be written that is said, and agents are run all the same."""
+    """The file in ``data``. If it can't be written, that is logged, and agents run nevertheless."""
 
     def __init__(self, data: Path) -> None:
         self._file = data / FILE
@@ -79,10 +80,10 @@ class Running:
         try:
             write_private(str(self._file), msgspec.json.encode(list(self._entries.values())) + b"\n")
         except NotPrivate as error:
-            logger.error("what runs can't be written down, for the case of a crash: %s", error)
+            logger.error("the running agents can't be recorded for the case of a crash: %s", error)
 
     def end_leftovers(self) -> None:
-        """Ends what the server before this one has left. Blocking; before the first agent is started."""
+        """Ends the processes that an earlier server has left. Blocking; before the first agent is started."""
         entries = self._load()
         if not entries:
             return
@@ -90,11 +91,9 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning(
-                    "process %d (%s), left by an agent of a server that did not end well, was ended", pid, name
-                )
+                logger.warning("process %d (%s), left by an agent of a server that crashed, was ended", pid, name)
         if left:
-            logger.error("processes %s, left by an agent of a server that did not end well, can't be ended", left)
+            logger.error("processes %s, left by an agent of a server that crashed, can't be ended", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 
@@ -105,7 +104,9 @@ class Running:
             pass
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.error(
-                "%s can't be read (%s): nothing that a crash has left is looked for", FILE, type(error).__name__
+                "%s can't be read (%s): processes that a crash has left are not searched for",
+                FILE,
+                type(error).__name__,
             )
         return []
 

@@ -14,26 +14,26 @@ NOT_HERE = "The allowed directories do not contain this directory."
 
 
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
-    """The canonical directory. Raises ``ClientError`` that names only what the client itself has said."""
+    """The canonical directory. Raises ``ClientError`` that names only what the client itself has sent."""
     if not given or len(given) > LONGEST or _is_strange(given):
         raise refusal("INVALID_PATH", "The path is empty, too long, or contains control characters.")
     path = Path(given)
     if not path.is_absolute():
         raise refusal("INVALID_PATH", "The path must be absolute.")
     if ".." in path.parts:
-        raise refusal("INVALID_PATH", 'The path must not hold "..".')
+        raise refusal("INVALID_PATH", 'The path must not contain "..".')
     try:
         real = path.resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         real = None
-    # One answer for what is missing and what is not allowed: a client learns nothing about the rest of the disk.
+    # The same error for a missing path and one that is not allowed: a client learns nothing about the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a link has led there
         raise refusal("INVALID_PATH", "The name of the directory contains characters that are not UTF-8.")
     for other in taken:
         if _same(real, other):
-            raise refusal("PROJECT_EXISTS", "This directory is a project already.")
+            raise refusal("PROJECT_EXISTS", "This directory is already a project.")
         if _inside(real, other) or _inside(other, real):
             raise refusal("PROJECT_NESTING", "This directory is inside another project, or contains one.")
     return real
@@ -45,7 +45,7 @@ def _is_strange(path: str) -> bool:
 
 
 def refusal(code: str, why: str) -> ClientError:
-    return ClientError(code, f"{why} No project was made.", field="data.path")
+    return ClientError(code, f"{why} No project was created.", field="data.path")
 
 
 def allowed(real: Path, roots: Iterable[Path]) -> bool:

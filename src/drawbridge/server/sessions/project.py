@@ -1,8 +1,8 @@
 """One project: its history, queue, run, session and open approvals; one thing at a time, all from the event loop's
 thread.
 
-Whatever happens is written into the history first and told to people then. Nothing here waits: what takes time is
-the worker's.
+Every event is written into the history first and published then. Nothing here blocks: what takes time is the
+worker's task.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Project:
         self._worker = Worker(data.id, data.path, context, self.checkpoints, open_in_terminal, self._reported)
         self._fork_from: str | None = None
         self._mode: str | None = None
-        """What the agent at hand asks about, as far as it has told."""
+        """The mode of the running agent, as far as it has reported it."""
         self._times_set_back = 0
         self._modes: tuple[str, ...] = ()
-        """The modes that it offers, where these are others than Claude Code's."""
+        """The modes that it offers, if they differ from Claude Code's."""
         self._reverting = asyncio.Lock()
         self._choosing = asyncio.Lock()
         """One choice of options after the other, in the order in which they were made."""
@@ -97,7 +97,7 @@ class Project:
 
     @property
     def permission_mode(self) -> str:
-        """As the agent at hand reports it; without one, what the next run begins with."""
+        """The mode that the running agent reports; without one, that of the next run."""
         return self._mode or self.data.options.permission_mode or usual_mode(self._context.ceilings)
 
     @property
@@ -106,7 +106,7 @@ class Project:
 
     @property
     def pids(self) -> list[int]:
-        """Of its agent's processes."""
+        """The ids of its agent's processes."""
         return self._worker.pids
 
     def info(self) -> messages.ProjectInfo:
@@ -130,14 +130,15 @@ class Project:
         return messages.ProjectState(**self._info(), run_id=run_id, queued=len(self.queue))
 
     def snapshot(self) -> messages.ProjectJoined:
-        """All of it at this moment: with it and the records after ``last_seq`` a client is up to date."""
+        """The whole state at this moment: with it and the records after ``last_seq`` a client is up to date."""
         runs = [run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
         return joined(self._info(), run_info(self.run, 0) if self.run else None, runs, self.approvals)
 
-    # What people do.
+    # Actions of people.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` is answered, not run again."""
+        """Accepts a prompt: it is in the history when this returns. A repeated ``request_id`` gets the same reply and is
+        not run again."""
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
             return known
@@ -159,7 +160,7 @@ class Project:
         self.continuing.forget()
         self.queue.append(Run(order))
         self.store.save()
-        # The answer to this one is on its way before anything that follows from it.
+        # The reply to this one is sent before anything that follows from it.
         asyncio.get_running_loop().call_soon(self._next)
         return self._accepted(order.run_id, seq)
 
@@ -169,7 +170,7 @@ class Project:
         self.store.announce(events.RunContinued(order.run_id, order.by))
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
-        """The answer to a request that has begun its run already: whatever would be allowed now, that one was."""
+        """The reply to a request that has already begun its run: that run was allowed, whatever is allowed now."""
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
@@ -179,7 +180,7 @@ class Project:
         return Answer(type="accepted", project_id=self.id, seq=seq, data=Accepted(run_id, position))
 
     def decide(self, approval_id: str, decision: base.Decision, by: Subscriber) -> Answer[messages.PermissionResolved]:
-        """The first decision is recorded, reported to the others and given to the agent, once. Raises ``ClientError``."""
+        """The first decision is recorded, reported to the other clients and sent to the agent, once. Raises ``ClientError``."""
         _, answer, _ = self.approvals.decide(approval_id, decision, by)
         return answer
 
@@ -188,13 +189,13 @@ class Project:
         self._worker.answer(approval.question_id, decision)
 
     def _asking(self) -> None:
-        """The agent's clocks stand still while a person is asked."""
+        """The agent's time limits are not counted while a person is asked."""
         self._worker.asking(bool(self.approvals))
         if not self.approvals and self.run is not None:
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays. What would go on by itself does not."""
+        """Asks the agent to stop this turn; its process stays. A run that would continue by itself does not."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -213,7 +214,7 @@ class Project:
         """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
-        is_first = run.stopped_as != "killed"  # who comes second waits for the same end
+        is_first = run.stopped_as != "killed"  # a second request waits for the same end
         if run.state is State.QUEUED:
             self._give_up_slot()
             self.ended(run, "killed", None, None)
@@ -239,7 +240,7 @@ class Project:
         return messages.updated("session_reset", fields, self.id, seq)
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Takes back what a run changed, all of it or nothing; told and kept like everything else."""
+        """Reverts what a run changed, all of it or nothing; recorded and published like every event."""
         self.check_at_rest()
         async with self._reverting:
             try:
@@ -253,7 +254,7 @@ class Project:
         return messages.updated("run_reverted", reverted, self.id, seq)
 
     async def resume(self, session_id: str, *, fork: bool) -> None:
-        """The next prompt goes on with that conversation, or with a copy of it."""
+        """The next prompt continues that conversation, or a copy of it."""
         self.check_at_rest()
         self.continuing.forget()
         self._fork_from = session_id if fork else None
@@ -264,7 +265,7 @@ class Project:
         await self._worker.end()
 
     async def set_options(self, **chosen: str) -> None:
-        """What later runs begin with, and the one that is at work: its ``permission_mode``, its ``model``."""
+        """Sets the ``permission_mode`` or ``model`` of later runs and of the active one."""
         async with self._choosing:
             try:
                 await self._worker.change(**chosen)
@@ -294,7 +295,7 @@ class Project:
                 retryable=True,
             )
 
-    # A run's life, told by the worker.
+    # The states of a run, as the worker reports them.
 
     def _next(self) -> None:
         if self.run is None and self.queue:
@@ -322,7 +323,7 @@ class Project:
         self._worker.begin(run, agent, options, self.memory, self._fork_from)
 
     def _begun_alone(self) -> None:
-        """The agent has begun a turn without a prompt: a run of its own, which people follow, answer and stop like any other.
+        """The agent has begun a turn without a prompt: a run of its own, which people can follow and stop like any other.
         Where a prompt is on its way, the turn is part of that run.
         """
         if self.run is not None and self.run.state is State.QUEUED:  # for its slot; this turn needs none, and may ask
@@ -348,7 +349,7 @@ class Project:
                 self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
-        """The run at hand has to end, with this error."""
+        """Stops the active run with this error."""
         run = self.run
         if run is not None and run.stop("failed", {"code": error.code, "message": error.text}):
             self._withdraw_all("the run was stopped")
@@ -383,8 +384,8 @@ class Project:
         try:
             self.store.write(line)
         except DrawbridgeError as error:
-            # What can't be kept is not shown either, and the agent must not continue unseen.
-            logger.error("%s: a line of the agent can't be kept: %s", self.id, error)
+            # What can't be recorded is not shown either, and the agent must not continue unseen.
+            logger.error("%s: a line of the agent can't be recorded: %s", self.id, error)
             self.stop_for(not_written(error))
         return None
 
@@ -467,18 +468,18 @@ class Project:
         self.store.save()
         self.publish_state()
         seconds = finished.duration_ms / 1000
-        logger.info("%s: %s is over after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
+        logger.info("%s: %s has ended after %.1f s: %s", self.id, finished.run_id, seconds, finished.outcome)
         self._context.spend(str(self.path), finished.cost_usd or 0.0)
         if has_slot:
             self._context.slots.give_back()
         self._next()
 
     def publish_state(self) -> None:
-        """``update/project_state`` for its subscribers and for who follows all projects. It is not part of the history."""
+        """``update/project_state`` for its clients and those that follow all projects. Not recorded."""
         self.store.announce(events.StateChanged(self.shown()))
 
     async def close(self, reason: str) -> None:
-        """The server ends. Runs are told, processes ended, the history closed."""
+        """Shuts down: stops the runs, ends the processes and closes the history."""
         waiting, self.queue = list(self.queue), deque()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):

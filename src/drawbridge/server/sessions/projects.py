@@ -1,4 +1,4 @@
-"""All projects of a server: made, found, listed, deleted, and back after a restart.
+"""All projects of a server: they are created, found, listed, deleted, and restored after a restart.
 
 ``<data>/projects/<id>/`` holds one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
 could not be read.
@@ -66,7 +66,7 @@ class Projects:
         return project
 
     def load(self) -> None:
-        """Everything back, each at rest; what can't be read is put aside and said."""
+        """Restores all projects, idle; those that can't be read are put aside and logged."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         self.empty_trash()
@@ -82,15 +82,15 @@ class Projects:
         self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
         for project in self:
             if problem := self._context.places.problem(project.path):
-                logger.warning("%s (%s) runs nothing: %s", project.id, project.path, problem)
+                logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
 
     def rebuild(self, others: Iterable[History]) -> None:
-        """Indexes that were lost are built again in the background, those of ``others`` too."""
+        """Rebuilds lost indexes in the background, those of ``others`` too."""
         histories = [*(project.history for project in self), *others]
         self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     def _load(self, directory: Path) -> Project | None:
-        """What can't be read now is tried again later; what is damaged is put aside."""
+        """Projects that can't be read now are retried later; damaged ones are put aside."""
         try:
             return self._open(directory)
         except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
@@ -102,7 +102,7 @@ class Projects:
         return None
 
     async def read_again(self) -> list[Project]:
-        """Those that could not be read and now can; they are projects like any other from here on."""
+        """Restores the projects that could not be read before and now can. Returns them."""
         found = []
         for name in sorted(self._unreadable):
             project = await asyncio.to_thread(self._load, self._data / "projects" / name)
@@ -119,7 +119,7 @@ class Projects:
         """For people, without a path."""
         return [
             *(
-                f"{problem} ({one.id}) It runs nothing."
+                f"{problem} ({one.id}) It can't run agents."
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
@@ -144,10 +144,10 @@ class Projects:
         return project
 
     def create(self, path: str, agent: str | None) -> Project:
-        """A new project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
+        """Creates a project of an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "This server runs no agent of that name.", field="data.agent")
+            raise ClientError("AGENT_NOT_FOUND", "The server does not run an agent of that name.", field="data.agent")
         real = self._context.places.resolve(path, [project.path for project in self])
         if len(self) >= self._context.limits.projects:
             raise ClientError("RESOURCE_LIMIT", "The server has reached its limit of projects. Delete one first.")
@@ -168,7 +168,7 @@ class Projects:
         return self._add(Project(directory, data, history, self._context, self._open_in_terminal))
 
     async def delete(self, project: Project) -> None:
-        """Into the trash, whence it goes after 7 days."""
+        """Moves a project to the trash, which keeps it for 7 days."""
         project.check_at_rest()
         del self._projects[project.id]
         self._context.disk.gone(project.id)
@@ -199,13 +199,13 @@ class Projects:
         self.quarantined.append(directory.name)
 
     def empty_trash(self) -> None:
-        """What was deleted 7 days ago is gone for good."""
+        """Removes what was deleted more than 7 days ago."""
         for deleted in self._trash():
             if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS:
                 shutil.rmtree(deleted, ignore_errors=True)
 
     def make_room(self) -> None:
-        """The histories of what was deleted go now; what it has cost stays known."""
+        """Removes the histories of deleted projects now; their costs stay known."""
         for deleted in self._trash():
             if (deleted / "logs").exists():
                 logger.warning("the disk is full: the history of the deleted %s is dropped early", deleted.name)

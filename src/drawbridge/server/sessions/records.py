@@ -1,6 +1,6 @@
-"""What the server remembers of a session: what follows from its records up to ``seq``. Pure.
+"""The state of a session that follows from its records up to ``seq``. Pure.
 
-It is saved now and then with the metadata, and brought up to date by reading the rest of the history.
+It is saved now and then with the metadata, and updated by reading the rest of the history.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ REMEMBERED_VERDICTS: Final = 50
 
 
 def request_key(request_id: str, text: str) -> str:
-    """Who numbers its requests gives a number again once it has come back: only with the same prompt it is a repetition."""
+    """A client that numbers its requests reuses numbers after it reconnects: only the same prompt makes it a repetition."""
     return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 class Memory(Struct):
-    """What follows from the records up to ``seq``."""
+    """The state that follows from the records up to ``seq``."""
 
     seq: int = 0
     session_id: str = ""
     unfinished: dict[str, str] = {}
-    """run → who asked for it, in the order of asking."""
+    """run → the client that requested it, in the order of the requests."""
     requests: dict[str, str] = {}
     """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}
-    """Those that wait → their run."""
+    """Open approvals → their run."""
     verdicts: dict[str, Verdict] = {}
-    """Of those that were settled, the newest last."""
+    """Approvals that were resolved or withdrawn, the newest last."""
     unproven: bool = False
     """No run of the conversation has completed yet: the agent may have ended before it wrote the conversation down."""
     agent: str = ""
-    """Whose conversation ``session_id`` is; empty: not known."""
+    """The agent of the conversation ``session_id``; empty if not known."""
     last_outcome: str | None = None
     cost_usd: float = 0.0
     days: dict[str, float] = {}
-    """What of it fell on each of the latest days, local ones."""
+    """The part of the cost on each of the latest days, in local time."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
         """The run that this request has begun already. An older server kept the id alone."""

@@ -1,4 +1,4 @@
-"""One turn of an agent, from the accepted prompt to its single end. Pure.
+"""A run: one turn of an agent, from the accepted prompt to its only end. Pure.
 
 ::
 
@@ -48,7 +48,7 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 
 
 class Order(Struct, frozen=True):
-    """What was asked for."""
+    """The request: the prompt and its options."""
 
     run_id: str
     prompt: str
@@ -62,18 +62,18 @@ class Order(Struct, frozen=True):
 
 
 class Run:
-    """Where an order stands. Each step returns whether it took effect."""
+    """The state of a run. Each step returns whether it took effect."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.state = State.QUEUED
         self.stopped_as: Outcome | None = None
-        """Why it is being stopped, once it is."""
+        """The reason for which it is being stopped; None before."""
         self.stopped_for: dict[str, Any] | None = None
         """The error that it is stopped for, where there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
         self.started_at = 0.0
-        """On the monotonic clock."""
+        """Seconds on the monotonic clock."""
 
     @property
     def id(self) -> str:
@@ -87,11 +87,11 @@ class Run:
         return self._step(Step.ASK)
 
     def answered(self) -> bool:
-        """The last open question of this run is settled."""
+        """The last open approval of this run was resolved or withdrawn."""
         return self._step(Step.ANSWERED)
 
     def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
-        """It is to end early; the first reason counts, but a kill goes over an interrupt that was not heard."""
+        """Stops it early; the first reason counts, but a kill overrides an interrupt that had no effect."""
         harder = self.state is State.STOPPING and (self.stopped_as, reason) == ("interrupted", "killed")
         if not self._step(Step.STOP) and not harder:
             return False

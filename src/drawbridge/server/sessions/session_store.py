@@ -1,5 +1,5 @@
-"""Where one session keeps what happens: an event is written into the history, what follows from it is remembered, and then the
-event is published.
+"""The store of one session: an event is written into the history, the session's state is updated, and then the event is
+published.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class SessionStore:
         return self.data.memory
 
     def has_room(self, more: int) -> bool:
-        """Whether the owner's limits leave room for so many bytes of an agent's."""
+        """Whether the owner's limits leave room for this many bytes of an agent."""
         return self._context.disk.refusal(self.data.id, more) is None
 
     def check_there(self) -> None:
-        """Raises ``ClientError`` where the session was deleted while somebody still had to do with it."""
+        """Raises ``ClientError`` if the session was deleted meanwhile."""
         if self.history.closed:
             raise no_project()
 
@@ -115,7 +115,7 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def catch_up(self) -> None:
-        """After a restart: what the history has beyond the metadata is remembered too."""
+        """After a restart, updates the state with the records that the metadata does not contain yet."""
         for record in self.history.after(self.memory.seq):
             try:
                 seq, moment, event = events.read(record.line)
@@ -129,7 +129,7 @@ class SessionStore:
                 self.memory.apply(event, moment, seq)
 
     def recover(self, carried_on: Collection[str] = ()) -> None:
-        """The same, and what was at work is over, except for these approvals and the runs that they belong to. Nothing is
+        """As ``catch_up``, and ends what was active, except for these approvals and their runs. Nothing is
         published: no client has joined yet, and it may run in a thread.
         """
         self.catch_up()
@@ -156,5 +156,5 @@ class SessionStore:
 
 
 def _name(event: Recorded) -> str:
-    """For the log."""
+    """The session's name in the log."""
     return events.KINDS.get(type(event), type(event).__name__)

@@ -1,4 +1,4 @@
-"""Sessions, runs, approvals and moments as clients are shown them. Pure."""
+"""Sessions, runs, approvals and times as clients see them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_PROMPT: Final = 500
 
 
 def info(data: Metadata, history: History, approvals: Approvals) -> dict[str, Any]:
-    """Of ``ProjectInfo``: what is told of projects and of agents at desks alike."""
+    """The fields of ``ProjectInfo`` that managed and terminal sessions share."""
     return {
         "id": data.id,
         "path": data.path,
@@ -38,7 +38,7 @@ def info(data: Metadata, history: History, approvals: Approvals) -> dict[str, An
 def joined(
     info: dict[str, Any], run: messages.RunInfo | None, queue: list[messages.RunInfo], approvals: Approvals
 ) -> messages.ProjectJoined:
-    """The snapshot of all that is true now, in one message: questions that are too large for it together are previews."""
+    """The snapshot of the current state, in one message: approvals that are too large for it together are previews."""
     without = messages.ProjectJoined(**info, run=run, queue=queue, open_approvals=[])
     room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
     return msgspec.structs.replace(without, open_approvals=approvals.shown(room))
@@ -81,5 +81,5 @@ def instant(moment: datetime | None) -> str | None:
 
 
 def told_time(seconds: float | None) -> str | None:
-    """The same, of seconds since 1970."""
+    """RFC 3339, UTC, to the millisecond, of seconds since 1970."""
     return None if seconds is None else instant(datetime.fromtimestamp(seconds, UTC))

@@ -1,4 +1,4 @@
-"""The editors' terminals in which agents of people run, as their bridges tell: a prompt can be typed there.
+"""The editors' terminals in which people run agents, as bridges report them: a prompt can be typed there.
 
 A terminal is named by the process that was started in it: the agent itself, or an ancestor of it.
 """
@@ -21,13 +21,13 @@ LONGEST: Final = 100_000
 """Characters of a prompt that is typed: a third of a second's work for Claude Code; 1 MB showed nothing in 3 s (2.1.329)."""
 
 TYPING_SECONDS: Final = 12.0
-"""That an editor may take; its own patience is shorter."""
+"""Seconds that an editor may take; its own time limit is shorter."""
 
 LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
-"""Words that end Claude Code where they are all that is typed (2.1.329)."""
+"""Words that end Claude Code if nothing else is typed (2.1.329)."""
 
 JOINERS: Final = "\u200c\u200d"
-"""They change how letters look. Of other signs that nobody sees Claude Code wants a second Enter."""
+"""These change how letters look. With other invisible characters Claude Code requires a second Enter."""
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Nothing was done. Its questions can be "
@@ -35,7 +35,7 @@ ELSEWHERE: Final = (
 )
 
 ABOVE: Final = (
-    "This agent works as its person has started it, which is more than the owner of this server lets clients start. "
+    "This agent was started with more rights than the owner of this server lets clients use. "
     "Nothing was typed; a fork of the session begins within the limits."
 )
 
@@ -43,11 +43,13 @@ ABOVE: Final = (
 def typeable(text: str) -> str:
     """The text as it is typed. Raises ``ClientError`` for what would be a command to the agent's program, not a prompt.
 
-    Control characters and what nobody sees are left out: with them a text could end the paste, or hide how it begins.
+    Control characters and invisible ones are left out: with them a text could end the paste, or hide how it begins.
     """
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:
-        raise ClientError("VALIDATION_FAILED", "There is nothing to type in it.", field="data.prompt")
+        raise ClientError(
+            "VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field="data.prompt"
+        )
     if seen.startswith(("/", "!")) or seen in LEAVES:
         text = (
             "In a terminal this text is a command, not a prompt. Nothing was typed. Begin the prompt with another word."
@@ -64,14 +66,14 @@ def _is_typed(character: str) -> bool:
 
 
 class Terminals:
-    """Of all editors that are there."""
+    """The terminals of all connected editors."""
 
     def __init__(self) -> None:
         self._editors: list[Editor] = []
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
 
     def came(self, editor: Editor) -> None:
-        """It says who it is, or that this has changed."""
+        """The bridge has identified itself, or its report has changed."""
         if editor not in self._editors:
             self._editors.append(editor)
 
@@ -80,11 +82,11 @@ class Terminals:
             self._editors.remove(editor)
         for typed_by, outcome in self._typing.values():
             if typed_by is editor and not outcome.done():
-                text = "The editor went away meanwhile. Look at the agent's terminal whether the prompt has arrived."
+                text = "The editor has disconnected. Check in the agent's terminal whether the prompt has arrived."
                 outcome.set_exception(ClientError("EXECUTION_FAILED", text, retryable=False))
 
     def answered(self, editor: Editor, id: str, refusal: str | None) -> None:
-        """What became of a prompt; ``refusal``: why it was not typed."""
+        """The result of a prompt; ``refusal``: why it was not typed."""
         typed_by, outcome = self._typing.get(id, (None, None))
         if outcome is not None and typed_by is editor and not outcome.done():
             outcome.set_result(refusal)

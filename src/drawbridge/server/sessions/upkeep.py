@@ -1,5 +1,5 @@
-"""What a server that is on for months does now and then: look at its disk, drop the history that is not to be kept, empty
-the trash, and try again what could not be read.
+"""Maintenance of a server that runs for months: measures its disk use, drops old history, empties the trash, and retries
+projects that could not be read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Retention(Struct, frozen=True):
-    """What is kept of a project's history, where the owner has set it: whole files, the newest always."""
+    """How much of a project's history is kept, if the owner sets it: whole files, always with the newest."""
 
     days: int | None = None
     bytes: int | None = None
 
 
 class Recorded(Protocol):
-    """Who has a history: a project, or an agent in a terminal."""
+    """A session with a history: managed or terminal."""
 
     id: str
     path: Path
@@ -42,7 +42,7 @@ class Recorded(Protocol):
 
 
 class Upkeep:
-    """``desk``: agents in terminals; their histories count and are dropped as the projects' are."""
+    """``desk``: the terminal sessions; their histories count and are dropped like those of projects."""
 
     def __init__(
         self, context: Context, projects: Projects, retention: Retention, desk: Iterable[Recorded] = ()
@@ -53,7 +53,7 @@ class Upkeep:
         self._desk = desk
 
     async def run(self, every: float = EVERY_SECONDS, seldom: float = SELDOM_SECONDS) -> None:
-        """Until it is cancelled. A fault is in the log, and the next round comes."""
+        """Runs until it is cancelled. An unexpected error is logged, and the next round follows."""
         loop = asyncio.get_running_loop()
         next_cleaning = loop.time()
         while True:

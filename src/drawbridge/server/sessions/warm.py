@@ -1,5 +1,5 @@
-"""The agents' processes that are kept for a next prompt: so many, so long, and while the machine has memory to spare; the
-least recently used goes first.
+"""The pool of idle agent processes that are kept for a next prompt: bounded in number and time, and only while the machine has
+free memory; the least recently used is ended first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def available() -> float:
 
 
 class Idle(Protocol):
-    """A project with a process that has nothing to do."""
+    """A session with an idle process."""
 
     id: str
 
@@ -52,14 +52,14 @@ class Warm:
             self._cool(one)
 
     def retain(self, project: Idle) -> None:
-        """It counts as used just now, and nothing else has to go for it."""
+        """It counts as used just now; no other process is ended for it."""
         self.forget(project)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._cool, project.id)
         self._kept[project.id] = (project, timer)
         self._look_again()
 
     def forget(self, project: Idle) -> None:
-        """It is in use again, or gone."""
+        """Its process is in use again, or has ended."""
         _, timer = self._kept.pop(project.id, (None, None))
         if timer is not None:
             timer.cancel()

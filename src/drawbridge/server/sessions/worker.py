@@ -1,6 +1,6 @@
-"""A project's agent process: started or kept warm for the next prompt, listened to, watched, and ended.
+"""A project's agent process: started or kept for the next prompt, watched, and ended.
 
-What it says is reported to its project, in order. A process that was given up is not listened to any more.
+Its events are reported to its project, in order. Those of a process that was given up are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from drawbridge.server.sessions.run import Outcome, Run, State
 logger = logging.getLogger("drawbridge.server")
 
 LOOK_BACK_SECONDS: Final = 5.0
-"""That the server's end waits for the checkpoint after a run."""
+"""Seconds that the shutdown waits for the checkpoint after a run."""
 
 LONGEST_ERROR = 2_000
 
@@ -64,11 +64,11 @@ Report: TypeAlias = (
     | ModeSet
     | RunEnded
 )
-"""What a worker tells its project: a question and a turn without a prompt only where they belong to a run, or begin one."""
+"""The reports of a worker to its project: an approval or a turn without a prompt only if they belong to a run or begin one."""
 
 
 class _Listener:
-    """Hears one process. ``worker`` is taken away when nobody wants to hear it any more."""
+    """Receives the events of one process. ``worker`` is set to None once they are to be ignored."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker: Worker | None = worker
@@ -97,7 +97,7 @@ class Worker:
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal. ``report`` gets what happens, in order."""
+        """``open_in_terminal``: whether a conversation is open in a terminal. ``report`` receives the events, in order."""
         self.id = project_id
         self._directory = directory
         self._context = context
@@ -168,7 +168,7 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` where a terminal has opened the warm process's conversation since its last run: two
-        processes would write one record. The start of a process looks by itself."""
+        processes would write one record. Starting a process checks this by itself."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -189,8 +189,11 @@ class Worker:
         if limit is not None:
             logger.error("%s: %s", self.id, limit)
             return {"code": limit.code, "message": str(limit)}
-        logger.error("%s: the agent could not be started: a defect of the server", self.id, exc_info=error)
-        return {"code": "INTERNAL_ERROR", "message": "The agent could not be started."}
+        logger.error("%s: the agent could not be started: internal error", self.id, exc_info=error)
+        return {
+            "code": "INTERNAL_ERROR",
+            "message": "The agent could not be started: an internal error. The server's log has the details.",
+        }
 
     async def _start(self, agent: str, options: base.Options, session_id: str, fork_from: str | None) -> None:
         launch = base.Launch(
@@ -202,7 +205,7 @@ class Worker:
             confinement=self._context.limits.confinement,
         )
         if agent not in self._context.agents:
-            raise base.AgentUnusable("AGENT_NOT_FOUND", f"This server runs no agent called {agent}.")
+            raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server does not run an agent called {agent}.")
         self._listener = listener = _Listener(self)
         self._process = await self._context.start(agent, launch, listener.heard)
         if listener.exited is not None:
@@ -212,7 +215,7 @@ class Worker:
         self._kind = (agent, options)
 
     def heard(self, event: base.Event) -> None:
-        """What the process says; ``Exited`` is its last word."""
+        """An event of the process; ``Exited`` is the last one."""
         self._last_output = time.monotonic()
         run = self._run
         match event:
@@ -239,7 +242,7 @@ class Worker:
             case base.Exited(code, stderr):
                 self._gone(code, stderr)
             case _:
-                logger.info("%s: said %s between two runs", self.id, type(event).__name__)
+                logger.info("%s: sent %s between two runs", self.id, type(event).__name__)
 
     def take_over(self, run: Run) -> None:
         """The turn that the agent has begun without a prompt is ``run``."""
@@ -269,7 +272,7 @@ class Worker:
         self._report(RunEnded(run, outcome, cost_usd, error))
 
     async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Keeps what the files are now. One after the other: what follows a run is not part of it."""
+        """Takes a checkpoint. One after the other: what follows a run is not part of it."""
         if not self._context.limits.checkpoints:
             return
         if when == "before" and self._looking_back is not None:
@@ -282,7 +285,7 @@ class Worker:
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
 
-    # What the project wants of it.
+    # Called by the project.
 
     @property
     def pids(self) -> list[int]:
@@ -294,7 +297,7 @@ class Worker:
             self._process.answer(question_id, decision)
 
     def asking(self, waits: bool) -> None:
-        """Whether a person is being asked: the clocks stand still."""
+        """Whether a person is being asked: the time limits are not counted then."""
         now = time.monotonic()
         if waits and self._asked_since is None:
             self._asked_since = now
@@ -309,8 +312,8 @@ class Worker:
             self._process.interrupt()
 
     async def change(self, *, permission_mode: str | None = None, model: str | None = None) -> None:
-        """Of the process that there is. The mode is said even if it is as it was chosen before: an agent leaves it by itself,
-        or by an answer. Raises ``AgentRefused``.
+        """Sets the mode and the model of the current process. The mode is sent even if it has not changed: an agent may
+        have left it by itself or by a decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -381,10 +384,10 @@ class Worker:
             self.spawn(self.end(), "ending an idle process")
 
     async def close(self) -> None:
-        """The server ends: the process too, now, and those that are leaving."""
+        """Ends the process and those that are ending, because the server shuts down."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
-        if self._looking_back is not None:  # what the last run has changed can be taken back after a restart, too
+        if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
             await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
         if self._watch is not None:
@@ -406,11 +409,11 @@ class Worker:
         run.stop("failed", {"code": "INTERNAL_ERROR", "message": DEFECT})
         self.stop_soon(run)
 
-    # The clocks.
+    # Time limits.
 
     def _look(self, run: Run) -> None:
-        """Ends the run if it has been silent or at work for too long, else looks again when it could be; not while a person
-        is asked."""
+        """Stops the run if it has been silent or active for too long, else checks again at the earliest such time; not while a
+        person is asked."""
         if self._watch is not None:
             self._watch.cancel()
         if self._run is not run or self._asked_since is not None:

@@ -1,1 +1,1 @@
-"""The log of one project: every message once, numbered, on disk before anybody hears of it."""
+"""The histories: every record once, numbered, and on disk before it is published."""

@@ -1,7 +1,7 @@
 """What is known of a history's files; kept beside them too, so that opening a history need not read it.
 
-The saved index saves time and nothing else: it holds a checksum, it is compared with the files, and it is made again from
-them where it does not fit. Only the last number given out is in it alone, should the record itself be gone.
+The saved index saves time and nothing else: it has a checksum, it is compared with the files, and it is rebuilt from
+them if it does not match. Only the last number given out is in it alone, should the record itself be gone.
 """
 
 from __future__ import annotations

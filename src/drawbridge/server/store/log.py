@@ -1,4 +1,4 @@
-"""The history of one project: every message once, numbered, on disk before anybody hears of it.
+"""The history of one session: every message once, numbered, and on disk before it is published.
 
 A directory of files (``segments``) of one JSON line a record (``lines``), with an index beside them
 (``index``). A file ends at midnight UTC, at 100 MB or at 10,000 messages; none is made before there is something
@@ -53,7 +53,7 @@ class History:
         self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
-        """Nothing more can be written; reading goes on to work."""
+        """Closes it for writing; reading continues to work."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
 
@@ -114,7 +114,7 @@ class History:
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """What was found so far, at most 100 places."""
+        """The damage that was found so far, at most 100 places."""
         return tuple(self._catalogue.damage.values())
 
     # Writing.
@@ -145,7 +145,7 @@ class History:
         return record
 
     def close(self) -> None:
-        """What was written is on the disk then, unless the policy is ``off``. Reading goes on to work."""
+        """What was written is on the disk then, unless the policy is ``off``. Reading continues to work."""
         with self._changing:
             if self.closed:
                 return
@@ -262,7 +262,7 @@ class History:
     def drop(self, before: datetime | None, more_than: int | None) -> int:
         """Drops the oldest files: those with no record since ``before``, and while there are more bytes than ``more_than``.
 
-        Never the newest. The numbers go on. How many were dropped; raises ``HistoryNotWritten`` where one can't be.
+        Never the newest. Numbers continue. Returns how many were dropped; raises ``HistoryNotWritten`` if one can't be dropped.
         """
         catalogue, dropped = self._catalogue, 0
         latest = None if before is None else microseconds(_aware(before))
@@ -275,7 +275,7 @@ class History:
                     catalogue.drop_first()
                 except OSError as error:
                     raise HistoryNotWritten(
-                        f"An old file of the project's history can't be dropped: {_why(error)}. It was left as it is."
+                        f"An old file of the project's history can't be removed: {_why(error)}. It is unchanged."
                     ) from None
                 dropped += 1
             if dropped:

@@ -1,4 +1,4 @@
-"""Indexes that were lost are built again while the server works: one file after the other, the last used history first."""
+"""Rebuilds lost indexes while the server runs: one file after the other, the most recently used history first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 async def rebuild(histories: Iterable[History]) -> None:
-    """Returns when all of them know where their records are. Whoever asks for a page meanwhile does not wait for this."""
+    """Returns when all of them know where their records are. Requests for a page meanwhile do not wait for this."""
     files = 0
     for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
         try:

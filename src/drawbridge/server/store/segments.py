@@ -32,7 +32,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Report: TypeAlias = Callable[[int, int], None]
-"""Told of a damaged stretch of a file: its offset and length in bytes."""
+"""Called with a damaged stretch of a file: its offset and length in bytes."""
 
 sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 """Returns when what was written to a file descriptor is on the disk itself."""
@@ -223,7 +223,7 @@ def _mend(path: str, offset: int, torn: bytes) -> bool:
 
 
 def _lock(file: int) -> None:
-    """Ours alone until it is closed. Raises ``BlockingIOError``; file systems without locks give none."""
+    """Locks the file for this process until it is closed. Raises ``BlockingIOError``; file systems without locks give none."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -236,7 +236,8 @@ class Tail:
     """The file that records are added to. Its methods raise ``OSError``."""
 
     def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
-        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` is not ours."""
+        """Opens it; ``BlockingIOError`` where another process has. What it has beyond ``segment.size`` was not written
+        by this process."""
         self.segment = segment
         self.file = os.open(path, _APPEND | flags, PRIVATE_FILE)
         try:

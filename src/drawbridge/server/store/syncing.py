@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 class Syncer:
-    """Puts files on the disk a moment after they were written; one thread for all of them, and only while it is needed."""
+    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
+    needed."""
 
     def __init__(self, delay: float = 1.0) -> None:
         """``delay``: seconds."""
@@ -37,7 +38,7 @@ class Syncer:
         self._timer: threading.Timer | None = None
 
     def soon(self, owner: object, file: int) -> None:
-        """``owner`` stands for the open file ``file``, which may be closed before its turn comes."""
+        """``owner`` represents the open file ``file``, which may be closed before it is synced."""
         if owner in self._waiting:
             return
         with self._changing:
@@ -83,4 +84,4 @@ def _sync(file: int) -> None:
 
 
 shared: Final = Syncer()
-"""The process's one."""
+"""The only instance of the process."""

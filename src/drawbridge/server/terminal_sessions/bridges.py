@@ -1,7 +1,7 @@
-"""The bridges at the private socket: what their own agents propose, and what their editors are asked for us.
+"""The bridges at the private socket: the proposals of their own agents, and the requests to their editors.
 
-Claude Code's question is its hook's; the diff that its bridge shows is a second way to the same question, known by the agent's
-process, the path and the text. Whichever came first, it is one approval. Gemini CLI has no such hook: there the
+Claude Code's hook reports the question; the diff that its bridge shows is a second surface of the same approval, matched by
+the agent's process, the path and the text. Whichever comes first, it is one approval. Gemini CLI has no such hook: there the
 bridge's proposal is the question.
 """
 
@@ -51,7 +51,7 @@ class BridgeSurface:
         self.session: DeskSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
-        """In the editor, before its question was heard of."""
+        """In the editor, before its question was reported."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
@@ -105,7 +105,7 @@ class Bridges:
     # One bridge.
 
     async def serve(self, editor: Editor, first: wire.FromPeer, reader: asyncio.StreamReader) -> None:
-        """Until it goes."""
+        """Runs until the bridge disconnects."""
         try:
             self._said(editor, first)
             while line := await reader.readline():

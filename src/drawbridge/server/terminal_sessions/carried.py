@@ -1,7 +1,7 @@
-"""What a desk session's history tells of its questions after a restart: those that wait still, and how the latest ended.
+"""Reads a terminal session's approvals from its history after a restart: those that are open, and how the latest ended.
 
-The agent is not ours and has gone on, and so has the hook that waits with its question: it comes again, and what it asks
-is the question that it was.
+The agent has continued meanwhile, and so has the hook that waits with its question: the hook reconnects, and reports the
+same question.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE_BYTES: Final = 8 * 1024 * 1024
 
 
 class Carried(Struct):
-    """``approvals``: those that can be known again, the oldest first, each as it stands. ``calls`` wait for their result."""
+    """``approvals``: those that can be recognised, the oldest first, each in its state. ``calls`` wait for their result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]

@@ -1,7 +1,7 @@
-"""The agents that people have started in terminals of this machine, as far as their hooks and bridges tell of them.
+"""The agents that people have started in terminals of this machine, as far as their hooks and bridges report them.
 
-Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. What concerns one is worked on in the order in which it came,
-after what stands in its conversation's file by then.
+Each is a ``DeskSession`` with a history in ``<data>/desk/<id>``. Reports about one are processed in the order of their arrival,
+after what its conversation's file contains by then.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from drawbridge.server.terminal_sessions.transcript_file import NotItsFile, Tran
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""Sessions that are kept; the one that ended first goes first."""
+"""The maximum of sessions; the one that ended first is removed first."""
 
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
 """Between two looks at a conversation's file and at the agent's process, while no hook tells anything."""
 
 RETURN_SECONDS: Final = 20.0
-"""After its start, in which a hook or a bridge comes again to a server; they look every 2 s."""
+"""Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
 
 RECORD_SECONDS: Final = 1.0
-"""That Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
+"""Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329)."""
 
 PREFIX: Final = "desk_"
 
@@ -165,7 +165,7 @@ class Follower:
             self.session.move(successor)
 
     async def _read_until(self, text: str) -> None:
-        """All that there is; the CLI writes it down a moment later than it says it."""
+        """Reads all lines; the CLI writes them a moment after it has shown them."""
         until = time.monotonic() + RECORD_SECONDS
         await self._read()
         while text and self._file is not None and self.session.last_text.strip() != text.strip():
@@ -212,7 +212,7 @@ class Desk:
         self._context = context
         self._fsync = fsync
         self.closed = False
-        """The server ends: who comes now waits for the next one."""
+        """Shuts down: hooks and bridges that connect now wait for the next server."""
         self._followers: dict[str, Follower] = {}
         self._removals = BackgroundTasks(logger)
 
@@ -245,7 +245,7 @@ class Desk:
         return await session.prompts.execute(command, client, allowed)
 
     def load(self) -> None:
-        """Those that were there before a restart. What can't be read is thrown away: the agent keeps its own record."""
+        """Those that were there before a restart. What can't be read is removed: the agent has its own record."""
         make_private_directory(str(self._place))
         loop = asyncio.get_running_loop()
         for directory in sorted(self._place.iterdir(), key=lambda each: each.stat().st_mtime):
@@ -283,7 +283,7 @@ class Desk:
         return follower
 
     def begin(self, id: str, path: str, agent: str, session_id: str, *, background: bool = False) -> Follower | None:
-        """A new session, told to everybody who follows all projects."""
+        """Adds a session, and notifies the clients that follow all projects."""
         if not metadata.ID.fullmatch(id):
             return None
         self._make_room()
@@ -315,15 +315,15 @@ class Desk:
             self._removals.start(self._discard(follower), f"{follower.session.id}: removing its files")
 
     async def forget(self, session: DeskSession) -> None:
-        """Out of the list, with its history. One whose agent goes on is back when that tells something."""
+        """Removes it from the list, with its history. It is listed again if its agent continues and reports something."""
         follower = self._followers[session.id]
         await follower.up_to_date()
         if self._followers.get(session.id) is follower:
             await self._discard(follower)
 
     def _discard(self, follower: Follower) -> Coroutine[Any, Any, None]:
-        """It is none of ours any more when this returns, and its agent, which may be heard of again at any moment, begins
-        anew where it was. What is returned removes what is left.
+        """The session is forgotten when this returns; its agent may report again at any moment, and then gets a new session.
+        Returns what removes the session's files.
         """
         session, reason = follower.session, "it was removed from the list"
         del self._followers[session.id]

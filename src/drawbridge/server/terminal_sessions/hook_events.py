@@ -67,7 +67,7 @@ _decoder: Final = msgspec.json.Decoder(HookEvent)
 
 
 def read(payload: Raw) -> HookEvent:
-    """Raises ``ValueError`` for what is no such payload."""
+    """Raises ``ValueError`` if it is not such a payload."""
     event = _decoder.decode(payload)
     if not event.cwd.startswith("/"):
         raise ValueError("cwd is not absolute")
@@ -91,7 +91,7 @@ def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], 
 
 
 def json_object(data: Raw) -> Mapping[str, Any]:
-    """Empty for what is no object."""
+    """Empty if it is not an object."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""A mapping that remembers the latest only. Pure."""
+"""A mapping that keeps only the latest keys. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REMEMBERED = 100
 
 
 class Latest(OrderedDict[Key, Value]):
-    """The ``REMEMBERED`` keys that came last; the oldest give way."""
+    """Keeps the ``REMEMBERED`` latest keys; the oldest are removed."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)

@@ -1,5 +1,5 @@
-"""What an agent at a desk made of an answer from here: its own dialog is open all the time, and may be answered in the very
-moment. The agent has the last word; who had answered is told then.
+"""What the agent of a terminal session did with a client's decision: its own dialog is open all the time, and may be answered
+at the same moment. What the agent has done counts; the client that had decided is notified then.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The CLI then copies the conversation into a background session with an id and a process of its own; the former process stays
 and only shows the list of agents, and no hook reports it. Its file about its process does, which is undocumented (2.1.329):
-what looks different is taken for a conversation that was not moved.
+a file of another form means that the conversation was not moved.
 """
 
 from __future__ import annotations

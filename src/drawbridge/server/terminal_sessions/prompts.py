@@ -1,7 +1,7 @@
-"""Prompts that clients send to an agent at somebody's desk: typed into its terminal, where that is one of ours.
+"""Prompts that clients send to the agent of a terminal session: typed into its terminal, if an editor with a bridge has it.
 
-A prompt is accepted when the agent itself says that it has begun with it. What is under way is kept, so that it is known by
-its request after a restart too, and is in the history with the name of who sent it.
+A prompt is accepted when the agent itself reports that it has begun with it. Prompts on their way are stored, so that they
+are recognised by their request after a restart too, and are in the history with the name of their sender.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from drawbridge.server.terminal_sessions import transcript
 logger = logging.getLogger("drawbridge.server")
 
 AT_DESK: Final = "desk"
-"""Who says what is said there."""
+"""The sender of prompts that were typed in the terminal."""
 
 BEGIN_SECONDS: Final = 10.0
-"""That the agent may take to begin with a prompt that stands in its terminal; its hooks run first."""
+"""Seconds that the agent may take to begin with a typed prompt; its hooks run first."""
 
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
@@ -61,7 +61,7 @@ class Sent(Struct, frozen=True):
 
 
 class Session(Protocol):
-    """Whose prompts they are."""
+    """The session whose prompts they are."""
 
     id: str
     pid: int | None
@@ -103,7 +103,7 @@ class Prompts:
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Accepted when the agent has begun with it. A repeated ``request_id`` is answered, nothing is typed again.
+        """Accepted when the agent has begun with it. A repeated ``request_id`` gets the same reply; nothing is typed again.
 
         ``allowed``: whether a client might have started the agent as it is.
         """
@@ -122,7 +122,7 @@ class Prompts:
 
     def _first(self, sent: Sent, command: commands.Execute, allowed: Callable[[], bool]) -> asyncio.Future[str]:
         if self._sending is not None and not self._sending.done():
-            raise ClientError("PROCESS_ACTIVE", "Another prompt is just being typed there. Nothing was typed.")
+            raise ClientError("PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Nothing was typed.")
         self._check(command)
         if not allowed():
             raise ClientError("PERMISSION_DENIED", ABOVE)
@@ -146,14 +146,10 @@ class Prompts:
             field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
             raise ClientError("NOT_SUPPORTED", text, field=field)
         if session.state == "waiting":
-            text = (
-                "The agent waits for an answer, and Enter would be one. Nothing was typed; answer its question first."
-            )
+            text = "The agent waits for a decision, and Enter would be one. Nothing was typed; decide about its approval first."
             raise ClientError("PROCESS_ACTIVE", text)
         if session.state == "working" and not session.resting:
-            raise ClientError(
-                "PROCESS_ACTIVE", "The agent is at work there. Nothing was typed; try again when it has finished."
-            )
+            raise ClientError("PROCESS_ACTIVE", "The agent is busy. Nothing was typed; try again when it has finished.")
 
     async def _send(self, sent: Sent, sending: asyncio.Future[str]) -> None:
         try:

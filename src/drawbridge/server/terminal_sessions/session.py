@@ -1,7 +1,7 @@
-"""One agent that a person has started in a terminal: its messages, its state, and its questions, which a client may answer
-before the person at the desk does.
+"""One agent that a person has started in a terminal: its messages, its state, and its approvals, which a client may decide
+before the person at the terminal does.
 
-To clients it is like a project, with a history, approvals and a state. What differs: nobody here starts or stops anything.
+To clients it is like a project, with a history, approvals and a state. What differs: the server does not start or stop it.
 The agent's own dialog is open at the same time, and the first answer counts. A subagent's dialog is the exception: it appears
 only after its hook has ended, so its question waits here for a limited time, and only while a client could answer it.
 """
@@ -66,7 +66,7 @@ SETTLING_SECONDS = 2.0
 
 
 class Facts(Struct):
-    """What is to be known of a session after a restart, beside its metadata."""
+    """The state of a session that is stored for a restart, beside its metadata."""
 
     pid: int | None = None
     transcript: str = ""
@@ -101,7 +101,7 @@ class DeskSession:
         self.background = Background()
         self.terminal_only = TerminalOnly()
         self.last_text = ""
-        """What the agent has said last."""
+        """The agent's latest text."""
         self._context = context
         self._directory = directory
         self._past: Latest[str, None] = Latest()
@@ -165,7 +165,7 @@ class DeskSession:
     def publish_state(self) -> None:
         self.store.announce(StateChanged(self.shown()))
 
-    # What clients, and the person at an editor, decide.
+    # Decisions of clients, and of the person at an editor.
 
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
@@ -223,7 +223,7 @@ class DeskSession:
         return None
 
     def end(self) -> None:
-        """The agent's program is gone."""
+        """The agent's program has ended."""
         self._over("interrupted")
         self.ended = True
         self._changed()
@@ -373,7 +373,7 @@ class DeskSession:
             held.cancel()
 
     def join(self, approval: PendingApproval, surface: Surface) -> None:
-        """The same question was heard of in another way too."""
+        """The same question was reported in another way too."""
         self.approvals.add(approval, surface)
 
     def hosted_by(self, pid: int, path: str, *, background: bool) -> bool:
@@ -407,7 +407,8 @@ class DeskSession:
         self.ended = not (self.approvals if self.pid is None else process_alive(self.pid))
 
     def carry_on(self, carried: Carried) -> None:
-        """What waited then waits still, for an answer and for who has asked. Nobody is told anew."""
+        """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
+        again."""
         for call in carried.calls:
             self._calls[call.id] = call
         for approval in carried.approvals:
@@ -461,10 +462,10 @@ class DeskSession:
             self.ended = True
         self._changed()
 
-    # How questions end at the desk.
+    # How approvals end in the terminal.
 
     def settle(self, approval: PendingApproval, reason: str = ELSEWHERE) -> None:
-        """It was answered there, or ``reason``."""
+        """The approval was answered in the terminal, or withdrawn for ``reason``."""
         self._release(approval)
         self.approvals.withdraw(approval, reason)
 
@@ -499,7 +500,7 @@ class DeskSession:
         withdrawn = messages.PermissionWithdrawn(overruled.approval.id, overruled.reason)
         self.store.record(withdrawn)
 
-    # What stands in the conversation's file.
+    # Lines of the conversation's file.
 
     def told(self, entry: transcript.Entry, *, quiet: bool) -> None:
         """``quiet``: it was there before we came. What another process adds later to the same conversation (the server, which
@@ -550,15 +551,15 @@ class DeskSession:
         try:
             self.store.write(event)
         except DrawbridgeError as error:
-            logger.error("%s: a line of the conversation can't be kept: %s", self.id, error)
+            logger.error("%s: a line of the conversation can't be recorded: %s", self.id, error)
 
     def _changed(self) -> None:
         self.data.last_active = now()
         self.publish_state()
 
     def close(self, reason: str) -> None:
-        """The server ends: the agent goes on. A question that is heard of again waits for that, others are open at the desk
-        only.
+        """The server shuts down; the agent continues. A question that its hook will report again stays open, others can only be
+        answered in the terminal.
         """
         for approval in self.approvals:
             if not approval.request.known_as:

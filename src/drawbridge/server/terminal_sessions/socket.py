@@ -1,4 +1,4 @@
-"""The shell of the private socket: hooks and bridges of this user come here, each with a line of its own kind."""
+"""Serves the private socket: hooks and bridges of this user connect to it and send lines of their own kinds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from drawbridge.transport.private_socket import listening
 logger = logging.getLogger("drawbridge.server")
 
 UNSENT_BYTES = 2 * wire.LINE_BYTES
-"""Who lets more wait is hung up on."""
+"""Bytes that may wait for one connection; above that it is closed."""
 
 
 class Peer:
-    """One connection. ``about`` is what a bridge says of itself."""
+    """One connection. ``about`` is what a bridge reports about itself."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.about: wire.Bridge | None = None
@@ -79,7 +79,7 @@ class HookSurface:
 
 @contextlib.asynccontextmanager
 async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
-    """Open as long as the context. Where it can't be made the server goes on without, and says so in its log."""
+    """Open as long as the context. If it can't be created, the server logs that and continues without it."""
     socket = DeskSocket(desk, editors)
     with contextlib.ExitStack() as stack:
         try:
@@ -97,7 +97,7 @@ async def private_socket(desk: Desk, editors: Editors) -> AsyncIterator[None]:
 
 
 class DeskSocket:
-    """Whoever comes to it."""
+    """Serves one connection."""
 
     def __init__(self, desk: Desk, editors: Editors) -> None:
         self._desk = desk
@@ -132,7 +132,7 @@ class DeskSocket:
             surface.closed()
             raise
         if self._desk.closed:
-            await reader.read()  # it comes again, to the next server
+            await reader.read()  # it reconnects, to the next server
             return
         follower = self._desk.hook(event, said.pid, background=said.background)
         if follower is None:
@@ -144,7 +144,7 @@ class DeskSocket:
             return
         proposed = _proposal(event)
         follower.soon(lambda: self._bridges.requested(follower.session, event, surface, proposed))
-        await reader.read(1)  # nothing more comes: it waits, or it is gone
+        await reader.read(1)  # it sends nothing more: it waits, or has disconnected
         follower.soon(lambda: follower.session.gone(surface))
 
 
@@ -155,7 +155,7 @@ def _told(follower: Follower, event: hook_events.HookEvent) -> None:
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Halves of surrogate pairs are no JSON to msgspec; agents send them all the same."""
+    """Halves of surrogate pairs are not valid JSON for msgspec; agents send them nevertheless."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

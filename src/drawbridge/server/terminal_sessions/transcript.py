@@ -1,7 +1,7 @@
 """The conversation that Claude Code keeps of a session, a line at a time, as the history and clients have it. Pure.
 
-It is the CLI's own file and undocumented (seen on 2.1.329): what looks different is passed over. Its lines hold far more than
-what was said (whole requests, files as they were): only the messages themselves are taken.
+It is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. They contain far more than
+messages (whole requests, copies of files): only the messages themselves are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from drawbridge.agents.claude import lines as claude_lines
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
-"""How texts begin that stand where the person's own words would: what the CLI itself writes there."""
+"""How texts begin that the CLI itself writes in place of the person's prompt."""
 
 INTERRUPTED: Final = "[Request interrupted by user"
 REJECTED: Final = "user-rejected"
@@ -23,7 +23,7 @@ LONGEST_MODE: Final = 40
 
 
 Fate = Literal["ran", "rejected", "denied"]
-"""It was rejected by the person at the desk, or denied by something else: a hook, a rule."""
+"""It was rejected by the person at the terminal, or denied by something else: a hook, a rule."""
 
 
 class Call(Struct, frozen=True):
@@ -35,14 +35,14 @@ class Call(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What became of a call."""
+    """The result of a call."""
 
     id: str
     fate: Fate
 
 
 class Prompt(Struct, frozen=True):
-    """What the person said. ``turn`` is empty for a prompt that was typed while the agent worked, which begins no turn.
+    """The person's prompt. ``turn`` is empty for a prompt that was typed while the agent worked, which begins no turn.
 
     ``foreign``: another process wrote it, which continues the same conversation (``claude -p --resume``, the server itself).
     """
@@ -62,7 +62,7 @@ class Said(Struct, frozen=True):
     results: tuple[Result, ...] = ()
     interrupted: bool = False
     text: str = ""
-    """What the agent has said in it."""
+    """The agent's text in it."""
     foreign: bool = False
 
 
@@ -120,7 +120,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """What a line of the file tells; None where that is nothing for people."""
+    """The event in a line of the file; None if it is not for people."""
     read = claude_lines.parsed(line.strip())
     if read is None:
         return None

@@ -11,19 +11,19 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""Of a conversation that is longer already, so much of its end is taken at first."""
+"""Bytes that are read at first from the end of a longer conversation."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
-"""So far back is looked for the line that was taken last, after a restart."""
+"""Bytes before the end in which the last line that was read is searched for after a restart."""
 
 PORTION: Final = 1024 * 1024
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
-"""What is longer is passed over: pictures, mostly."""
+"""The maximum length of a line in bytes; longer ones, mostly pictures, are skipped."""
 
 
 class NotItsFile(Exception):
-    """The path is none that Claude Code keeps this session's conversation at, or the file is somebody else's."""
+    """The path is not one of Claude Code's for this session's conversation, or the file belongs to another user."""
 
 
 def checked(path: str, session_id: str) -> str:
@@ -63,7 +63,7 @@ class TranscriptFile:
                 raise PermissionError(f"{self._path} is not a file of this user")
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)
-            if found.st_size < self._offset:  # another file stands there now
+            if found.st_size < self._offset:  # another file has the name now
                 self._offset, self._rest = 0, b""
             data = os.pread(file, PORTION, self._offset)
         finally:

@@ -30,7 +30,7 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
         await person.comes(lambda: isinstance(person.app.screen, ProjectDialog), "the dialog")
         person.app.screen.query_one(Input).value = str(directory / "missing")
         await person.presses("enter")
-        await person.sees("do not contain this directory", "Add a project")
+        await person.sees("The allowed directories", "Add a project")
         field = person.app.screen.query_one(Input)
         assert field.value == str(directory / "missing"), "what was typed is kept"
         field.value = str(directory)

@@ -249,7 +249,7 @@ async def test_a_question_is_open(desk: SocketDesk) -> None:
     async with at_work(desk) as (session, editor), session.asks(command="ls") as (hook, question):
         error = await desk.refusal("execute", session.project, prompt="Do it")
         assert (error.code, error.retryable) == ("PROCESS_ACTIVE", True)
-        assert "question" in error.text
+        assert "approval" in error.text
         assert await editor.line.hears_nothing()
         await desk.answers(question)
         assert await hook.hear() == {"decision": {"behavior": "allow"}}

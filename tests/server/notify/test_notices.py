@@ -285,7 +285,7 @@ async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path
         told.published(question())
         await until(lambda: bool(told.problems()))
         [problem] = told.problems()
-        assert "it answered 403" in problem
+        assert "it responded with 403" in problem
         assert "--public-host" in problem
         assert "a-topic" not in problem, "the address is the browser's"
         told.published(question())

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.ide import processes
 from tests.ide.gemini_rig import Cli
 from tests.server.processes import serving
@@ -59,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "work" / "project"
     folder.mkdir(parents=True)
     (folder / "poem.txt").write_text("one\ntwo\n")
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run([programs.git(), "init", "-q"], cwd=folder, check=True)
     return folder
 
 

@@ -270,7 +270,7 @@ class AgentProcess(Protocol):
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Raises ``BadArgument`` if ``updated_input`` is not a JSON object: nothing was sent then, the question stays open."""
+        """Raises ``BadArgument`` if ``updated_input`` is not a JSON object: nothing was sent then, the approval stays open."""
         ...
 
     def interrupt(self) -> None:

@@ -321,7 +321,7 @@ async def test_a_question_between_two_prompts_is_answered_that_nobody_is_asked(t
         [(question, decision)] = process.answers
         assert (question, decision.allow) == ("q1", False)
         assert decision.message is not None
-        assert "No person can be asked" in decision.message
+        assert "Nobody can be asked" in decision.message
         assert phone.of_type("permission_request") == []
 
 

@@ -334,7 +334,7 @@ async def test_a_signal_ends_it_in_good_order_within_ten_seconds(data: Path, cod
         server.process.send_signal(number)
         await client.hear("update", "run_finished", outcome="interrupted")
         assert await client.close_code() == 1001
-        assert "ending" in (client.connection.close_reason or "")
+        assert "shutting down" in (client.connection.close_reason or "")
         returned, said = await server.ended()
         assert returned == 0, said
         assert time.monotonic() - began < 10

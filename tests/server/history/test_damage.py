@@ -463,7 +463,7 @@ def test_a_file_that_becomes_a_link_is_not_followed(
 def test_a_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "logs").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotPrivate, match="is a link"):
+    with pytest.raises(NotPrivate, match="is a symbolic link"):
         open_history(tmp_path / "logs")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

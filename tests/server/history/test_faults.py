@@ -172,7 +172,7 @@ def test_a_disk_that_cannot_be_read_is_said_and_may_be_asked_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", fail)
-        with pytest.raises(HistoryUnreadable, match=r"input/output error\. It is unchanged"):
+        with pytest.raises(HistoryUnreadable, match=r"input/output error\. It was left as it is"):
             history.read()
     assert all_seqs(history) == [1, 2, 3]
 

@@ -178,9 +178,9 @@ async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_on
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
         assert ntfy.fetched == []
-    assert "the webhook was not notified: it answered 500" in caplog.text
-    assert "the webhook was not notified: it answered 403" in caplog.text
-    assert "the webhook was not notified: it answered 302" in caplog.text, "what is posted goes nowhere else"
+    assert "the webhook was not notified: it responded with 500" in caplog.text
+    assert "the webhook was not notified: it responded with 403" in caplog.text
+    assert "the webhook was not notified: it responded with 302" in caplog.text, "what is posted goes nowhere else"
     assert SECRET not in caplog.text
 
 
@@ -298,7 +298,7 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
     with Service(302).up() as service:
         subscribed(told, Browser(), service.url)
         told.published(question())
-        await until(lambda: "was not notified: it answered 302" in caplog.text)
+        await until(lambda: "was not notified: it responded with 302" in caplog.text)
     assert len(service.posted) == 1
     assert service.fetched == []
 

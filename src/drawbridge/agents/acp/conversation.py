@@ -48,7 +48,7 @@ REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "t
 STOPPED: Final = {
     "max_tokens": "stopped at its limit of tokens. Send a prompt to continue.",
     "max_turn_requests": "stopped at its limit of requests in one turn. Send a prompt to continue.",
-    "refusal": "refused to go on.",
+    "refusal": "refused to continue.",
 }
 
 UNKNOWN_FLAG: Final = re.compile("(unknown|unrecognized|unexpected) (argument|option|flag)", re.IGNORECASE)

@@ -59,7 +59,7 @@ def _checked_input(given: Raw) -> Raw:
     try:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):
-        raise BadArgument("updated_input", "it is not a JSON object. The question stays open.") from None
+        raise BadArgument("updated_input", "it is not a JSON object. The approval stays open.") from None
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:

@@ -140,7 +140,7 @@ class Approvals:
         except DrawbridgeError as error:
             logger.error("%s: the decision about %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
-            text = f"{refused.text} The agent did not receive the answer, and the question stays open."
+            text = f"{refused.text} The agent did not receive the answer, and the approval stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         approval.decide(by.name, decision)
         surfaces = self._close(approval, by.id)
@@ -176,7 +176,7 @@ class Approvals:
         """The open approval. Raises ``ClientError`` where there is none, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = "This agent does not accept a changed input. The question stays open: allow it as it is, or deny it."
+            text = "This agent does not accept a changed input. The approval stays open: allow it as it is, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)

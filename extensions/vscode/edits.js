@@ -21,7 +21,8 @@ function checked(edits, count) {
     const { start, end, lines } = edit ?? {};
     const isPlaced =
       Number.isInteger(start) && Number.isInteger(end) && before <= start && start <= end && end <= count;
-    if (!isPlaced) throw new BadParams(`edits[${number}]: not in ascending order within the ${count} lines of the document`);
+    if (!isPlaced)
+      throw new BadParams(`edits[${number}]: not in ascending order within the ${count} lines of the document`);
     const isText = Array.isArray(lines) && lines.every((line) => typeof line === 'string' && !line.includes('\n'));
     if (!isText) throw new BadParams(`edits[${number}].lines: not a list of lines`);
     before = end;

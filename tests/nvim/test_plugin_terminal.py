@@ -202,7 +202,7 @@ class TestGemini:
         wait_for_terminal(editor)
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         editor.keys("leave 3<CR>")
-        editor.says(":DrawbridgeGemini: it ended with code 3")
+        editor.says(":DrawbridgeGemini: ended with code 3")
 
 
 class TestBoth:
@@ -252,7 +252,7 @@ class TestBoth:
         editor.keys("leave 0<CR>")
         editor.wait("return #vim.api.nvim_list_wins() == 2")
         editor.command("DrawbridgeClaude --continue")
-        editor.says(":DrawbridgeClaude: it is already running")
+        editor.says(":DrawbridgeClaude: already running")
 
 
 class TestWindow:
@@ -289,7 +289,7 @@ class TestWindow:
         editor.keys("<C-Bslash><C-N><C-w>p")
         editor.wait("return vim.bo.buftype == ''")
         editor.command("DrawbridgeClaude --continue")
-        editor.says(":DrawbridgeClaude: it is already running")
+        editor.says(":DrawbridgeClaude: already running")
         assert editor.lua("return vim.bo.buftype") == "terminal"
         assert not record_of("claude").exists(), "a second one was started"
 
@@ -336,13 +336,13 @@ class TestEnding:
     def test_a_bad_end_stays_on_the_screen(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
-        editor.says(":DrawbridgeClaude: it ended with code 3")
+        editor.says(":DrawbridgeClaude: ended with code 3")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
 
     def test_after_a_bad_end_the_command_starts_a_new_one(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
-        editor.says("it ended with code 3")
+        editor.says("ended with code 3")
         started_with()
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeClaude -c")

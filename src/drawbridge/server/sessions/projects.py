@@ -79,7 +79,7 @@ class Projects:
                 project = self._load(directory)
                 if project is not None:
                     self._add(project)
-        self._projects = dict(sorted(self._projects.items(), key=lambda item: item[1].data.created_at))
+        self._projects = dict(sorted(self._projects.items(), key=lambda item: (item[1].data.created_at, item[0])))
         for project in self:
             if problem := self._context.places.problem(project.path):
                 logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
